@@ -8,6 +8,7 @@ VENV := .venv
 COMPAT := .venv-compat
 HOROVOD := .venv-horovod
 MLMD := .venv-mlmd
+DOCS := .venv-docs
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 # One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures and its one Spark.
@@ -25,14 +26,16 @@ FIGURES ?= --images 64
 SOAK ?= --minutes 120
 FUZZ ?= --pipelines 2000
 
-.PHONY: help demo pictures operators notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
+.PHONY: help demo pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
 	@echo "make pictures     draws every picture of docs/images anew, from real runs: an hour"
 	@echo "make operators    writes the table of compiled classes into docs/compiling.md"
 	@echo "make notebooks    runs the notebooks and stores their outputs"
-	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
+	@echo "make docs         site/: the documentation site, without a warning"
+	@echo "make dist         dist/: a wheel and an sdist, and what spark-submit takes for a cluster without cerebro-spark"
+	@echo "make release      checks that this commit can be released, builds it, and tags it with its version"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
 	@echo "make test-extended  Keras's networks, notebooks, the command lines, more stages through Connect"
 	@echo "make cluster-test spark-submit and Connect on a Spark standalone cluster, on this machine"
@@ -67,6 +70,7 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/lost_worker.py --out $(PICTURES)/lost_worker.png
 	$(VENV)/bin/python examples/lost_worker.py --replicas 2 --follow c002 --out $(PICTURES)/hops.png
 	$(VENV)/bin/python examples/procedure_runs.py --out $(PICTURES)/procedures.png
+	$(VENV)/bin/python examples/serving_timeline.py --out $(PICTURES)/serving_timeline.png
 	$(VENV)/bin/python examples/heat_maps.py --stride 8 --out $(PICTURES)/heat_maps.jpg --cat $(PICTURES)/heat_map.jpg
 	$(VENV)/bin/python examples/heat_map_modes.py --stride 8 --out $(PICTURES)/heat_map_modes.jpg
 	$(VENV)/bin/python examples/attributions.py --runs 400 --out $(PICTURES)/attributions.jpg
@@ -91,8 +95,20 @@ operators: $(VENV)/test.stamp
 notebooks: java $(VENV)/test.stamp
 	$(VENV)/bin/python examples/run_notebooks.py notebooks/*.ipynb
 
+docs: $(DOCS)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+# The wheel is built from the sdist, so that both have what they need.
 dist: $(VENV)/demo.stamp
+	$(VENV)/bin/python $(PIP) -c constraints.txt build
+	rm -rf dist
+	$(VENV)/bin/python -m build --outdir dist
 	$(VENV)/bin/vista package --out dist
+
+release:
+	.ci/release check
+	$(MAKE) docs lint test-all dist
+	.ci/release tag
 
 test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=20
@@ -177,10 +193,15 @@ $(COMPAT)/test.stamp: pyproject.toml constraints-compat.txt tests/real-inputs.tx
 	$(COMPAT)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
 	touch $@
 
+$(DOCS)/docs.stamp: docs/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP) -c constraints.txt -r docs/requirements.txt
+	touch $@
+
 # Horovod's pip package does not build with today's torch, and takes minutes: only this lane has it.
 $(HOROVOD)/test.stamp: pyproject.toml constraints.txt examples/build_horovod.sh
 	$(PYTHON) -m venv $(HOROVOD)
-	$(HOROVOD)/bin/python $(PIP) -c constraints.txt -e ".[torch]" pytest pytest-timeout
+	$(HOROVOD)/bin/python $(PIP) -c constraints.txt -e ".[spark,torch]" pytest pytest-timeout
 	examples/build_horovod.sh $(HOROVOD)/bin/python
 	touch $@
 
@@ -191,4 +212,4 @@ $(MLMD)/test.stamp:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) .cache artifacts build dist *.egg-info
+	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) $(DOCS) .cache artifacts build dist site *.egg-info

@@ -1,4 +1,4 @@
-"""Refuse to start where a user's own file hides one of our packages: ``optimizer`` and ``udfs`` are common names."""
+"""Refuse to start without Spark, or where a user's own file hides ``optimizer`` or ``udfs``: these names are common."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["check_packages"]
 
 
 def check_packages() -> None:
-    """Check that Python finds ``optimizer`` beside this package.
+    """Check that Python finds ``optimizer`` beside this package, and a pyspark.
 
     Raises
     ------
     ImportError
-        Another file or folder comes first on Python's path; the message names it.
+        Another file or folder comes first on Python's path, which the message names; or there is no pyspark.
     """
     ours = Path(__file__).parents[1] / "optimizer"
     spec = find_spec("optimizer")
@@ -24,4 +24,10 @@ def check_packages() -> None:
         raise ImportError(
             f"cerebro-spark's package 'optimizer' is hidden: Python finds 'optimizer' at {where}. "
             "Rename that file or folder, or start Python elsewhere"
+        )
+    if find_spec("pyspark") is None:
+        raise ImportError(
+            "cerebro-spark needs pyspark 4, which is not installed here: pip install 'cerebro-spark[spark]'. "
+            "Where a cluster brings its own, start Python through its spark-submit, or put its python/ folder and "
+            "python/lib/py4j-*-src.zip on PYTHONPATH"
         )

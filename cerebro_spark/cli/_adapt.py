@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from cerebro_spark.cli._options import (
+    TABLES,
     BadRows,
     Encrypt,
     Labels,
@@ -30,10 +31,13 @@ from optimizer.hopper import POLICIES
 from optimizer.sizes import number_of_bytes
 from udfs.driver.command import (
     Device,
+    Json,
     Master,
     OutFolder,
+    TableFormat,
     comma_separated,
     ended_by_interrupt,
+    print_json,
     refused_before_spark,
 )
 
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["adapt_command"]
 
-_CONSOLE = Console()
 # In the place of features until a table says which there are; a cycle that is resumed has its own.
 _UNREAD = ("every other column",)
 _ASK, _HOW = 50, "least_confidence"
@@ -58,8 +61,9 @@ def adapt_command(
     out: OutFolder,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="Newly labelled records: a .parquet. A cycle; give it again for another one after it."),
+        typer.Option(help=f"Newly labelled records: {TABLES}. A cycle; give it again for another one after it."),
     ] = None,
+    table_format: TableFormat = None,
     store: StoreUri = None,
     name: Annotated[str | None, typer.Option(help="Of the campaign in the store; that of the file by default.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that identifies a record.")] = None,
@@ -77,7 +81,8 @@ def adapt_command(
         str | None, typer.Option(help="Of a worker, for what trains together, as 10g; a quarter of this machine's.")
     ] = None,
     pool: Annotated[
-        str | None, typer.Option(help="Records without labels: a .parquet. <out>/ask.parquet has what to label next.")
+        str | None,
+        typer.Option(help="Records without labels. <out>/ask.parquet has what to label next."),
     ] = None,
     how: Annotated[
         str | None, typer.Option(help="least_confidence (the default), margin, entropy, diversity or random.")
@@ -98,6 +103,7 @@ def adapt_command(
     encrypt: Encrypt = None,
     seed: Annotated[int, typer.Option(help="Of shuffles, splits and initial weights; the same in every cycle.")] = 0,
     experiment: Annotated[str, typer.Option(help="MLflow experiment, with a run for each cycle.")] = "adaptation",
+    as_json: Json = False,
     master: Master = None,
 ) -> None:
     """Adapt a pre-trained network in many ways, again after each batch of labels, and say what to label next.
@@ -105,7 +111,7 @@ def adapt_command(
     The campaign is in the store: the next batch is another call with the same --out and --name.
     """
     from cerebro_spark import Adaptation, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
-    from udfs.driver import launch, track_into  # noqa: PLC0415
+    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
 
     tables = table or []
     with refused_before_spark():
@@ -139,7 +145,8 @@ def adapt_command(
         absent: Any = None
         before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
         _check_order(tables, before, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
-        _check_tables(tables, pool, settings, master)
+        _check_tables(tables, pool, settings, master, table_format)
+        check_place(str(out))
 
     def remedy() -> str:
         begun = len(make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings}).run_ids)
@@ -157,14 +164,18 @@ def adapt_command(
         return f"adaptation {before.name} goes on with: {shlex.join(words)}"
 
     with ended_by_interrupt(remedy):
-        with _CONSOLE.status("starting Spark"):
+        with Console(stderr=as_json).status("starting Spark"):
             spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
-        batches = [spark.read.parquet(each) for each in tables]
+        batches = [read_table(spark, each, table_format) for each in tables]
         if batches:
             settings.setdefault("feature_columns", _features(batches[0], settings))
         running = make(backend=make_backend(spark), **{"feature_columns": _UNREAD, **settings})
         if plan:
-            typer.echo(running.explain(batches[0] if batches and not before.run_ids else None))
+            text = running.explain(batches[0] if batches and not before.run_ids else None)
+            if as_json:
+                print_json({"plan": text})
+            else:
+                typer.echo(text)
             return
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, experiment)
@@ -175,9 +186,13 @@ def adapt_command(
             cycle = running.fit(batch)
         assert cycle is not None  # noqa: S101 - seen above, before Spark
         _write_cycles(cycle, before.run_ids, out)
-        write_selection(cycle, out)
+        write_selection(cycle, out, as_json=as_json)
         if pool is not None:
-            _write_wanted(running.score(spark.read.parquet(pool), how or _HOW, limit=ask or _ASK), out)
+            _write_wanted(
+                running.score(read_table(spark, pool, table_format, "--pool"), how or _HOW, limit=ask or _ASK),
+                out,
+                as_json=as_json,
+            )
 
 
 def _check_order(
@@ -206,12 +221,14 @@ def _check_order(
         check_how(how, ask)
 
 
-def _check_tables(tables: Sequence[str], pool: str | None, settings: Mapping[str, Any], master: str | None) -> None:
+def _check_tables(
+    tables: Sequence[str], pool: str | None, settings: Mapping[str, Any], master: str | None, form: str | None
+) -> None:
     features = [settings["id_column"], *feature_names(settings.get("feature_columns", ()))]
     for each in tables:
-        check_table(each, [*features, *labels_and_weight(settings)], "--table", master)
+        check_table(each, [*features, *labels_and_weight(settings)], "--table", master, form)
     if pool is not None:
-        check_table(pool, features, "--pool", master)
+        check_table(pool, features, "--pool", master, form)
 
 
 def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
@@ -236,9 +253,9 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     cycles_figure(ordered, cycle.spec.objectives[0].metric).savefig(out / "cycles.png", dpi=120)
 
 
-def _write_wanted(ranked: DataFrame, out: Path) -> None:
+def _write_wanted(ranked: DataFrame, out: Path, *, as_json: bool) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     wanted = ranked.toArrow()
     pq.write_table(wanted, out / "ask.parquet")
-    typer.echo(f"to label next: {wanted.num_rows} records in {out / 'ask.parquet'}, the most useful first")
+    typer.echo(f"to label next: {wanted.num_rows} records in {out / 'ask.parquet'}, the most useful first", err=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from udfs.driver.command import refused_before_spark
+from udfs.driver.command import Json, print_json, refused_before_spark
 
 __all__ = ["fsck_command"]
 
@@ -14,19 +14,24 @@ __all__ = ["fsck_command"]
 def fsck_command(
     store: Annotated[str, typer.Argument(help="URI of the store, or a folder.")],
     verbose: Annotated[bool, typer.Option(help="Name what is intact, too.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Read all shards and runs of a store, compare them with their digests, and name what is damaged."""
     from cerebro_spark.hopper import inspect_store  # noqa: PLC0415 - `--help` is not to wait
     from udfs.store import Store  # noqa: PLC0415
 
     intact = damaged = 0
+    defects = {}
     with refused_before_spark():
         for finding in inspect_store(Store.from_uri(store)):
             intact, damaged = intact + (not finding.defect), damaged + bool(finding.defect)
             if finding.defect:
+                defects[str(finding.what)] = finding.defect
                 typer.echo(f"DAMAGED {finding.what}: {finding.defect}")
             elif verbose:
                 typer.echo(f"intact  {finding.what}")
     typer.echo(f"{intact} intact, {damaged} damaged in {store}")
+    if as_json:
+        print_json({"store": store, "intact": intact, "damaged": damaged, "defects": defects})
     if damaged:
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ from optimizer.hopper import POLICIES
 from udfs.driver.command import choice, comma_separated
 
 __all__ = [
+    "TABLES",
     "BadRows",
     "Encrypt",
     "Labels",
@@ -20,6 +21,9 @@ __all__ = [
     "Weight",
     "metric_names",
 ]
+
+TABLES = ".csv or .tsv with a header, .json, .orc, Parquet, or what --table-format says"
+"""What a table may be, for the help of options."""
 
 StoreUri = Annotated[
     str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")

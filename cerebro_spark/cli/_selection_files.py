@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+
+from udfs.driver.command import print_json
 
 if TYPE_CHECKING:
     from cerebro_spark.tune import Selection
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["write_selection"]
 
 
-def write_selection(selection: Selection, out: Path) -> None:
+def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -> None:
     """Write the files of a selection, and print its trials, the best first.
 
     Parameters
@@ -23,6 +26,8 @@ def write_selection(selection: Selection, out: Path) -> None:
     selection : Selection
     out : Path
         A folder that is there: ``trials.csv``, ``gantt.png``, ``learning_curves.png``, ``run.txt``, ``best_model``.
+    as_json : bool
+        Whether to print one JSON object on stdout, and all else on stderr.
 
     Raises
     ------
@@ -37,7 +42,30 @@ def write_selection(selection: Selection, out: Path) -> None:
     for trial in selection.trials:
         params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
         table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
-    Console().print(table)
-    typer.echo(selection.explain())
+    Console(stderr=as_json).print(table)
+    typer.echo(selection.explain(), err=as_json)
     selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
+    if as_json:
+        print_json(_facts(selection, out))
+        return
     typer.echo(f"best: {selection.best.trial_id}; files in {out}; run {selection.run_id}")
+
+
+def _facts(selection: Selection, out: Path) -> dict[str, Any]:
+    """What a scheduler may want of a search; a score that is not a number is null."""
+    trials = [
+        {
+            "trial_id": trial.trial_id,
+            "status": trial.status,
+            "params": {name: _plain(value) for name, value in trial.params.items()},
+            "scores": {name: _plain(value) for name, value in trial.scores.items()},
+        }
+        for trial in selection.trials
+    ]
+    return {"run_id": selection.run_id, "best": selection.best.trial_id, "trials": trials, "out": str(out)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, (str, int)) or value is None else str(value)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.errors import InvalidArgumentError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["check_table", "feature_names", "labels_and_weight"]
 
 
-def check_table(table: str, columns: Iterable[str], option: str, master: str | None) -> None:
-    """Check a ``.parquet``; of one that this machine does not see, the name alone.
+def check_table(table: str, columns: Iterable[str], option: str, master: str | None, form: str | None = None) -> None:
+    """Check the columns of a table, and that it has a row; of one that this machine does not see, the name alone.
 
     Raises
     ------
     InvalidArgumentError
-        It is no ``.parquet``, or there is none.
+        Its format is not known, or there is none.
     ColumnError
         A column is missing.
+    EmptyInputError
+        It has no row.
     """
-    from udfs.driver import check_file_columns, is_here, is_parquet  # noqa: PLC0415 - `--help` is not to wait
+    from udfs.driver import check_file_columns, check_rows, is_here, table_format  # noqa: PLC0415 - as above
 
-    if not is_parquet(table):
-        raise InvalidArgumentError(f"{option} {table!r}: a .parquet")
+    table_format(table, form, option)
     if is_here(table, master):
-        check_file_columns(table, columns, option)
+        check_file_columns(table, columns, option, form)
+        check_rows(table, option, form)
 
 
 def feature_names(features: Sequence[str] | Mapping[str, Sequence[str]]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from udfs.driver.command import refused_before_spark
+from udfs.driver.command import Json, print_json, refused_before_spark
 
 __all__ = ["tables_command"]
 
@@ -23,15 +23,18 @@ def tables_command(
     run: Annotated[str, typer.Argument(help="Id of the run.")],
     out: Annotated[Path, typer.Option(help="Folder for the files, one a table; it is made.")],
     form: Annotated[_Format, typer.Option("--format", help="Of the files.")] = _Format.PARQUET,
+    as_json: Json = False,
 ) -> None:
     """Write a run's record as files: experiments, configurations, params, metrics, units, decisions, states, artifacts.
 
     The run may go on meanwhile.
     """
     from cerebro_spark.tune import run_tables  # noqa: PLC0415 - `--help` is not to wait
+    from udfs.driver import check_place  # noqa: PLC0415
     from udfs.store import Store  # noqa: PLC0415
 
     with refused_before_spark():
+        check_place(str(out))
         tables = run_tables(Store.from_uri(store), run)
     out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
@@ -41,3 +44,5 @@ def tables_command(
         else:
             table.to_csv(file, index=False)
         typer.echo(f"{len(table):>7} rows  {file}")
+    if as_json:
+        print_json({"out": str(out), "rows": {name: len(table) for name, table in tables.items()}})

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from cerebro_spark.cli._options import (
+    TABLES,
     BadRows,
     Encrypt,
     Labels,
@@ -29,8 +30,10 @@ from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from udfs.driver.command import (
     Device,
+    Json,
     Master,
     OutFolder,
+    TableFormat,
     choice,
     comma_separated,
     ended_by_interrupt,
@@ -45,13 +48,12 @@ if TYPE_CHECKING:
 
 __all__ = ["tune_command"]
 
-_CONSOLE = Console()
-
 
 def tune_command(
     search: Annotated[Path, typer.Argument(help="A Python file with trainer_fn and search_space.")],
     out: OutFolder,
-    table: Annotated[str | None, typer.Option(help="The data: a .parquet; not needed with --resume.")] = None,
+    table: Annotated[str | None, typer.Option(help=f"The data: {TABLES}; not needed with --resume.")] = None,
+    table_format: TableFormat = None,
     store: StoreUri = None,
     features: Annotated[
         str | None, typer.Option(help="Feature columns, with commas; every one but labels and weights by default.")
@@ -120,13 +122,14 @@ def tune_command(
     run_id: Annotated[str | None, typer.Option(help="Name of the run in the store.")] = None,
     resume: Annotated[str | None, typer.Option(help="Go on with this run.")] = None,
     experiment: Annotated[str, typer.Option(help="MLflow experiment.")] = "model-selection",
+    as_json: Json = False,
     master: Master = None,
 ) -> None:
     """Train configurations of a search over one table, in parallel, and keep the best."""
     import cerebro_spark  # noqa: PLC0415 - `--help` is not to wait
     from cerebro_spark import Selection, SparkBackend, Store  # noqa: PLC0415
     from cerebro_spark.hopper import Journal  # noqa: PLC0415
-    from udfs.driver import launch, track_into  # noqa: PLC0415
+    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
 
     with refused_before_spark():
         if run_id is not None:
@@ -176,7 +179,8 @@ def tune_command(
             absent: Any = None
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
         if begun is None:
-            _check_table(table, settings, master)
+            _check_table(table, settings, master, table_format)
+        check_place(str(out))
     run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
 
     def remedy() -> str:
@@ -185,12 +189,12 @@ def tune_command(
         return "no run had begun; the same command uses the rows that were prepared"
 
     with ended_by_interrupt(remedy):
-        with _CONSOLE.status("starting Spark"):
+        with Console(stderr=as_json).status("starting Spark"):
             spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
         backend = make_backend(spark)
         if resume is None:
             assert table is not None  # noqa: S101 - seen above, before Spark
-            df = spark.read.parquet(table)
+            df = read_table(spark, table, table_format)
             others = labels_and_weight(settings)
             settings.setdefault("feature_columns", [name for name in df.columns if name not in others])
         out.mkdir(parents=True, exist_ok=True)
@@ -208,7 +212,7 @@ def tune_command(
             selection = make_search(backend=backend, **{"feature_columns": (), **settings}).resume(resume)
         else:
             selection = make_search(backend=backend, **settings).fit(df, run_id=run)
-        write_selection(selection, out)
+        write_selection(selection, out, as_json=as_json)
 
 
 def _search_class(procedure: str | None, module: ModuleType) -> str:
@@ -221,8 +225,8 @@ def _search_class(procedure: str | None, module: ModuleType) -> str:
     return PROCEDURES[name]
 
 
-def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:
+def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None, form: str | None) -> None:
     if table is None:
         raise InvalidArgumentError("--table names the data, unless a run is resumed")
     columns = [*feature_names(settings.get("feature_columns", ())), *labels_and_weight(settings)]
-    check_table(table, columns, "--table", master)
+    check_table(table, columns, "--table", master, form)

@@ -1,4 +1,4 @@
-"""A perceptron on five numbers of the adult census: the search of README.md.
+"""A perceptron on five numbers of the adult census: the search of docs/hopper.md.
 
 ``python examples/search_data.py adult --out adult.parquet``
 ``cerebro tune examples/searches/adult.py --table adult.parquet --out artifacts/adult``

@@ -22,7 +22,7 @@ from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant
-from ._cost import Costs, eager_terms, shape_of
+from ._cost import FEW_ROWS, WALKED_ROWS, Costs, eager_terms, program_terms, shape_of
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Choose, Products
@@ -49,7 +49,7 @@ from ._links import Link
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
-from ._plan import BACKENDS, FEW_ROWS, Plan, make_plan
+from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
@@ -70,6 +70,7 @@ __all__ = [
     "OPERATORS",
     "STRATEGIES",
     "UFUNCS",
+    "WALKED_ROWS",
     "Above",
     "AdditiveChi2",
     "After",
@@ -159,6 +160,7 @@ __all__ = [
     "keeps_sparse",
     "live_columns",
     "make_plan",
+    "program_terms",
     "rewrite",
     "scale_kernels",
     "shape_of",

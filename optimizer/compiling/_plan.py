@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from optimizer.notebook import ExplainedInNotebooks
 
 from ._chunk import rows_at_a_time
-from ._cost import Costs, compiled_seconds, eager_seconds, program_seconds, shape_of
+from ._cost import FEW_ROWS, Costs, compiled_seconds, eager_seconds, program_terms, seconds_of, shape_of
 from ._errors import UnsupportedOperatorError
 from ._strategy import cheapest_strategy, strategies_of
 from ._trees import Trees
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from ._cost import TreeShape
     from ._program import Program
 
-__all__ = ["BACKENDS", "FEW_ROWS", "Plan", "make_plan"]
+__all__ = ["BACKENDS", "Plan", "make_plan"]
 
 BACKENDS = ("auto", "eager", "inductor")
 """Engines by name, as ``compile_pipeline(backend=)`` takes them."""
 
-FEW_ROWS = 64
-"""Rows of a table whose time is that of calls."""
 _SMALL, _LARGE = 16, 1024
 _FEW = 256
 _TYPICAL_ROWS = 10_000
@@ -83,7 +81,7 @@ class Plan(ExplainedInNotebooks):
         """Predict the seconds that a table of so many rows takes eagerly, on one thread."""
         ways = self.strategies_for(rows)
         own = sum(eager_seconds(shape, ways[name], rows, self.chunk, self.costs) for name, shape in self.shapes.items())
-        return own + program_seconds(self.program, rows, self.chunk, self.costs)
+        return own + seconds_of(program_terms(self.program, rows, self.chunk), self.costs)
 
     def kernel_seconds(self, rows: int) -> float:
         """Predict the seconds that it takes in kernels that are built, on one thread."""
@@ -92,7 +90,8 @@ class Plan(ExplainedInNotebooks):
         padded = large * _LARGE + small * _SMALL
         own = sum(compiled_seconds(shape, padded, self.costs) for shape in self.shapes.values())
         others = sum(self.program.widths[node.name] for node in self.program.nodes if node.name not in self.shapes)
-        return (large + small) * self.costs.kernel_call_s + own + padded * others * self.costs.number_s
+        calls = self.costs.run_s + (large + small) * self.costs.kernel_call_s
+        return calls + own + padded * others * self.costs.number_s
 
     @property
     def break_even_rows(self) -> int | None:

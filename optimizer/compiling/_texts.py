@@ -74,8 +74,9 @@ class Bag(Operator):
         How accents are taken off.
     pattern : str
         Regular expression of a token, for words.
-    analyzer : {"word", "char", "char_wb", "list", "pairs"}
-        What a row is made of: words or characters of a text, entries of a list, names with numbers or texts.
+    analyzer : {"word", "char", "char_wb", "list", "list of Spark", "pairs"}
+        What a row is made of: words or characters of a text, entries of a list, names with numbers or texts. Of a
+        ``"list of Spark"``, a null is an entry too; hashes have Spark's seed, and keep their sign for the remainder.
     least, most : int
         Tokens, or characters, of an n-gram.
     stop_words : sequence of str
@@ -126,7 +127,7 @@ class Bag(Operator):
 
     def __post_init__(self) -> None:
         check_choice("Bag", "accents", self.accents, ("", "ascii", "unicode"))
-        check_choice("Bag", "analyzer", self.analyzer, ("word", "char", "char_wb", "list", "pairs"))
+        check_choice("Bag", "analyzer", self.analyzer, ("word", "char", "char_wb", "list", "list of Spark", "pairs"))
         check_choice("Bag", "norm", self.norm, ("", "l1", "l2", "max"))
         check_choice("Bag", "dtype", self.dtype, ("float32", "float64"))
         if bool(self.terms) == bool(self.buckets) or len(self.columns) != 1:
@@ -137,7 +138,7 @@ class Bag(Operator):
     @property
     def entries(self) -> type:
         """What a row is: ``str``, ``list`` or ``dict``."""
-        return {"list": list, "pairs": dict}.get(self.analyzer, str)
+        return {"list": list, "list of Spark": list, "pairs": dict}.get(self.analyzer, str)
 
     def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads a column, not tables
         """Columns of the result."""

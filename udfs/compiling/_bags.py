@@ -24,6 +24,7 @@ __all__ = ["BagReader"]
 
 # Hashes that are remembered: a language has fewer words.
 _REMEMBERED = 1_000_000
+_SPARK_SEED = 42
 _SPACES = re.compile(r"\s\s+")
 
 
@@ -40,7 +41,8 @@ class BagReader:
         self._pattern = re.compile(bag.pattern)
         self._stop = frozenset(bag.stop_words)
         self._places = {term: place for place, term in enumerate(bag.terms)}
-        self._hashes: dict[str, int] = {}
+        self._spark = bag.analyzer == "list of Spark"
+        self._hashes: dict[str | None, int] = {}
 
     def read(self, column: Any, place: int) -> SparseRows:
         """Read a column of texts.
@@ -65,7 +67,7 @@ class BagReader:
             terms = [None if own is None else [term for term, _ in own] for own in pairs]
             amounts = np.array([amount for own in pairs for _, amount in own or ()], np.float64)
         else:
-            split = _entries if self._bag.analyzer == "list" else self._terms
+            split = _entries if self._bag.entries is list else self._terms
             terms = [split(value) for value in values]
         absent = np.array([own is None for own in terms], np.bool_)
         found = [own or [] for own in terms]
@@ -114,17 +116,19 @@ class BagReader:
         if len(self._hashes) > _REMEMBERED:
             self._hashes.clear()
         for row, own in enumerate(found):
-            if not all(isinstance(term, str) for term in own):
+            if not all(isinstance(term, str) or (term is None and self._spark) for term in own):
                 absent[row], found[row] = True, [""] * len(own)
         fresh = list({term for own in found for term in own if term not in self._hashes})
-        encoded = [_encoded(term) for term in fresh]
-        self._hashes |= dict(zip(fresh, _murmur(encoded).tolist(), strict=True))
+        encoded = [None if term is None else _encoded(term) for term in fresh]
+        self._hashes |= dict(zip(fresh, _murmur(encoded, _SPARK_SEED if self._spark else 0).tolist(), strict=True))
         for row, own in enumerate(found):
             # Half of a pair of surrogates: the library cannot encode the term, and refuses the text.
-            if any(_encoded(term) is None for term in own if not term.isascii()):
+            if any(_encoded(term) is None for term in own if term is not None and not term.isascii()):
                 absent[row] = True
         lengths = np.array([len(own) for own in found], np.int64)
         values = np.fromiter((self._hashes[term] for own in found for term in own), np.int64, int(lengths.sum()))
+        if self._spark:
+            return values % self._width, np.ones(len(values)), lengths
         # The library has 2^31 - (buckets - 1) - 1 for the one number that has no magnitude of 32 bits.
         magnitude = np.where(values == -(2**31), 2**31 - 1 - (self._width - 1), np.abs(values))
         signs = np.where(values >= 0, 1.0, -1.0) if self._bag.signs else np.ones(len(values))
@@ -207,19 +211,19 @@ def _encoded(term: str) -> bytes | None:
         return None
 
 
-def _murmur(terms: list[bytes | None]) -> NDArray[np.int64]:
-    """MurmurHash3 of 32 bits with seed 0, signed; 0 for what is none. Terms of one length at once."""
-    hashes = np.zeros(len(terms), np.int64)
+def _murmur(terms: list[bytes | None], seed: int = 0) -> NDArray[np.int64]:
+    """MurmurHash3 of 32 bits, signed; the seed for what is none. Terms of one length at once."""
+    hashes = np.full(len(terms), seed, np.int64)
     lengths = np.array([-1 if term is None else len(term) for term in terms], np.int64)
     for length in np.unique(lengths[lengths >= 0]).tolist():
         chosen = np.flatnonzero(lengths == length)
         data = np.frombuffer(b"".join(terms[at] or b"" for at in chosen), np.uint8).reshape(len(chosen), length)
-        hashes[chosen] = _of_length(data, length)
+        hashes[chosen] = _of_length(data, length, seed)
     return hashes
 
 
-def _of_length(data: NDArray[np.uint8], length: int) -> NDArray[np.int64]:
-    state = np.zeros(len(data), np.uint32)
+def _of_length(data: NDArray[np.uint8], length: int, seed: int) -> NDArray[np.int64]:
+    state = np.full(len(data), seed, np.uint32)
     blocks = length // 4
     words = np.ascontiguousarray(data[:, : 4 * blocks]).view("<u4")
     with np.errstate(over="ignore"):

@@ -109,6 +109,7 @@ def _step(operator: Operator) -> Callable[[Sequence[Any]], NDArray[np.int64] | S
 
 # Beyond it float64 does not have every whole number, and the library may round another way.
 _WHOLE = 2**53
+_READ = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 def _numbers(column: Any, place: int) -> NDArray[Any]:
@@ -133,7 +134,7 @@ def read_numbers(values: NDArray[Any]) -> NDArray[Any]:
     """
     if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _WHOLE:
         raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
-    return values if values.dtype in {np.dtype(np.float32), np.dtype(np.float64)} else values.astype(np.float64)
+    return values if values.dtype in _READ else values.astype(np.float64)
 
 
 class _Vocabulary:

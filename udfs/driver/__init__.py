@@ -13,7 +13,10 @@ from udfs.driver._columns import (
 )
 from udfs.driver._encryption import encrypts
 from udfs.driver._files import (
+    CATALOG,
+    FILE_FORMATS,
     check_file_columns,
+    check_rows,
     detect_separator,
     file_columns,
     file_infos,
@@ -21,7 +24,10 @@ from udfs.driver._files import (
     is_csv,
     is_here,
     is_parquet,
+    is_table,
+    open_dataset,
     open_files,
+    table_format,
 )
 from udfs.driver._interruptible import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
@@ -38,12 +44,16 @@ from udfs.driver._persistence import (
 )
 from udfs.driver._progress import Progress
 from udfs.driver._pyfunc import Pyfunc, pyfunc_signature
+from udfs.driver._results import check_place, check_spark_writes, is_uri, results_at
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._sql import register_function
+from udfs.driver._tables import read_table
 from udfs.driver._tracking import track_into
 from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
 
 __all__ = [
+    "CATALOG",
+    "FILE_FORMATS",
     "FORMER_NAMES",
     "UNBOUND",
     "Cause",
@@ -66,7 +76,10 @@ __all__ = [
     "check_file_columns",
     "check_image",
     "check_numbers",
+    "check_place",
     "check_present",
+    "check_rows",
+    "check_spark_writes",
     "check_text",
     "count_reasons",
     "detect_separator",
@@ -83,17 +96,23 @@ __all__ = [
     "is_local",
     "is_numeric",
     "is_parquet",
+    "is_table",
+    "is_uri",
     "launch",
     "live_display",
     "map_rows",
     "one_of",
+    "open_dataset",
     "open_files",
     "pyfunc_signature",
     "quoted",
     "read_network_folder",
+    "read_table",
     "reason_of",
     "register_function",
+    "results_at",
     "sizes",
+    "table_format",
     "task_slots",
     "track_into",
     "write_network_folder",

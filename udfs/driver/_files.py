@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyarrow import csv as pa_csv
 from pyarrow import dataset
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
@@ -17,21 +20,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "CATALOG",
+    "FILE_FORMATS",
     "check_file_columns",
+    "check_rows",
     "detect_separator",
     "file_columns",
     "file_infos",
     "file_separator",
     "is_csv",
     "is_here",
+    "is_json_document",
     "is_parquet",
+    "is_table",
+    "open_dataset",
     "open_files",
+    "table_format",
 ]
+
+FILE_FORMATS = ("csv", "parquet", "orc", "json")
+"""Formats of files that are looked at before Spark starts."""
+
+CATALOG = "catalog"
+"""Format of a table that Spark's catalog knows by name."""
 
 _GLOB = "*?[{"
 _HIDDEN = ("_", ".")
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_TABLES = "a file of separated values (.csv or .tsv, gzipped too) or Parquet"
+_TABLES = "a file of separated values (.csv or .tsv, gzipped too), .json, .orc or Parquet"
+_JSON = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 # The first is taken where several would do.
 _SEPARATORS = (",", ";", "\t", "|")
 # A Parquet file begins with it.
@@ -41,6 +58,48 @@ _MAGIC = b"PAR1"
 def is_csv(path: str) -> bool:
     """Whether a path is named like a file of separated values, ``.csv`` or ``.tsv``, gzipped ones included."""
     return path.rstrip("/").endswith(_TEXT)
+
+
+def table_format(path: str, form: str | None, option: str) -> str:
+    """Tell the format of a table: the one that is given, or by the ending of its path.
+
+    Raises
+    ------
+    InvalidArgumentError
+        None is given, and the path's ending and content are of none.
+
+    Examples
+    --------
+    >>> [table_format(path, None, "--table") for path in ("a.tsv", "b.parquet", "c.jsonl", "d.orc")]
+    ['csv', 'parquet', 'json', 'orc']
+    >>> table_format("shop.products", "delta", "--table")
+    'delta'
+    """
+    if form is not None:
+        return form
+    bare = path.rstrip("/")
+    if is_csv(path):
+        return "csv"
+    if bare.endswith(_JSON):
+        return "json"
+    if bare.endswith(".orc"):
+        return "orc"
+    if is_parquet(path):
+        return "parquet"
+    raise InvalidArgumentError(
+        f"{option} {path!r}: {_TABLES}. {option}-format names another reader of Spark: delta, iceberg, avro, ..., or "
+        f"{CATALOG} for a table's name"
+    )
+
+
+def is_table(path: str, form: str | None = None) -> bool:
+    """Whether a path names a table, by its ending or content, or because a format is given."""
+    return form is not None or is_csv(path) or path.rstrip("/").endswith((*_JSON, ".orc")) or is_parquet(path)
+
+
+def is_json_document(first_line: str) -> bool:
+    """Whether a file of JSON is one document, an array of rows, rather than a row on each line."""
+    return first_line.lstrip("\ufeff \t").rstrip().startswith("[") or first_line.strip() == "{"
 
 
 def is_parquet(path: str) -> bool:
@@ -175,8 +234,8 @@ def file_infos(path: str, option: str) -> list[FileInfo]:
     return [info for info in infos if info.is_file and (len(infos) == 1 or not info.base_name.startswith(_HIDDEN))]
 
 
-def file_columns(path: str, option: str) -> list[str]:
-    """Read the names of a table's columns: of a Parquet file its schema, of a file of separated values its header.
+def file_columns(path: str, option: str, form: str | None = None) -> list[str] | None:
+    """Read the names of a table's columns without Spark; ``None`` where only Spark can.
 
     Raises
     ------
@@ -185,23 +244,70 @@ def file_columns(path: str, option: str) -> list[str]:
     EmptyInputError
         A folder without a file, or a file of separated values without a header.
     """
-    if not is_csv(path) and not is_parquet(path):
-        raise InvalidArgumentError(f"{option} {path!r}: {_TABLES}")
-    if is_csv(path):
+    form = table_format(path, form, option)
+    if form == "csv":
         header = _first_line(path, option)
         return next(csv.reader(io.StringIO(header, newline=""), delimiter=detect_separator(header, path)))
-    if not file_infos(path, option):
+    data = open_dataset(path, option, form)
+    return None if data is None else list(data.schema.names)
+
+
+def open_dataset(path: str, option: str, form: str | None = None) -> dataset.Dataset | None:
+    """Open a table of files with Arrow; ``None`` where only Spark can read it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file, or it cannot be read.
+    EmptyInputError
+        A folder without a file.
+    """
+    form = table_format(path, form, option)
+    if form not in FILE_FORMATS:
+        return None
+    if not (infos := file_infos(path, option)):
         raise EmptyInputError(f"{option} {path!r} holds no file")
     system, inner = open_files(path, option)
     try:
-        schema: Any = dataset.dataset(inner, format="parquet", filesystem=system, partitioning="hive").schema
+        if form == "json" and is_json_document(_first_line(path, option)):
+            return dataset.InMemoryDataset(pa.Table.from_pylist(_documents(system, infos)))
+        kind: Any = form
+        if form == "csv":
+            # As Spark reads them: an empty text is none, and NA a word.
+            convert = pa_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+            kind = dataset.CsvFileFormat(
+                pa_csv.ParseOptions(delimiter=file_separator(path, option)),
+                default_fragment_scan_options=dataset.CsvFragmentScanOptions(convert_options=convert),
+            )
+        return dataset.dataset(inner, format=kind, filesystem=system, partitioning="hive")
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
+
+
+def _documents(system: FileSystem, infos: Iterable[FileInfo]) -> list[Any]:
+    rows: list[Any] = []
+    for info in infos:
+        with system.open_input_stream(info.path, compression="detect") as stream:
+            held = json.loads(stream.read().decode("utf-8-sig"))
+        rows += held if isinstance(held, list) else [held]
+    return rows
+
+
+def check_rows(path: str, option: str, form: str | None = None) -> None:
+    """Raise ``EmptyInputError`` for a table of files without a row; one that only Spark can read is not looked at."""
+    data = open_dataset(path, option, form)
+    try:
+        empty = data is not None and data.head(1).num_rows == 0
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
-    return list(schema.names)
+    if empty:
+        raise EmptyInputError(f"{option} {path!r} has no row")
 
 
-def check_file_columns(path: str, columns: Iterable[str], option: str) -> list[str]:
-    """Raise ``ColumnError`` for the first column that a file of a table lacks, and return those that it has.
+def check_file_columns(path: str, columns: Iterable[str], option: str, form: str | None = None) -> list[str] | None:
+    """Raise ``ColumnError`` for the first column that a table lacks, and return those that it has.
+
+    ``None`` is returned for a table that only Spark can read.
 
     Raises
     ------
@@ -210,7 +316,9 @@ def check_file_columns(path: str, columns: Iterable[str], option: str) -> list[s
     InvalidArgumentError, EmptyInputError
         As :func:`file_columns`.
     """
-    present = file_columns(path, option)
+    present = file_columns(path, option, form)
+    if present is None:
+        return None
     for column in columns:
         if column not in present:
             raise ColumnError(

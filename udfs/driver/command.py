@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
 
+from optimizer import __version__
 from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from udfs.driver._causes import cause
+from udfs.driver._quiet import quiet_spark
 from udfs.driver._user_module import user_module
 from udfs.node import check_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "FAILED",
     "INTERRUPTED",
     "USAGE",
     "Device",
+    "Json",
     "Master",
     "OutFolder",
+    "OutPlace",
+    "TableFormat",
+    "Version",
     "choice",
     "comma_separated",
     "ended_by_interrupt",
     "out_file",
     "out_folder",
     "picture_file",
+    "print_json",
     "refused_before_spark",
     "run_command",
+    "show_version",
     "user_module",
 ]
 
@@ -51,6 +61,7 @@ INTERRUPTED = 130
 # A drive of Windows is one letter.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
+_STDOUT: ContextVar[TextIO] = ContextVar("stdout")
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
@@ -90,12 +101,18 @@ def run_command(app: Callable[[], object]) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     warnings.showwarning = _show_warning
+    quiet_spark()
     try:
         app()
     except CerebroError as error:
         _end(FAILED, type(error).__name__, str(error))
     except PySparkException as error:
         _end(FAILED, "Spark", str(cause(error)))
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "Interrupted", "nothing goes on")
+    except (OSError, MemoryError) as error:
+        # A disk that is full, a folder that went away: what the machine did, and no fault of the program.
+        _end(FAILED, type(error).__name__, str(error) or "no memory is left")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
@@ -107,6 +124,34 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 def _end(code: int, kind: str, message: str) -> NoReturn:
     sys.stderr.write(f"{kind}: {message}\n")
     raise SystemExit(code)
+
+
+def show_version(value: bool) -> None:
+    """End the process with the version alone, where ``--version`` asks for it."""
+    if value:
+        typer.echo(f"cerebro-spark {__version__}")
+        raise typer.Exit
+
+
+def _json(context: typer.Context, value: bool) -> bool:
+    """Send what anybody prints to stderr while the command runs, libraries included: stdout is for the object."""
+    if value and not context.resilient_parsing:
+        _STDOUT.set(sys.stdout)
+        context.with_resource(redirect_stdout(sys.stderr))
+    return value
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """Print the one object of ``--json``.
+
+    Parameters
+    ----------
+    facts : mapping
+        Of what JSON holds; infinities and not-a-number are no part of it.
+    """
+    stdout = _STDOUT.get()
+    stdout.write(f"{json.dumps(facts, allow_nan=False)}\n")
+    stdout.flush()
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
@@ -192,12 +237,34 @@ def _device(text: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
+Version = Annotated[
+    bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version, and end.")
+]
 Master = Annotated[
     str | None,
     typer.Option(help="local[*], spark://..., yarn, k8s://..., sc://... for Connect.", parser=_master, metavar="TEXT"),
 ]
 Device = Annotated[
     str, typer.Option(help="auto (an accelerator where there is one), cpu, cuda, ...", parser=_device, metavar="TEXT")
+]
+TableFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark's reader of the table: csv, json, orc, parquet, delta, iceberg, ..., or catalog where --table is a "
+        "table's name; by the ending otherwise."
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", callback=_json, help="Print one JSON object on stdout, and all else on stderr."),
+]
+OutPlace = Annotated[
+    str,
+    typer.Option(
+        help="Folder, or URI that driver and workers write to (s3://, hdfs://, gs://), for the tables, pictures and "
+        "the best model; in a folder also MLflow's files.",
+        metavar="PLACE",
+    ),
 ]
 OutFolder = Annotated[
     Path,

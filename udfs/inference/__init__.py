@@ -2,6 +2,7 @@
 
 from udfs.inference._descriptors import HOGExtraction
 from udfs.inference._feeds import Feed, ImageFeed, NumbersFeed, Read
+from udfs.inference._finite import NOT_FINITE
 from udfs.inference._inference import (
     COMBINATIONS,
     REDUCTIONS,
@@ -26,6 +27,7 @@ from udfs.inference._uncertainty import UNCERTAINTIES, OutputUncertainty, uncert
 
 __all__ = [
     "COMBINATIONS",
+    "NOT_FINITE",
     "POOLINGS",
     "REDUCTIONS",
     "TOKENIZER",

@@ -1,6 +1,7 @@
 """A worker's node: its memory and accelerator, its allocator, and the folder its processes share."""
 
 from udfs.node._allocator import keep_freed_memory, return_freed_memory
+from udfs.node._background import background
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.node._device import DEVICES, check_device
 from udfs.node._machine import MachineReport, memory_limit, task_device
@@ -11,6 +12,7 @@ __all__ = [
     "DEVICES",
     "MachineReport",
     "NodeCacheError",
+    "background",
     "check_device",
     "keep_freed_memory",
     "limit_threads",

@@ -2,6 +2,8 @@
 
 from ._admission import Admission
 from ._backend import Backend
+from ._deliveries import Deliveries
+from ._emulated import EmulatedModel
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -19,6 +21,7 @@ from ._models import OpenGroup, OpenModels, Row
 from ._reading import FeedReader, InputReader, TensorReader
 from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from ._router import Router, ServedModel, TensorSpec
+from ._scoring import Background, FunctionScoring, HeadScoring, column_type
 from ._worker import BackendWorker
 
 __all__ = [
@@ -29,11 +32,16 @@ __all__ = [
     "Attached",
     "Backend",
     "BackendWorker",
+    "Background",
     "BadRequestError",
+    "Deliveries",
+    "EmulatedModel",
     "FeedReader",
     "FunctionRecipe",
+    "FunctionScoring",
     "GroupRecipe",
     "Head",
+    "HeadScoring",
     "InputReader",
     "Link",
     "LiveRouter",
@@ -55,5 +63,6 @@ __all__ = [
     "TensorSpec",
     "TooLateError",
     "Trunk",
+    "column_type",
     "read_head",
 ]

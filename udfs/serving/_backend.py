@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from udfs.arrow import RowError
@@ -28,8 +29,11 @@ from udfs.serving._rounds import Rounds, Waiting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from optimizer.serving import Policy
     from udfs.rpc import Request
+    from udfs.serving._deliveries import Deliveries
     from udfs.serving._messages import Placed, Unit
     from udfs.serving._models import OpenGroup
     from udfs.serving._recipes import GroupRecipe
@@ -46,6 +50,9 @@ _FORSAKEN_S = 60.0
 
 _LONGEST_MESSAGE = 2_000
 
+# Contents of several sessions' rows, kept as they were read.
+_CONTENTS = 16
+
 
 class Backend:
     """Serves groups of sessions until it is told to stop. :meth:`answer` is for :class:`udfs.rpc.Endpoint`.
@@ -53,26 +60,38 @@ class Backend:
     Parameters
     ----------
     recipes : mapping of str to GroupRecipe
-        All that it may be asked to serve, by group.
+        What it may be asked to serve, by group.
     policy : Policy
     device : str
     threads : int
         CPU threads of a batch.
+    deliveries : Deliveries, optional
+        Where it finds the recipes of what is deployed later.
     """
 
     protocol = SERVING
 
-    def __init__(self, recipes: Mapping[str, GroupRecipe], policy: Policy, *, device: str, threads: int) -> None:
-        self._recipes = recipes
-        self._group_of = {session: name for name, recipe in recipes.items() for session in recipe.members}
+    def __init__(
+        self,
+        recipes: Mapping[str, GroupRecipe],
+        policy: Policy,
+        *,
+        device: str,
+        threads: int,
+        deliveries: Deliveries | None = None,
+    ) -> None:
+        self._recipes = dict(recipes)
+        self._deliveries = deliveries
         self._models = OpenModels(device, threads)
         self._groups: dict[str, OpenGroup] = {}
         self._leaving: set[str] = set()
         self._rounds = Rounds(policy)
+        self._warming: list[tuple[OpenGroup, list[Row], threading.Event]] = []
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._arrived: queue.SimpleQueue[tuple[Unit, float] | None] = queue.SimpleQueue()
         self._unread: set[int] = set()
+        self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
         self._outbox = Outbox()
         self._stopped = False
         self._since: float | None = None
@@ -84,6 +103,9 @@ class Backend:
         self._reader.start()
         while self._run_next():
             pass
+        with self._changed:
+            for _, _, done in self._warming:
+                done.set()
         self._arrived.put(None)
 
     def answer(self, request: Request[Any]) -> Any:
@@ -130,7 +152,7 @@ class Backend:
             wanted = {placed.group: placed for placed in placements}
             for name, placed in wanted.items():
                 try:
-                    group = self._groups.get(name) or self._models.open(self._recipes[name])
+                    group = self._groups.get(name) or self._opened(placed)
                 except Exception as error:  # noqa: BLE001 - of a user's model, of any kind: the driver hears of it
                     _LOG.exception("%s could not be opened", name)
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
@@ -144,6 +166,45 @@ class Backend:
                 self._changed.notify_all()
             self._close_left()
         return Adopted(failures)
+
+    def _opened(self, placed: Placed) -> OpenGroup:
+        """Open a group, and run it once with a row a session and once with a batch: the first runs are the slowest."""
+        name = placed.group
+        if name not in self._recipes:
+            if self._deliveries is None:
+                raise RefusedError(f"{name!r}: this backend has no store to find its recipe in")
+            self._recipes[name] = self._deliveries.fetch(placed.recipe)
+        recipe = self._recipes[name]
+        group = self._models.open(recipe)
+        if recipe.sample is None:
+            return group
+        sessions = list(recipe.members)
+        rows = [Row(session, "", group.readers[session].read(recipe.sample)) for session in sessions]
+        # By the thread that serves, between two batches: a network that two groups share runs in no two threads.
+        done = threading.Event()
+        with self._changed:
+            for count in dict.fromkeys((len(rows), placed.batch)):
+                self._warming.append((group, [rows[place % len(rows)] for place in range(count)], done))
+            self._changed.notify_all()
+        while not done.wait(_POLL_S):
+            if self._stopped:
+                break
+        return group
+
+    def _warm_next(self) -> bool:
+        """Run one batch of a group that was opened; ``False`` where none waits."""
+        with self._changed:
+            if not self._warming or self._stopped:
+                return False
+            group, rows, done = self._warming.pop(0)
+            last = not any(other is done for _, _, other in self._warming)
+        try:
+            group.run(rows)
+        except Exception as error:  # noqa: BLE001 - of a user's model: it may not like this row, and others do
+            _LOG.warning("a model has no answer for a sample row: %s", error)
+        if last:
+            done.set()
+        return True
 
     def _close_left(self) -> None:
         """Close the groups that are to go; what waits there goes back to the router, for another backend."""
@@ -163,9 +224,14 @@ class Backend:
 
     def _queue(self, unit: Unit, deadline: float) -> None:
         """Read a unit and queue it, or answer why not."""
-        name = self._group_of.get(unit.session, "")
+        name = unit.group
         group = self._groups.get(name)
-        row = _row(group, unit, late=_now_ms() >= deadline)
+        row = _row(group, unit, self._read_before.get((name, unit.key)), late=_now_ms() >= deadline)
+        if unit.key and isinstance(row, Row):
+            # One image for several sessions is decoded once. No two groups ever have one name.
+            self._read_before[name, unit.key] = row.arrays
+            if len(self._read_before) > _CONTENTS:
+                self._read_before.popitem(last=False)
         with self._changed:
             # It may have been cancelled while it was read.
             if unit.number not in self._unread:
@@ -180,6 +246,8 @@ class Backend:
 
     def _run_next(self) -> bool:
         """Run a batch, or wait for one; ``False`` at the end."""
+        if self._warm_next():
+            return True
         with self._changed:
             if self._stopped:
                 return False
@@ -188,7 +256,8 @@ class Backend:
             group = self._groups.get(due.group)
             if group is None and not due.dropped:
                 patience = _POLL_S if due.wake_ms is None else min(_POLL_S, max(0.0, (due.wake_ms - now) / 1000))
-                self._changed.wait(patience)
+                if not self._warming:
+                    self._changed.wait(patience)
                 if time.monotonic() - self._collected > _FORSAKEN_S:
                     _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
                     return False
@@ -208,11 +277,15 @@ class Backend:
         return True
 
 
-def _row(group: OpenGroup | None, unit: Unit, *, late: bool) -> Row | Answer:
+def _row(
+    group: OpenGroup | None, unit: Unit, read_before: dict[str, NDArray[Any]] | None, *, late: bool
+) -> Row | Answer:
     if group is None:
         return Answer(unit.number, "absent", "", {})
     if late:
         return Answer(unit.number, "late", "its time was over before it was read", {})
+    if read_before is not None:
+        return Row(unit.session, unit.key, read_before)
     try:
         return Row(unit.session, unit.key, group.readers[unit.session].read(unit.inputs))
     except RowError as error:

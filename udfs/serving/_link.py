@@ -133,7 +133,7 @@ class Link:
                 cancelled, self._cancelled = tuple(self._cancelled), []
             now = time.monotonic()
             units = tuple(
-                Unit(unit.number, unit.session, 1000 * (unit.deadline - now), unit.key, dict(unit.inputs))
+                Unit(unit.number, unit.session, unit.group, 1000 * (unit.deadline - now), unit.key, dict(unit.inputs))
                 for unit in taken
                 if unit.deadline > now
             )

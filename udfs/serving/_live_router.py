@@ -27,7 +27,7 @@ from udfs.serving._errors import (
 from udfs.serving._pending import Joined, Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
@@ -91,6 +91,8 @@ class LiveRouter:
     ----------
     noticed : callable or None
         Called with a backend that is lost and why, in any thread.
+    missed : callable or None
+        Called when a row comes that no backend serves, in any thread; gives the seconds after which one may.
     arrived : Counter
         Rows by session since the start.
     ended : Counter
@@ -100,6 +102,7 @@ class LiveRouter:
     def __init__(self, offers: Sequence[Offered]) -> None:
         self._offers = {offer.model.name: offer for offer in offers}
         self.noticed: Callable[[Link, str], None] | None = None
+        self.missed: Callable[[], float] | None = None
         self._lock = threading.Condition()
         self._links: dict[str, Link] = {}
         self._routes: dict[str, tuple[list[str], DeficitRoundRobin]] = {}
@@ -155,7 +158,9 @@ class LiveRouter:
         for place, row in enumerate(rows):
             numbers.append(next(self._numbers))
             key = _digest(row) if offer.shared else ""
-            units.append(Pending(numbers[-1], name, offer.group, deadline, row, key, place, joined))
+            units.append(
+                Pending(numbers[-1], name, offer.group, deadline, row, key, place, joined, pinned=version is not None)
+            )
         with self._lock:
             self.arrived[name] += len(units)
             if self._stopped:
@@ -179,6 +184,23 @@ class LiveRouter:
         """Add a backend, which serves nothing yet."""
         with self._lock:
             self._links[link.name] = link
+
+    def switch(self, offers: Sequence[Offered], weights: Mapping[str, Mapping[str, float]]) -> None:
+        """Offer other models from now on. What was asked before is answered by those that were offered then.
+
+        Parameters
+        ----------
+        offers : sequence of Offered
+        weights : mapping of str to mapping of str to float
+            As of :meth:`route`; of groups that are not offered any more as well, while rows of theirs wait.
+        """
+        with self._lock:
+            self._offers = {offer.model.name: offer for offer in offers}
+            self.route(weights)
+
+    def waits(self, *, groups: Collection[str] = (), backends: Collection[str] = ()) -> bool:
+        """Tell whether a row of some groups, or one that some backends have, is not answered yet."""
+        return any(unit.group in groups or unit.link in backends for unit in list(self._pending.values()))
 
     def route(self, weights: Mapping[str, Mapping[str, float]]) -> None:
         """Send rows by a new table.
@@ -246,18 +268,28 @@ class LiveRouter:
         """Send a row to a backend, or to another one."""
         now = time.monotonic()
         left = 1000 * (unit.deadline - now)
-        if left < self._offers[unit.session].least_ms:
+        offered = self._offers.get(unit.session)
+        if left < (0.0 if offered is None else offered.least_ms):
             self._fail(unit, TooLateError(f"the deadline of {unit.session} went by before a backend had answered"))
             return
         with self._lock:
             routes = self._routes.get(unit.group)
+            offer = self._offers.get(unit.session)
+            gone = routes is None and (offer is None or offer.group != unit.group)
+            if gone and offer is not None and not unit.pinned:
+                # The version that it was sent to was closed just before it came, and any other one will do.
+                gone, unit.group, routes = False, offer.group, self._routes.get(offer.group)
             link = None
             if routes is not None and unit.attempts < _MOST_ATTEMPTS:
                 unit.attempts += 1
                 unit.link = self._chosen(unit, routes, now)
                 link = self._links.get(unit.link)
-        if link is None:
-            self._fail(unit, OverloadedError(f"no backend serves {unit.session} just now: try again soon"))
+        if gone:
+            self._fail(unit, NoSuchModelError(f"another version of {unit.session!r} has taken the place of this one"))
+        elif link is None:
+            after = 1.0 if self.missed is None else self.missed()
+            why = f"no backend serves {unit.session} just now: try again in {after:.0f} s"
+            self._fail(unit, OverloadedError(why, after))
         else:
             link.put(unit)
 

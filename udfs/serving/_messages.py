@@ -36,7 +36,7 @@ class Unit:
     ----------
     number : int
         Its id at the router.
-    session : str
+    session, group : str
     remaining_ms : float
         Until its deadline: clocks of two machines are never compared.
     key : str
@@ -47,6 +47,7 @@ class Unit:
 
     number: int
     session: str
+    group: str
     remaining_ms: float
     key: str
     inputs: dict[str, Any]
@@ -126,11 +127,14 @@ class Placed:
     batch : int
     latencies_ms : array of float64
         By batch size, 0 for none.
+    recipe : str
+        Digest of its recipe in the store; ``""`` for one of those that the backend began with.
     """
 
     group: str
     batch: int
     latencies_ms: NDArray[np.float64]
+    recipe: str = ""
 
 
 @dataclass(frozen=True, slots=True)

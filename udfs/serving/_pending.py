@@ -97,6 +97,8 @@ class Pending:
         Backend that has it.
     attempts : int
         Backends that had it.
+    pinned : bool
+        Whether its caller asked for this version.
     """
 
     number: int
@@ -109,6 +111,7 @@ class Pending:
     joined: Joined
     link: str = ""
     attempts: int = 0
+    pinned: bool = False
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +39,18 @@ class NetworkRecipe:
     head: str | None = None
 
 
+@runtime_checkable
+class FileFunction(Protocol):
+    """A function whose model lies in a file."""
+
+    @property
+    def file(self) -> str:
+        """A path, or what :func:`udfs.weights.local_file` finds on a worker."""
+
+    def at(self, file: str) -> Function:
+        """Give the same function with its file in another place."""
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionRecipe:
     """A function of whole batches that nothing is known of: it shares no trunk.
@@ -52,6 +64,13 @@ class FunctionRecipe:
 
     function: Function = field(repr=False)
     reader: InputReader
+
+    def placed(self, place: Callable[[str], str]) -> FunctionRecipe:
+        """Give the recipe whose files are where `place` brings them; a function of the user's own has none."""
+        function: object = self.function
+        if isinstance(function, FileFunction):
+            return replace(self, function=function.at(place(function.file)))
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +103,11 @@ class GroupRecipe:
         By session.
     trunk : Trunk, optional
         Of networks alone.
+    sample : mapping of str to array, optional
+        A row as it travels, to run the group with before its first request.
     """
 
     name: str
     members: Mapping[str, NetworkRecipe | FunctionRecipe]
     trunk: Trunk | None = None
+    sample: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)

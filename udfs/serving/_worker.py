@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from udfs.handlers import Framework
+    from udfs.serving._deliveries import Deliveries
     from udfs.serving._recipes import GroupRecipe
 
 __all__ = ["BackendWorker"]
@@ -53,6 +54,8 @@ class BackendWorker:
         Frameworks that were registered by hand.
     spare : bool
         Whether the server starts without it.
+    deliveries : Deliveries, optional
+        Where the recipes are of what is deployed later.
     """
 
     worker: str
@@ -65,6 +68,7 @@ class BackendWorker:
     device: str = "cpu"
     registered: tuple[Framework, ...] = ()
     spare: bool = False
+    deliveries: Deliveries | None = None
 
     schema: ClassVar[str] = "worker string"
     """There are no rows: the driver hears of all by calls."""
@@ -78,7 +82,8 @@ class BackendWorker:
         register_framework(*self.registered)
         limit_threads(self.threads)
         device = task_device(self.device)
-        backend = Backend(self.recipes, POLICIES[self.policy], device=device, threads=self.threads)
+        policy = POLICIES[self.policy]
+        backend = Backend(self.recipes, policy, device=device, threads=self.threads, deliveries=self.deliveries)
         with Endpoint(address_towards(self.driver), self.credentials, backend.protocol, backend.answer) as endpoint:
             caller = Caller(self.driver, self.credentials, ATTACHING)
             try:

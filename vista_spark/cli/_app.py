@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from udfs.driver.command import run_command
+from udfs.driver.command import Version, run_command
 from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
 from vista_spark.cli._models import models_command
@@ -14,10 +14,11 @@ from vista_spark.cli._profile import profile_command
 from vista_spark.cli._score import score_command
 from vista_spark.cli._serve import serve_command
 from vista_spark.cli._transfer import transfer_command
+from vista_spark.cli._weights import weights_app
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("transfer")(transfer_command)
 app.command("plan")(plan_command)
 app.command("profile")(profile_command)
@@ -27,10 +28,11 @@ app.command("score")(score_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
+app.add_typer(weights_app, name="weights")
 
 
 @app.callback()
-def _vista() -> None:
+def _vista(version: Version = False) -> None:
     """Run deep-learning models over Spark DataFrames."""
 
 

@@ -16,7 +16,7 @@ from udfs.driver.command import Master, choice, picture_file, refused_before_spa
 from udfs.handlers import framework
 from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark import roster
-from vista_spark.cli._options import Model, Weights, opened_model
+from vista_spark.cli._options import Model, RandomWeights, Weights, known_weights, opened_model, opened_weights
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def explain_command(
         ),
     ],
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     target: Annotated[
         int | None, typer.Option(min=0, help="Element of the score, such as a class; the largest one by default.")
     ] = None,
@@ -153,6 +154,7 @@ def explain_command(
             _check_writable(written)
         card = roster.of(opened_model(model), image_size=image_size)
         check_explainable(card, {mode})
+        weights = opened_weights(weights, model)
         net = network(card, weights, seed, image_size)
         OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, **options).occlusion(
             net.traced,
@@ -163,6 +165,7 @@ def explain_command(
         decode(image, net.preprocessing)
         if class_names is not None:
             roster.read_class_names(class_names)
+        known_weights(net.card, net.weights, random_weights=random_weights)
     warn_of_random_weights(net.card, net.weights, net.seed)
     spark = None
     if master is not None:

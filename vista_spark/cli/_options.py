@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.errors import nearest
+from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
 from udfs.driver.command import choice
 from udfs.inference import POOLINGS
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import TEXT_POOLINGS
+from vista_spark.network import TEXT_POOLINGS, has_random_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vista_spark.roster import ModelCard
+
 __all__ = [
     "BatchSize",
+    "Categories",
     "Downstream",
     "Features",
     "Image",
@@ -29,16 +33,21 @@ __all__ = [
     "Label",
     "Layers",
     "MaxPixels",
+    "MaybeTable",
     "Model",
     "On",
     "Plan",
     "Pooling",
+    "RandomWeights",
     "Table",
     "Weights",
     "downstream_factory",
     "downstream_name",
     "features_line",
+    "is_regression",
+    "known_weights",
     "opened_model",
+    "opened_weights",
 ]
 
 # The paper's downstream model is the first (Vista, Figure 8).
@@ -52,26 +61,49 @@ _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("vista_spark.mlp:MLPClassifier", {}),
     "forest-regression": ("pyspark.ml.regression:RandomForestRegressor", {"seed": 0}),
 }
+_IMAGENET = "imagenet"
 _POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
 
 Images = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Folder of image files (the id is the name, or the path below it), or Parquet of images or texts."
+        help="Folder of image files (the id is the name, or the path below it), or a table of images or texts. Without "
+        "--table: a folder for each class, or a table that has the label too."
+    ),
+]
+MaybeTable = Annotated[
+    str | None,
+    typer.Option(
+        help="Structured data: .csv or .tsv with a header (the separator is detected), .json, .orc, Parquet, or what "
+        "--table-format says. Without --images it has them, as --image."
     ),
 ]
 Table = Annotated[
-    str, typer.Option(help="Structured data: a .csv or .tsv with a header (the separator is detected), or Parquet.")
+    str,
+    typer.Option(
+        help="Structured data: .csv or .tsv with a header (the separator is detected), .json, .orc, Parquet, or what "
+        "--table-format says."
+    ),
 ]
-Label = Annotated[str, typer.Option(help="The label's column; strings are indexed.")]
+Label = Annotated[str | None, typer.Option(help="The label's column; texts are indexed. Folders of classes need none.")]
+Categories = Annotated[
+    str | None,
+    typer.Option(help="Columns whose values are categories, with commas: indexed and one-hot encoded; the label too."),
+]
 On = Annotated[str, typer.Option(help="The id's column.")]
 Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
-Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
+Image = Annotated[str, typer.Option(help="The column of images (bytes or paths) or texts, where a table has them.")]
 Model = Annotated[
     str,
     typer.Option(help="The network: a name of `vista models`, a folder of transformers, or package.module:function."),
 ]
-Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="Path or URI of a state dict, or imagenet: what `vista weights fetch` fetched for the network."),
+]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="Run the network with random weights: a trial of the command alone.")
+]
 Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
 Downstream = Annotated[
     str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
@@ -121,7 +153,22 @@ def downstream_factory(text: str) -> Callable[[], Any]:
         estimator = getattr(import_module(target.partition(":")[0]), attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(f"--downstream {target!r}: {error}") from error
-    return lambda: estimator(**settings)
+    except Exception as error:
+        raise _of_the_users(f"--downstream {target!r}", error) from error
+
+    def make() -> Any:
+        try:
+            return estimator(**settings)
+        except Exception as error:
+            raise _of_the_users(f"--downstream {target!r}", error) from error
+
+    return make
+
+
+def _of_the_users(option: str, error: Exception) -> InvalidArgumentError:
+    """Say where code of the user's failed."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return InvalidArgumentError(f"{option}: {last.filename}, line {last.lineno}: {type(error).__name__}: {error}")
 
 
 def opened_model(text: str) -> Any:
@@ -133,8 +180,10 @@ def opened_model(text: str) -> Any:
     Raises
     ------
     InvalidArgumentError
-        The function cannot be imported, or returns no model; the folder holds no network.
+        The function cannot be imported, fails, or returns no model; the folder holds no network.
     """
+    if not text:
+        raise InvalidArgumentError("--model names no network; `vista models` lists those that ship")
     if text not in roster.names() and ("/" in text or Path(text).is_dir()):
         return roster.from_pretrained(text)
     if roster.is_name(text):
@@ -142,13 +191,58 @@ def opened_model(text: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    return roster.of(text)
+    try:
+        return roster.of(text)
+    except CerebroError:
+        raise
+    except Exception as error:
+        raise _of_the_users(f"--model {text!r}", error) from error
+
+
+def opened_weights(weights: str | None, model: str) -> str | None:
+    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Nobody publishes weights for the network.
+    udfs.weights.WeightsError
+        They have not been fetched.
+    """
+    if weights != _IMAGENET or Path(weights).exists():
+        return weights
+    return str(roster.fetched_weights(model))
+
+
+def known_weights(card: ModelCard, weights: object, *, random_weights: bool = False) -> None:
+    """Refuse a network that would run with random weights, unless the user asked for that.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The weights are random and ``--random-weights`` is not given; or it is given and they are not.
+    """
+    is_random = has_random_weights(card, weights)
+    if is_random and not random_weights:
+        raise InvalidArgumentError(
+            f"{card.name} has no trained weights here, and its outputs would say nothing of the data: name a file or "
+            f"URI with --weights, or run `vista weights fetch {card.name}` and give --weights imagenet. "
+            "--random-weights tries the command without"
+        )
+    if random_weights and not is_random:
+        raise InvalidArgumentError(f"--random-weights: {card.name} has weights; leave out one of the two")
+
+
+def is_regression(downstream: str) -> bool:
+    """Whether ``--downstream`` is a regression, by the name of its class; a function's name does not tell."""
+    name = downstream_name(downstream)
+    return name.endswith(("Regressor", "Regression")) and name != "LogisticRegression"
 
 
 def features_line(columns: Sequence[str], on: str, label: str, *, chosen: bool) -> str:
     """Say which structured features are used, and why where nobody named them."""
     why = f" (every numeric column but {on} and {label}; --features names others)" if chosen else ""
-    return f"structured features: {', '.join(columns)}{why}"
+    return f"structured features: {', '.join(columns) or 'none'}{why}"
 
 
 def downstream_name(text: str) -> str:

@@ -13,9 +13,19 @@ from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
 from optimizer.sizes import number_of_bytes
-from udfs.driver.command import Device, comma_separated, out_file, picture_file, refused_before_spark
+from udfs.driver.command import (
+    Device,
+    Json,
+    TableFormat,
+    comma_separated,
+    out_file,
+    picture_file,
+    print_json,
+    refused_before_spark,
+)
 from vista_spark.cli._options import (
     BatchSize,
+    Categories,
     Downstream,
     Features,
     Image,
@@ -23,15 +33,17 @@ from vista_spark.cli._options import (
     Label,
     Layers,
     MaxPixels,
+    MaybeTable,
     Model,
     On,
     Plan,
     Pooling,
-    Table,
     Weights,
     downstream_name,
     features_line,
+    is_regression,
     opened_model,
+    opened_weights,
 )
 
 if TYPE_CHECKING:
@@ -43,14 +55,16 @@ __all__ = ["plan_command"]
 
 
 def plan_command(
-    images: Images,
-    table: Table,
-    label: Label,
     model: Model,
+    images: Images = None,
+    table: MaybeTable = None,
+    label: Label = None,
     on: On = "id",
     weights: Weights = None,
     layers: Layers = "4",
     features: Features = None,
+    categories: Categories = None,
+    table_format: TableFormat = None,
     image: Image = "image",
     downstream: Downstream = "logistic",
     pooling: Pooling = None,
@@ -82,10 +96,11 @@ def plan_command(
         Path | None,
         typer.Option(help="Draw a node's memory here, as .png, .svg or .pdf.", parser=picture_file, metavar="FILE"),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Plan a transfer: which passes, how many tasks at a time, and the memory that Spark is to be started with."""
     from udfs.node import memory_limit  # noqa: PLC0415 - `vista --help` is not to wait for it
-    from vista_spark.files import parse_layers, survey  # noqa: PLC0415
+    from vista_spark.files import Source, parse_layers  # noqa: PLC0415
     from vista_spark.network import network  # noqa: PLC0415
     from vista_spark.transfer import memory_figure, named_size, plan_feature_transfer  # noqa: PLC0415
 
@@ -106,11 +121,22 @@ def plan_command(
         )
         estimator = downstream_name(downstream)
         named = comma_separated(features)
-        sizes = survey(table, images, on=on, label=label, image=image, features=named)
+        source = Source(
+            images=images,
+            table=table,
+            on=on,
+            label=label,
+            image=image,
+            features=named,
+            categories=comma_separated(categories) or (),
+            table_format=table_format,
+        )
+        sizes = source.survey(classification=not is_regression(downstream))
         wanted = parse_layers(layers)
         opened = opened_model(model)
+        weights = opened_weights(weights, model)
         network(opened, weights, 0).targets(wanted, pooling)
-    with Console().status(f"measuring {model}, once on this machine"):
+    with Console(stderr=as_json).status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
             opened,
             cluster,
@@ -127,26 +153,30 @@ def plan_command(
             downstream=named_size(estimator, sizes.classes),
             constants=constants,
         )
-    typer.echo(features_line(sizes.features, on, label, chosen=named is None))
-    _show(chosen, defaults)
+    typer.echo(features_line(sizes.features, on, source.learned, chosen=named is None), err=as_json)
+    conf = chosen.physical.to_spark_conf()
+    if defaults is not None:
+        defaults.parent.mkdir(parents=True, exist_ok=True)
+        defaults.write_text(_defaults(conf))
+    if as_json:
+        facts = {"plan": chosen.logical.logical, "seconds": chosen.seconds, "conf": dict(conf)}
+        print_json({**facts, "explain": chosen.explain()})
+    else:
+        _show(chosen, conf, defaults)
     if picture is not None:
         picture.parent.mkdir(parents=True, exist_ok=True)
         memory_figure(chosen.physical).savefig(picture, dpi=120)
-        typer.echo(f"\ndrawn: {picture}")
+        typer.echo(f"\ndrawn: {picture}", err=as_json)
 
 
-def _show(chosen: Choice, defaults: Path | None) -> None:
-    conf = chosen.physical.to_spark_conf()
+def _show(chosen: Choice, conf: Mapping[str, str], defaults: Path | None) -> None:
     typer.echo(chosen.explain())
     typer.echo("\nto start Spark so:")
     settings = [f"    --conf {shlex.quote(f'{name}={conf[name]}')}" for name in conf]
     typer.echo(" \\\n".join(["  spark-submit", *settings]))
-    text = _defaults(conf)
     if defaults is None:
-        typer.echo(f"\nas a spark-defaults file (--defaults FILE writes it):\n{text}")
+        typer.echo(f"\nas a spark-defaults file (--defaults FILE writes it):\n{_defaults(conf)}")
     else:
-        defaults.parent.mkdir(parents=True, exist_ok=True)
-        defaults.write_text(text)
         typer.echo(f"\nwritten: {defaults}")
 
 

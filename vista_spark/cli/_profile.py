@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from udfs.driver.command import Device, refused_before_spark
-from vista_spark.cli._options import Weights, opened_model
+from vista_spark.cli._options import Weights, opened_model, opened_weights
 
 __all__ = ["profile_command"]
 
@@ -25,6 +25,7 @@ def profile_command(
 
     with refused_before_spark():
         named = opened_model(model)
+        weights = opened_weights(weights, model)
         network(named, weights, 0)
     with Console().status(f"measuring {model}"):
         measured = profile(named, weights=weights, batch_size=batch_size, device=device, fresh=fresh)

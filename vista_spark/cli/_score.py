@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from optimizer.compiling import BACKENDS, STRATEGIES
-from udfs.driver.command import Master, choice, comma_separated, out_folder, refused_before_spark
+from udfs.driver.command import Master, TableFormat, choice, comma_separated, out_folder, refused_before_spark
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.cli._options import Table
 from vista_spark.errors import ColumnError, InvalidArgumentError
@@ -42,6 +42,7 @@ def score_command(
         str | None,
         typer.Option(help="Columns in the model's order, with commas; the names that it was fitted on by default."),
     ] = None,
+    table_format: TableFormat = None,
     errors: Annotated[
         str,
         typer.Option(
@@ -63,9 +64,15 @@ def score_command(
     """Add the predictions of a model file to a table, on executors that have no training library."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - `vista --help` is not to wait for Spark
 
-    from udfs.driver import check_file_columns, check_present, file_columns, is_here  # noqa: PLC0415
+    from udfs.driver import (  # noqa: PLC0415
+        check_file_columns,
+        check_present,
+        check_rows,
+        file_columns,
+        is_here,
+        read_table,
+    )
     from vista_spark.compiling import CompiledPipeline, TensorPipeline  # noqa: PLC0415
-    from vista_spark.files import read_table  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
 
     with refused_before_spark():
@@ -78,13 +85,15 @@ def score_command(
         if errors == "null":
             stage.setErrorCol(_ERROR)
         if is_here(table, master):
-            present = file_columns(table, "--table")
-            check_file_columns(table, named or compiled.columns_in(present) or [], "--table")
-            _check_free(present, compiled, errors)
+            present = file_columns(table, "--table", table_format)
+            if present is not None:
+                check_file_columns(table, named or compiled.columns_in(present) or [], "--table", table_format)
+                _check_free(present, compiled, errors)
+                check_rows(table, "--table", table_format)
     began = time.monotonic()
     with _CONSOLE.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"})
-    rows = read_table(spark, table)
+    rows = read_table(spark, table, table_format)
     reads = named or compiled.columns_in(rows.columns) or []
     check_present(rows, reads, "--table")
     scored = _plain(stage.transform(_as_numbers(rows, [reads[place] for place in sorted(compiled.program.numeric)])))

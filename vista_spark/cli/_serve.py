@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 
 from udfs.driver.command import Device, Master, refused_before_spark
+from vista_spark import roster
+from vista_spark.cli._options import RandomWeights, known_weights
 from vista_spark.cli._sessions_file import load_sessions
 from vista_spark.errors import InvalidArgumentError
 
@@ -38,6 +40,7 @@ def serve_command(
     epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of a batch.")] = None,
     device: Device = "cpu",
+    random_weights: RandomWeights = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object when models answer.")] = False,
     master: Master = None,
 ) -> None:
@@ -49,6 +52,10 @@ def serve_command(
             raise InvalidArgumentError("--token and --no-token: give one of them")
         check_address(host, port, token)
         sessions = load_sessions(file)
+        for one in sessions:
+            if not random_weights and isinstance(one.model, str) and one.model in roster.names():
+                card = roster.card(one.model)
+                known_weights(card, card.weights if one.weights is None else one.weights)
     from vista_spark.serving import Server  # noqa: PLC0415 - `vista --help` is not to wait for Spark
     from vista_spark.sessions import session as spark_session  # noqa: PLC0415
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from udfs.driver.command import Device, Master, OutFolder, choice, comma_separated, refused_before_spark
+from udfs.driver.command import (
+    Device,
+    Json,
+    Master,
+    OutPlace,
+    TableFormat,
+    choice,
+    comma_separated,
+    print_json,
+    refused_before_spark,
+)
 from vista_spark.cli._options import (
     BatchSize,
+    Categories,
     Downstream,
     Features,
     Image,
@@ -20,15 +33,19 @@ from vista_spark.cli._options import (
     Label,
     Layers,
     MaxPixels,
+    MaybeTable,
     Model,
     On,
     Plan,
     Pooling,
-    Table,
+    RandomWeights,
     Weights,
     downstream_factory,
     features_line,
+    is_regression,
+    known_weights,
     opened_model,
+    opened_weights,
 )
 
 if TYPE_CHECKING:
@@ -36,23 +53,27 @@ if TYPE_CHECKING:
 
     from pyspark.ml import PipelineModel
 
+    from vista_spark.files import Loaded
     from vista_spark.transfer import TransferPredictor, TransferResult
 
 __all__ = ["transfer_command"]
 
-_CONSOLE = Console()
+_BEST = "best_model"
 
 
 def transfer_command(
-    images: Images,
-    table: Table,
-    label: Label,
     model: Model,
-    out: OutFolder,
+    out: OutPlace,
+    images: Images = None,
+    table: MaybeTable = None,
+    label: Label = None,
     on: On = "id",
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     layers: Layers = "4",
     features: Features = None,
+    categories: Categories = None,
+    table_format: TableFormat = None,
     image: Image = "image",
     downstream: Downstream = "logistic",
     pooling: Pooling = None,
@@ -71,29 +92,36 @@ def transfer_command(
     device: Device = "auto",
     seed: Annotated[int, typer.Option(help="Of the split and of random weights.")] = 0,
     experiment: Annotated[str, typer.Option(help="MLflow experiment.")] = "feature-transfer",
+    as_json: Json = False,
     master: Master = None,
     ship: Annotated[
         bool, typer.Option("--ship", help="Send these packages to workers whose Python has the third-party ones only.")
     ] = False,
 ) -> None:
     """Find the layer of a pre-trained network that helps most beside the structured features."""
-    from pyspark.ml.feature import StringIndexer  # noqa: PLC0415 - `vista --help` is not to wait for Spark
-    from pyspark.sql.types import StringType  # noqa: PLC0415
-
-    from udfs.driver import check_present, is_here, track_into  # noqa: PLC0415
-    from vista_spark.files import check_tables, numeric_columns, parse_layers, read_images, read_table  # noqa: PLC0415
+    from udfs.driver import check_place, check_spark_writes, is_uri, results_at, track_into  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from vista_spark.files import Source, parse_layers  # noqa: PLC0415
     from vista_spark.mlp import MLPClassifier  # noqa: PLC0415
     from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
-    from vista_spark.transfer import FeatureTransfer  # noqa: PLC0415
+    from vista_spark.transfer import FeatureTransfer, is_classification  # noqa: PLC0415
 
-    named = comma_separated(features)
+    console = Console(stderr=as_json)
     with refused_before_spark():
         make_estimator, opened = downstream_factory(downstream), opened_model(model)
-        check_tables(
-            table if is_here(table, master) else None, images if is_here(images, master) else None,
-            on=on, label=label, image=image, features=named,
-        )  # fmt: skip
+        source = Source(
+            images=images,
+            table=table,
+            on=on,
+            label=label,
+            image=image,
+            features=comma_separated(features),
+            categories=comma_separated(categories) or (),
+            table_format=table_format,
+        )
+        source.check(master, classification=not is_regression(downstream))
+        check_place(out)
+        weights = opened_weights(weights, model)
         make_transfer = partial(
             FeatureTransfer,
             model=opened,
@@ -109,77 +137,117 @@ def transfer_command(
             max_pixels=max_pixels,
             device=device,
             seed=seed,
-            experiment=experiment,
+            # MLflow's files cannot be moved: of a URI the runs go to a server alone.
+            experiment=None if is_uri(out) and "MLFLOW_TRACKING_URI" not in os.environ else experiment,
         )
         # Spark ML's own estimators cannot be made before Spark: ours takes their place while the rest is checked.
         make_transfer(downstream=MLPClassifier()).explain()
+        net = network(opened, weights, seed)
+        known_weights(net.card, net.weights, random_weights=random_weights)
     # Now, rather than beside the progress bar: there is still time to stop.
-    net = network(opened, weights, seed)
     warn_of_random_weights(net.card, net.weights, net.seed)
 
-    with _CONSOLE.status("starting Spark"):
+    with console.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
-    structured = read_table(spark, table)
-    check_present(structured, [on, label, *(named or ())], "--table")
-    columns = named or numeric_columns(structured, [on, label])
-    _CONSOLE.print(features_line(columns, on, label, chosen=named is None), highlight=False, soft_wrap=True)
-    pictures = read_images(spark, images, on, image, structured)
-    out.mkdir(parents=True, exist_ok=True)
-    track_into(out, experiment)
-    words: list[str] = []
-    target = label
-    if isinstance(structured.schema[label].dataType, StringType):
-        target = f"{label}_index"
-        indexer = StringIndexer(inputCol=label, outputCol=target, handleInvalid="skip").fit(structured)
-        structured, words = indexer.transform(structured), list(indexer.labels)
-    result = make_transfer(downstream=make_estimator()).run(
-        structured,
-        pictures,
-        on=on,
-        feature_columns=columns,
-        label_column=target,
-        image_column=image,
-        on_plan=lambda chosen: typer.echo(chosen.explain()),
-    )
-    _write(result, _with_words(result.best_model, label, words), out)
-    _show(result, out)
+    check_spark_writes(spark, out)
+    estimator = make_estimator()
+    data = source.load(spark, classification=is_classification(estimator))
+    line = features_line(data.features, on, source.learned, chosen=source.features is None)
+    console.print(line, highlight=False, soft_wrap=True)
+    with results_at(out) as folder:
+        if not is_uri(out):
+            track_into(folder, experiment)
+        result = make_transfer(downstream=estimator).run(
+            data.structured,
+            data.images,
+            on=on,
+            feature_columns=data.features,
+            label_column=data.target,
+            image_column=image,
+            on_plan=lambda chosen: typer.echo(chosen.explain(), err=as_json),
+        )
+        best_model = _complete(result.best_model, source.learned, data)
+        _write(result, folder)
+        if is_uri(out):
+            best_model.write().overwrite().save(f"{out.rstrip('/')}/{_BEST}")
+        else:
+            _save(best_model, folder)
+    if as_json:
+        print_json(_facts(result, out))
+    else:
+        _show(result, out, console)
     spark.stop()
 
 
-def _with_words(model: PipelineModel, label: str, words: list[str]) -> PipelineModel:
-    """Make the model predict the label's own words, where the label was a string."""
-    if not words:
-        return model
+def _complete(model: PipelineModel, label: str, data: Loaded) -> PipelineModel:
+    """Make the model take the user's own columns, and predict the label's own words."""
     from pyspark.ml import PipelineModel  # noqa: PLC0415
     from pyspark.ml.feature import IndexToString  # noqa: PLC0415
 
-    stage = IndexToString(inputCol="prediction", outputCol=f"predicted_{label}", labels=words)
-    *before, predictor = model.stages
-    return PipelineModel([*before, cast("TransferPredictor", predictor).followed_by(stage)])
+    *before, last = model.stages
+    predictor = cast("TransferPredictor", last)
+    if data.words:
+        stage = IndexToString(inputCol="prediction", outputCol=f"predicted_{label}", labels=list(data.words))
+        predictor = predictor.followed_by(stage)
+    return PipelineModel([*data.stages, *before, predictor])
 
 
-def _write(result: TransferResult, model: PipelineModel, out: Path) -> None:
+def _facts(result: TransferResult, out: str) -> dict[str, Any]:
+    """What a scheduler may want of a result; what is not a number is null."""
+    frame = result.to_pandas().rename(columns={result.metric: "score"}).astype(object)
+    return {
+        "model": result.plan.model,
+        "best_layer": result.best_layer,
+        "metric": result.metric,
+        "larger_is_better": result.larger_is_better,
+        "best_score": _number(result.best.score),
+        "baseline_score": _number(result.baseline.score),
+        "layers": [{str(name): _number(value) for name, value in row.items()} for row in frame.to_dict("records")],
+        "train_rows": result.train_rows,
+        "test_rows": result.test_rows,
+        "dropped": dict(result.dropped),
+        "random_weights": result.random_weights,
+        "verdict": result.verdict,
+        "out": out,
+    }
+
+
+def _number(value: Any) -> Any:
+    """A word, or a number that JSON holds."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return value
+
+
+def _write(result: TransferResult, folder: Path) -> None:
+    result.to_pandas().to_csv(folder / "layers.csv", index=False)
+    result.plot().savefig(folder / "layers.png", dpi=120)
+    (folder / "plan.txt").write_text(result.choice.explain() + "\n")
+
+
+def _save(model: PipelineModel, folder: Path) -> None:
     from pyspark.sql import is_remote  # noqa: PLC0415
 
-    result.to_pandas().to_csv(out / "layers.csv", index=False)
-    result.plot().savefig(out / "layers.png", dpi=120)
-    (out / "plan.txt").write_text(result.choice.explain() + "\n")
-    final = out / "best_model"
+    final = folder / _BEST
     # It gets its name once it is complete; a Connect server writes where this process may not rename.
-    partial_model = final if is_remote() else out / ".best_model"
+    partial_model = final if is_remote() else folder / f".{_BEST}"
     model.write().overwrite().save(str(partial_model))
     if partial_model != final:
         shutil.rmtree(final, ignore_errors=True)
         partial_model.rename(final)
 
 
-def _show(result: TransferResult, out: Path) -> None:
+def _show(result: TransferResult, out: str, console: Console) -> None:
+    from udfs.driver import is_uri  # noqa: PLC0415
+
     title = f"{result.plan.model}: {result.train_rows} rows to train on, {result.test_rows} held out"
     shares = any(len(stage.targets) > 1 for stage in result.plan.stages)
     caption = "layers of one pass share its inference seconds by FLOPs" if shares else None
     table = RichTable(title=title, caption=caption)
     table.add_column("features")
-    for name in ("size", result.metric, "lift", "inference s", "training s"):
+    for name in ("size", result.metric, "95 %", "lift", "inference s", "training s"):
         table.add_column(name, justify="right")
     frame = result.to_pandas()
     for row, label, lift in zip(result.rows, frame["features"], frame["lift"], strict=True):
@@ -187,13 +255,14 @@ def _show(result: TransferResult, out: Path) -> None:
             label,
             str(row.size) if row.size else "",
             f"{row.score:.3f}",
+            "" if row.interval is None else f"{row.interval[0]:.3f}-{row.interval[1]:.3f}",
             "" if row is result.baseline else f"{lift:+.3f}",
             f"{row.inference_seconds:.1f}",
             f"{row.training_seconds:.1f}",
             style="bold" if row is result.best else None,
         )
-    _CONSOLE.print(table)
+    console.print(table)
     for reason, count in result.dropped.items():
-        _CONSOLE.print(f"left out: {reason} ({count} rows)", highlight=False)
-    _CONSOLE.print(f"{result.verdict}.", highlight=False, soft_wrap=True)
-    _CONSOLE.print(f"in {out}: layers.csv, layers.png, plan.txt, best_model, mlflow.db")
+        console.print(f"left out: {reason} ({count} rows)", highlight=False)
+    console.print(f"{result.verdict}.", highlight=False, soft_wrap=True)
+    console.print(f"in {out}: layers.csv, layers.png, plan.txt, best_model{'' if is_uri(out) else ', mlflow.db'}")

@@ -269,7 +269,7 @@ class CompiledPipeline:
         if method not in self.program.outputs:
             self._refuse(method)
         answer = self._scorer.run(*self._tables(table), outputs=(method,))
-        if answer.bad.any():
+        if answer.reasons:
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
             raise InvalidArgumentError(f"{who} {' or '.join(answer.reasons)}")
@@ -282,6 +282,11 @@ class CompiledPipeline:
     def _reads_lists(self) -> bool:
         """Whether its one column holds lists or dictionaries."""
         return self.program.width == 1 and bool(self.program.categories.get(0, frozenset()) & {list, dict})
+
+    @cached_property
+    def _host(self) -> bool:
+        """Whether the host looks texts or categories up."""
+        return bool(self.program.host)
 
     @cached_property
     def _narrows(self) -> str | None:
@@ -307,7 +312,7 @@ class CompiledPipeline:
             return self._of_frame(rows)
         if self._narrows is not None:
             check_integers(rows, self._narrows)
-        if rows.dtype.kind in "biuf" and not self.program.host:
+        if rows.dtype.kind in "biuf" and not self._host:
             return Tables(read_numbers(rows), ())
         return self._scorer.read(list(rows.T))
 
@@ -322,7 +327,7 @@ class CompiledPipeline:
 
     def _of_frame(self, frame: Any) -> Tables:
         """A frame's columns, each with its own type."""
-        numeric = not self.program.host and len(self.program.numeric) == self.program.width
+        numeric = not self._host and len(self.program.numeric) == self.program.width
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())
         return self._scorer.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])

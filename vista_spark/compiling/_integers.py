@@ -37,7 +37,9 @@ def check_integers(rows: Any, who: str) -> None:
     InvalidArgumentError
         There is one.
     """
-    wide = rows.dtype.kind in "iu" and rows.astype(np.float64) != rows.astype(np.float32)
+    if rows.dtype.kind not in "iu":
+        return
+    wide = rows.astype(np.float64) != rows.astype(np.float32)
     if np.any(wide):
         raise InvalidArgumentError(
             f"{who} rounds whole numbers of an array to float32, which has no {rows[wide][0]}: give an array of floats"

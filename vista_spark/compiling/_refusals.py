@@ -10,24 +10,24 @@ _GRAPH = "gives a graph of its neighbours among the rows of its fit"
 _COVARIANCE = "estimates a covariance, and predicts nothing"
 _TIES = "a row whose choice of equally near rows matters is refused"
 _EDGE = "a row with a neighbour at the very edge of the radius is refused"
+_WORDS = "gives lists of words, of any length: a program gives tables"
 _SEARCH = "searches the rows of its fit in trees that may stop early"
 
 REASONS: dict[str, str] = {
     "pyspark.BucketedRandomProjectionLSHModel": "joins rows by similarity",
     "pyspark.DistributedLDAModel": "is made for the rows of its fit",
-    "pyspark.FeatureHasher": "hashes the texts of a column by the JVM's rules for each type",
-    "pyspark.HashingTF": "gives vectors that are too long to be written with their zeros",
-    "pyspark.Interaction": "expands categories that only a column's metadata name",
+    "pyspark.FeatureHasher": "keeps nulls apart from NaN, and writes numbers as the JVM does",
+    "pyspark.Interaction": "expands categories that only the metadata of each DataFrame name",
     "pyspark.LDAModel": _SOLVES,
     "pyspark.LocalLDAModel": _SOLVES,
     "pyspark.MinHashLSHModel": "joins rows by similarity",
-    "pyspark.NGram": "gives lists of words",
-    "pyspark.RFormulaModel": "holds a pipeline in the JVM that pyspark does not show",
-    "pyspark.RegexTokenizer": "gives lists of words",
+    "pyspark.NGram": _WORDS,
+    "pyspark.RFormulaModel": "holds a pipeline in the JVM, of stages that pyspark does not have",
+    "pyspark.RegexTokenizer": "splits by the JVM's regular expressions",
     "pyspark.SQLTransformer": "is a query",
-    "pyspark.StopWordsRemover": "gives lists of words",
-    "pyspark.TargetEncoderModel": "keeps its statistics in the JVM, where pyspark does not show them",
-    "pyspark.Tokenizer": "gives lists of words",
+    "pyspark.StopWordsRemover": _WORDS,
+    "pyspark.TargetEncoderModel": "keeps statistics in the JVM, and encodes nulls apart from NaN",
+    "pyspark.Tokenizer": _WORDS,
     "pyspark.Word2VecModel": "averages vectors of words, in an order of the JVM's",
     "sklearn.AgglomerativeClustering": _SEES,
     "sklearn.ClassicalMDS": _SEES,
@@ -70,6 +70,7 @@ REASONS: dict[str, str] = {
 
 LIMITS: dict[str, str] = {
     "pyspark.CountVectorizerModel": "minTF of 1, at most 65,536 words",
+    "pyspark.HashingTF": "lists of texts, at most 65,536 buckets but for a linear model",
     "pyspark.IndexToString": "labels that are set, of a column that a stage computes",
     "pyspark.StringIndexerModel": "columns of texts",
     "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",

@@ -1,7 +1,21 @@
 """The two tables of a feature transfer in files: read by Spark, or surveyed without it."""
 
+from udfs.driver import read_table
 from vista_spark.files._layers import parse_layers
+from vista_spark.files._source import CLASS_LABEL, Loaded, Source
 from vista_spark.files._survey import Survey, check_tables, survey
-from vista_spark.files._tables import numeric_columns, read_images, read_table
+from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
 
-__all__ = ["Survey", "check_tables", "numeric_columns", "parse_layers", "read_images", "read_table", "survey"]
+__all__ = [
+    "CLASS_LABEL",
+    "Loaded",
+    "Source",
+    "Survey",
+    "check_tables",
+    "numeric_columns",
+    "parse_layers",
+    "read_class_folders",
+    "read_images",
+    "read_table",
+    "survey",
+]

@@ -10,42 +10,23 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType
 
-from udfs.driver import check_present, detect_separator, is_csv, is_numeric, is_parquet, quoted
-from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
+from udfs.driver import check_present, is_numeric, is_table, quoted, read_table
+from vista_spark.errors import ColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["numeric_columns", "read_images", "read_table"]
+__all__ = ["numeric_columns", "read_class_folders", "read_images", "read_table"]
 
 _ENDINGS = r"(?i)\.(jpe?g|png|webp|gif|bmp|tiff?)$"
 
 
-def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Read a table from Parquet, or from separated values with a header; separator and types are inferred.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Neither by the path's ending nor by the content.
-    EmptyInputError
-        There is no header.
-    """
-    if is_csv(path):
-        header = spark.read.text(path).first()
-        if header is None:
-            raise EmptyInputError(f"--table {path!r} is empty: it begins with a header")
-        separator = detect_separator(header["value"].removeprefix("\ufeff"), path)
-        return spark.read.csv(path, header=True, inferSchema=True, escape='"', sep=separator)
-    if is_parquet(path):
-        return spark.read.parquet(path)
-    raise InvalidArgumentError(f"--table {path!r}: separated values (.csv or .tsv, gzipped too) or Parquet")
-
-
-def read_images(spark: SparkSession, path: str, on: str, image: str, ids: DataFrame) -> DataFrame:
-    """Read images from Parquet with the columns ``on`` and ``image``, or from a folder of files.
+def read_images(
+    spark: SparkSession, path: str, on: str, image: str, ids: DataFrame, form: str | None = None
+) -> DataFrame:
+    """Read images from a table with the columns ``on`` and ``image``, or from a folder of files.
 
     In a folder, searched to any depth, a file's id is its name without the ending. Where ids of the table have a slash
     they are paths below the folder; where they have an image's ending, so has the id of a file. A name that does not
@@ -59,14 +40,16 @@ def read_images(spark: SparkSession, path: str, on: str, image: str, ids: DataFr
         Columns.
     ids : DataFrame
         The structured table, which has the column ``on``.
+    form : str, optional
+        Of a table of images, as for :func:`udfs.driver.read_table`.
 
     Raises
     ------
     ColumnError
-        Parquet without one of the columns.
+        A table without one of the columns.
     """
-    if is_parquet(path):
-        return _images_of(spark.read.parquet(path), on, image)
+    if is_table(path, form):
+        return _images_of(read_table(spark, path, form, "--images"), on, image)
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     first = files.select("path").first()
     if first is not None and first["path"].endswith(".parquet"):  # a folder that only Spark can look into
@@ -77,6 +60,23 @@ def read_images(spark: SparkSession, path: str, on: str, image: str, ids: DataFr
     if not has_ending:
         name = F.regexp_replace(name, r"(?<=[^/])\.[^./]*$", "")
     return files.select(name.try_cast(kind).alias(on), F.col("content").alias(image))
+
+
+def read_class_folders(spark: SparkSession, path: str, on: str, label: str, image: str) -> DataFrame:
+    """Read images whose class is the name of the folder that they lie in, right below ``path``, at any depth.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : str
+    on, label, image : str
+        Columns to make: the path of the file below the folder, the class, and the encoded image. The class is null for
+        an image that lies in no folder.
+    """
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    below = F.regexp_replace("path", _above(path), "")
+    kind = F.when(below.contains("/"), F.substring_index(below, "/", 1))
+    return files.select(below.alias(on), kind.alias(label), F.col("content").alias(image))
 
 
 def _images_of(table: DataFrame, on: str, image: str) -> DataFrame:
@@ -113,16 +113,16 @@ def _above(path: str) -> str:
     return f"{start}{'/+' if start.startswith('^(') else ''}{below}{'/+' if below else ''}"
 
 
-def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:
+def numeric_columns(table: DataFrame, without: Sequence[str], *, at_least: int = 1) -> list[str]:
     """List the structured features where none are named: every numeric column but these.
 
     Raises
     ------
     ColumnError
-        There is none.
+        There are fewer than so many.
     """
     numeric = [field.name for field in table.schema if is_numeric(field.dataType) and field.name not in without]
-    if not numeric:
+    if len(numeric) < at_least:
         raise ColumnError(
             f"no numeric column beside {', '.join(without)}: name the structured features with --features"
         )

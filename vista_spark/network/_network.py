@@ -30,7 +30,7 @@ from vista_spark.network._random import is_shipped
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -211,14 +211,14 @@ class Network:
             )
         return wanted
 
-    def shipped(self, spark: SparkSession) -> Network:
+    def shipped(self, spark: SparkSession, ship: Callable[..., str | None] = ship_weights) -> Network:
         """The same network, built by the session's workers from what is in their reach."""
-        weights = ship_weights(spark, self.weights)
+        weights = ship(spark, self.weights)
         held, card = self.reads, self.card
         if isinstance(held, Texts) and held.preprocessing.tokenizer is not None:
-            held = Texts(replace(held.preprocessing, tokenizer=ship_weights(spark, held.preprocessing.tokenizer)))
+            held = Texts(replace(held.preprocessing, tokenizer=ship(spark, held.preprocessing.tokenizer)))
         if isinstance(card.builder, NetworkFile):
-            file = ship_weights(spark, card.builder.file) or card.builder.file
+            file = ship(spark, card.builder.file) or card.builder.file
             card = replace(card, builder=card.builder.at(file))
         if weights == self.weights and card.builder is self.card.builder:
             return replace(self, reads=held)

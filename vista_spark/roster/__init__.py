@@ -17,6 +17,7 @@ Examples
 
 from vista_spark.roster._card import FeatureLayer, ModelCard
 from vista_spark.roster._class_names import ClassNames, fitting_class_names, read_class_names
+from vista_spark.roster._fetch import fetch_weights, fetched_weights, published_weights
 from vista_spark.roster._load import load
 from vista_spark.roster._of import is_name, of
 from vista_spark.roster._pretrained import from_pretrained
@@ -28,6 +29,8 @@ __all__ = [
     "FeatureLayer",
     "ModelCard",
     "card",
+    "fetch_weights",
+    "fetched_weights",
     "fitting_class_names",
     "from_pretrained",
     "is_name",
@@ -35,6 +38,7 @@ __all__ = [
     "load",
     "names",
     "of",
+    "published_weights",
     "read_class_names",
     "register",
     "text_encoder",

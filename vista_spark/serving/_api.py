@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from optimizer.errors import nearest
-from udfs.serving import BadRequestError, NoSuchModelError, ServedModel
+from udfs.serving import BadRequestError, NoSuchModelError, ServedModel, ServerStoppedError
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
+    from vista_spark.serving._deployer import Deployer
+    from vista_spark.serving._session import Session
 
 __all__ = ["Api", "Model"]
 
@@ -84,10 +88,17 @@ class Api:
         What answers HTTP; ``None`` without a port.
     """
 
-    def __init__(self, router: LiveRouter, backends: Backends, control: Control) -> None:
+    def __init__(
+        self,
+        router: LiveRouter,
+        backends: Backends,
+        control: Control,
+        deployer: Deployer,
+    ) -> None:
         self._router = router
         self._backends = backends
         self._control = control
+        self._deployer = deployer
         self._stopped = False
         self.front_end: FrontEnd | None = None
 
@@ -118,8 +129,8 @@ class Api:
 
     @property
     def ready(self) -> bool:
-        """Whether every model has a backend."""
-        return not self._stopped and self._router.ready
+        """Whether every model has a backend, or would get one with the next request."""
+        return not self._stopped and (self._router.ready or self._control.asleep)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -162,16 +173,110 @@ class Api:
         """Have a model answer a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
 
+    def scorer(
+        self,
+        name: str,
+        *,
+        inputCol: str | None = None,
+        inputCols: Sequence[str] | None = None,
+        outputCol: str | None = None,
+        outputCols: Sequence[str] | None = None,
+        errors: str = "null",
+        errorCol: str | None = None,
+        errorDetailCol: str | None = None,
+        batchSize: int = 32,
+        outputFormat: str = "vector",
+    ) -> Scorer:
+        """Make a Transformer that scores a table or a stream with a deployed model, in the slack of live traffic.
+
+        Executors open the model themselves, in the task slots that the server leaves free, and compute in threads of
+        the least priority. Its rows are those of :class:`vista_spark.CNNFeaturizer`: the columns of the table, the
+        outputs, and the reason for which a row has none. It scores with the version that is deployed when it is made.
+
+        Parameters
+        ----------
+        name : str
+            Of a session.
+        inputCol, inputCols : str, sequence of str, optional
+            Column of each input; by default ``"image"``, ``"text"``, or the names of a function's inputs.
+        outputCol, outputCols : str, sequence of str, optional
+            Column of each output; by default the session's name, with several outputs ``<session>_<output>``.
+        errors : {"null", "drop", "raise"}
+            Policy for a row that cannot be read, or that the model fails on. Default ``"null"``.
+        errorCol, errorDetailCol : str, optional
+            Columns for the reason, by default ``"image_error"``, ``"text_error"`` or ``<session>_error``, and for what
+            it leaves open. Only with ``errors="null"``.
+        batchSize : int
+            Rows of a batch. Default 32.
+        outputFormat : {"vector", "array"}
+            Of floating numbers; numbers of other types are arrays, and those that stand alone are numbers.
+
+        Returns
+        -------
+        Scorer
+
+        Raises
+        ------
+        NoSuchModelError
+            No such session was deployed.
+        InvalidArgumentError
+            A value that is not allowed; a function that has no answer for a row of zeros, and no `outputs`.
+        """
+        self[name]
+        return Scorer(
+            self._deployer.deployment(name),
+            self._deployer.device,
+            self._deployer.deliveries,
+            columns=_either("inputCol", inputCol, inputCols),
+            added=_either("outputCol", outputCol, outputCols),
+            errors=errors,
+            error_column=errorCol,
+            detail_column=errorDetailCol,
+            batch_size=batchSize,
+            output_format=outputFormat,
+        )
+
+    def deploy(self, session: Session) -> None:
+        """Deploy a session while the server runs, or another version of one: a hot swap.
+
+        The backends load the model beside what they serve and run it once; then all new requests go to it, those from
+        before are answered by the version that they were sent to, and that one is closed. No request is lost.
+
+        Parameters
+        ----------
+        session : Session
+            Of a new name; or of a name that is there, and another version.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The version is there already; on a cluster or on Connect, a server without a ``store``.
+        RuntimeError
+            A backend could not open the model. What was served before is served still.
+        vista_spark.errors.VistaError, optimizer.serving.InfeasibleError
+            As of :meth:`Server.deploy`.
+        """
+        if self._stopped:
+            raise ServerStoppedError("the server was stopped: deploy to one that runs")
+        self._deployer.deploy(session)
+
     def stop(self) -> None:
         """Fail what waits, end the backends, and give their task slots back."""
         if self._stopped:
             return
         self._stopped = True
+        self._deployer.stop()
         if self.front_end is not None:
             self.front_end.close()
         self._control.stop()
         self._backends.stop()
         self._router.stop()
+
+
+def _either(what: str, one: str | None, several: Sequence[str] | None) -> Sequence[str] | None:
+    if one is not None and several is not None:
+        raise InvalidArgumentError(f"{what}={one!r} and {what}s={list(several)}: give one of them")
+    return [one] if one is not None else several
 
 
 def _row(value: Any, dtype: str) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import threading
@@ -12,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import is_remote
 
-from udfs.driver import WorkerJobs
 from udfs.handlers import registered_frameworks
 from udfs.rpc import Endpoint, RefusedError, new_credentials
 from udfs.serving import ATTACHING, Attach, Attached, BackendWorker, Link
+from vista_spark.serving._one_backend import OneBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from udfs.rpc import Request
-    from udfs.serving import GroupRecipe, LiveRouter, Results
+    from udfs.serving import Deliveries, GroupRecipe, LiveRouter, Results
 
 __all__ = ["BackendOptions", "Backends"]
 
@@ -31,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 
 # For a process that is gone to be replaced by Spark itself; then its job is ended, and started again.
 _RETURN_S = 15.0
+
+# For a backend to be there, before one was.
+_USUAL_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class BackendOptions:
     device : str
     hangs_ms : float
         A batch that runs for longer hangs, and its process is ended.
+    deliveries : Deliveries, optional
+        Where backends find the recipes of what is deployed later.
     """
 
     host: str | None
@@ -57,15 +63,17 @@ class BackendOptions:
     threads: int
     device: str
     hangs_ms: float
+    deliveries: Deliveries | None = None
 
 
 class Backends:
-    """The backends of a server. It supervises their jobs; links to those that are there go to the router.
+    """The backends of a server, each in a Spark job; links to those that are there go to the router.
 
     Parameters
     ----------
     spark : SparkSession
     names : sequence of str
+        Of all that there may be.
     recipes : mapping of str to GroupRecipe
     router : LiveRouter
     changed : callable
@@ -82,7 +90,16 @@ class Backends:
         changed: Callable[[], None],
         options: BackendOptions,
     ) -> None:
+        self._spark = spark
         self._names = tuple(names)
+        self._recipes = recipes
+        self._options = options
+        self._pool = f"serving-{uuid.uuid4().hex[:12]}"
+        self._numbers = itertools.count()
+        self._jobs: dict[str, OneBackend] = {}
+        self._asked: dict[str, float] = {}
+        self._took_s = _USUAL_S
+        self._ending: list[threading.Thread] = []
         self._router = router
         self._changed_hook = changed
         self._changed = threading.Condition()
@@ -95,56 +112,102 @@ class Backends:
         self._failure: BaseException | None = None
         self._credentials = new_credentials(encrypted=options.encrypted)
         self._endpoint = Endpoint(options.host or _host(spark), self._credentials, ATTACHING, self.answer)
-        pool = f"serving-{uuid.uuid4().hex[:12]}"
-        workers = [
-            BackendWorker(
-                name,
-                pool,
-                self._endpoint.location,
-                self._credentials,
-                recipes,
-                policy=options.policy,
-                threads=options.threads,
-                device=options.device,
-                registered=registered_frameworks(),
-            )
-            for name in names
-        ]
-        self._jobs = WorkerJobs(spark, self, workers, restarts=options.restarts)
 
-    def start(self, timeout_s: float) -> None:
-        """Start the jobs, and wait until every backend has called.
+    def start(self, count: int, timeout_s: float) -> None:
+        """Start some backends, and wait until each has called.
 
         Raises
         ------
         Exception
             What ended the jobs, or ``TimeoutError``.
         """
-        self._jobs.start()
+        self.grow(count)
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or self.complete, timeout_s)
             if self._failure is not None:
                 raise self._failure
             if not self.complete:
-                missing = ", ".join(name for name in self._names if name not in self._links)
+                missing = ", ".join(name for name in self.wanted if name not in self._links)
                 raise TimeoutError(
                     f"the backends {missing} have not called for {timeout_s:g} s: other jobs may hold the cluster's "
                     "slots, or its nodes cannot reach this process (driver_host)"
                 )
 
+    def grow(self, count: int) -> tuple[str, ...]:
+        """Ask Spark for backends until there are so many, those that have not come yet among them; gives the new."""
+        # One whose restarts are used up serves no more, and another may have its name.
+        self.give_back(tuple(self._given_up))
+        with self._changed:
+            if self._closing:
+                return ()
+            free = [name for name in self._names if name not in self._jobs]
+            added = tuple(free[: max(0, count - len(self._jobs))])
+            for name in added:
+                self._given_up.discard(name)
+                self._called.discard(name)
+                self._asked[name] = time.monotonic()
+                self._jobs[name] = OneBackend(self._spark, self, self._worker(name), restarts=self._options.restarts)
+            jobs = [self._jobs[name] for name in added]
+        for job in jobs:
+            job.start()
+        return added
+
+    def give_back(self, names: Collection[str]) -> None:
+        """End backends that nothing is sent to any more; their task slots are free soon after."""
+        with self._changed:
+            given = {name: (self._jobs.pop(name), self._links.pop(name, None)) for name in names if name in self._jobs}
+            for name in given:
+                self._gone.pop(name, None)
+                self._asked.pop(name, None)
+        for job, link in given.values():
+            # It may be told to stop only once nothing starts it again.
+            job.end()
+            thread = threading.Thread(target=_end, args=(job, link), name=f"end {job.name}", daemon=True)
+            thread.start()
+            self._ending.append(thread)
+
     def stop(self) -> None:
         """End the backends and their jobs."""
         with self._changed:
             self._closing = True
-            links = list(self._links.values())
+            names = tuple(self._jobs)
             self._changed.notify_all()
-        stopping = [threading.Thread(target=link.stop, daemon=True) for link in links]
-        for thread in stopping:
-            thread.start()
-        for thread in stopping:
+        self.give_back(names)
+        for thread in self._ending:
             thread.join()
-        self._jobs.stop()
         self._endpoint.shutdown()
+
+    def _worker(self, name: str) -> BackendWorker:
+        options = self._options
+        return BackendWorker(
+            name,
+            # On Connect jobs are ended by this: one that is ending may have had the name before.
+            f"{self._pool}-{next(self._numbers)}",
+            self._endpoint.location,
+            self._credentials,
+            self._recipes,
+            policy=options.policy,
+            threads=options.threads,
+            device=options.device,
+            registered=registered_frameworks(),
+            deliveries=options.deliveries,
+        )
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Names of the backends that Spark was asked for, and that were not given back or given up."""
+        with self._changed:
+            return tuple(name for name in self._jobs if name not in self._given_up)
+
+    @property
+    def most(self) -> int:
+        """Backends that there may be."""
+        return len(self._names)
+
+    @property
+    def took_s(self) -> float:
+        """Seconds that the last backend took to be there."""
+        return self._took_s
 
     @property
     def links(self) -> dict[str, Link]:
@@ -176,8 +239,10 @@ class Backends:
         if request.worker not in self._names:
             raise RefusedError(f"a call of {request.worker!r}, which is no backend of this server")
         with self._changed:
-            if self._closing:
+            if self._closing or request.worker not in self._jobs:
                 return Attached(wanted=False)
+            if request.worker in self._asked:
+                self._took_s = time.monotonic() - self._asked.pop(request.worker)
             former = self._links.get(request.worker)
             link = Link(request.worker, request.location, self._credentials, self._router)
             self._links[request.worker] = link
@@ -211,28 +276,15 @@ class Backends:
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Note that no backend is left."""
+        """Note why a backend will not come back; where it was the last one, nothing serves."""
         with self._changed:
-            self._failure = error
-            self._changed.notify_all()
+            if self._given_up >= self._jobs.keys() and not self._links:
+                self._failure = error
+                self._changed.notify_all()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until the server stops; gives whether it does."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._closing, timeout_s)
-
-    def uncharged(self, name: str) -> int:  # noqa: ARG002 - of the protocol
-        """Count losses that are no backend's fault: none."""
-        return 0
-
-    def abort(self) -> None:
-        """End what is left: backends whose router is gone end themselves."""
-        for link in self.links.values():
-            link.close()
-
-    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002
-        """Tell whether no process is at work."""
-        return True
+    def has_called(self, name: str) -> bool:
+        """Whether a backend has called since it was asked for."""
+        return name in self._called
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -241,21 +293,28 @@ class Backends:
 
     @property
     def complete(self) -> bool:
-        """Whether every backend has called."""
+        """Whether every backend that was asked for has called."""
         with self._changed:
-            return self._called >= set(self._names)
+            return self._called >= self._jobs.keys()
 
-    def look_after(self) -> tuple[str, ...]:
-        """Find backends whose batch hangs, and those that are silent and were not replaced."""
-        hanging = [name for name, link in self.links.items() if link.running_ms > self._hangs_ms]
-        for name in hanging:
+    def look_after(self, name: str) -> tuple[str, ...]:
+        """Give a backend's name if its batch hangs, or if it is silent and was not replaced."""
+        link = self.links.get(name)
+        if link is not None and link.running_ms > self._hangs_ms:
             self.lose(name, f"a batch has run for more than {self._hangs_ms / 1000:g} s")
+            return (name,)
         with self._changed:
-            before = time.monotonic() - _RETURN_S
-            silent = [name for name, since in self._gone.items() if since < before]
-            for name in silent:
-                del self._gone[name]
-        return (*hanging, *silent)
+            since = self._gone.get(name)
+            if since is None or since >= time.monotonic() - _RETURN_S:
+                return ()
+            del self._gone[name]
+        return (name,)
+
+
+def _end(job: OneBackend, link: Link | None) -> None:
+    if link is not None:
+        link.stop()
+    job.stop()
 
 
 def _host(spark: SparkSession) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +27,14 @@ from vista_spark.network import Network, network, warn_of_random_weights
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
+    from udfs.serving import Deliveries
     from vista_spark.serving._session import Session
 
-__all__ = ["Deployment", "opened", "sample_row"]
+__all__ = ["Deployment", "opened", "sample_row", "shipping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Deployment:
         For this process; :meth:`shipped` gives the one that travels.
     network : Network or None
         ``None`` of a function.
+    asked : Session, optional
+        As its user wrote it, where the model was found in a registry.
+    number : int
+        Tells the deployments of this process apart.
     """
 
     session: Session
@@ -53,14 +61,28 @@ class Deployment:
     admission: Admission
     recipe: NetworkRecipe | FunctionRecipe
     network: Network | None = None
+    asked: Session | None = None
+    number: int = field(default_factory=itertools.count().__next__)
 
-    def shipped(self, spark: SparkSession) -> NetworkRecipe | FunctionRecipe:
-        """Bring the model's files to the workers' nodes, and give the recipe that finds them there."""
+    def shipped(self, spark: SparkSession, deliveries: Deliveries | None = None) -> NetworkRecipe | FunctionRecipe:
+        """Bring the model's files in reach of the workers, and give the recipe that finds them there.
+
+        Parameters
+        ----------
+        spark : SparkSession
+        deliveries : Deliveries, optional
+            Of workers that run already, to which Spark sends no files any more.
+        """
+        ship = shipping(deliveries)
         if self.network is None or isinstance(self.recipe, FunctionRecipe):
-            return self.recipe
-        net = self.network.shipped(spark)
-        head = ship_weights(spark, self.recipe.head)
-        return replace(self.recipe, source=net.source, reader=_reader(net), head=head)
+            return self.recipe.placed(lambda file: ship(spark, file) or file)  # type: ignore[union-attr]
+        net = self.network.shipped(spark, ship)
+        return replace(self.recipe, source=net.source, reader=_reader(net), head=ship(spark, self.recipe.head))
+
+
+def shipping(deliveries: Deliveries | None) -> Callable[[SparkSession, str | None], str | None]:
+    """Choose how files reach the workers: with the next Spark task, or by a store."""
+    return ship_weights if deliveries is None else lambda _, file: deliveries.place(file)
 
 
 def opened(session: Session) -> Deployment:
@@ -80,7 +102,8 @@ def _function(session: Session) -> Deployment:
     if framework_of(session.model) is not None:
         raise InvalidArgumentError(f"session {session.name!r} has inputs and a network, which knows its own")
     inputs = tuple(session.inputs)
-    served = ServedModel(session.name, session.version, inputs, (), "opaque", float(session.slo_ms))
+    given = tuple(session.outputs)
+    served = ServedModel(session.name, session.version, inputs, given, "opaque", float(session.slo_ms))
     recipe = FunctionRecipe(session.model, TensorReader(inputs))
     return Deployment(session, served, Admission(session.name, inputs, {}), recipe)
 

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self
+
+from pyspark.sql import is_remote
 
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.serving import POLICIES, Backend, InfeasibleError
-from optimizer.serving import Session as PlannedSession
-from udfs.driver import encrypts, task_slots
+from udfs.driver import encrypts, is_local, task_slots
+from udfs.inference import files_of_this_process
 from udfs.node import check_device
-from udfs.serving import LiveRouter, Offered
+from udfs.serving import Deliveries, LiveRouter
+from udfs.store import Store
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._api import Api
 from vista_spark.serving._backends import BackendOptions, Backends
+from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._control import Control, planned
-from vista_spark.serving._deployment import opened
+from vista_spark.serving._deployer import Deployer
 from vista_spark.serving._front_end import check_http, front_end
-from vista_spark.serving._grouping import group_recipe, groups
-from vista_spark.serving._profiling import hardware, measured
+from vista_spark.serving._plan_log import NoLog, PlanLog
+from vista_spark.serving._scaling import Scaling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from optimizer.serving import BatchingProfile, ServingPlan
-    from vista_spark.serving._deployment import Deployment
+    from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._session import Session
 
 __all__ = ["Server"]
@@ -46,8 +49,10 @@ class Server:
     ----------
     spark : SparkSession
         Classic or Connect.
-    backends : int
-        Tasks; each holds a slot while the server runs, and one slot stays free for other jobs. Default 2.
+    backends : int or (int, int)
+        Tasks; each holds a slot while the server runs, and one slot stays free for other jobs. Default 2. With
+        ``(least, most)`` their number follows the traffic: more at once where the plan needs them, fewer after two
+        epochs that needed fewer; with a `least` of 0 none where no request came, until one does.
     epoch_s : float
         Seconds after which the plan follows the rates that were measured. Default 30; earlier where a rate is far
         above the plan's, and at once where a backend comes or goes.
@@ -62,6 +67,10 @@ class Server:
     driver_host : str, optional
         Name or address of this machine under which the backends reach it; ``spark.driver.host`` by default, or on
         Connect this machine's name.
+    store : str or Store, optional
+        A folder that driver and workers reach: of the models that sessions name as ``"store:/name@alias"``
+        (:class:`ModelStore`), and by which :meth:`Api.deploy` brings models to backends that run. Of a local session a
+        temporary folder does for the second.
     encrypt : bool, optional
         Whether driver and backends encrypt what they send each other; by default where Spark does.
 
@@ -94,7 +103,7 @@ class Server:
     def __init__(
         self,
         spark: SparkSession,
-        backends: int = 2,
+        backends: int | tuple[int, int] = 2,
         epoch_s: float = 30.0,
         *,
         policy: str = "sliding",
@@ -102,16 +111,18 @@ class Server:
         device: str = "cpu",
         restarts: int = 3,
         driver_host: str | None = None,
+        store: str | Store | None = None,
         encrypt: bool | None = None,
     ) -> None:
-        whole("backends", backends)
+        least, most = _bounds(backends)
         whole_or_none("threads", threads)
         whole("restarts", restarts, 0)
         real("epoch_s", epoch_s, 0, above=True)
         one_of("policy", policy, tuple(POLICIES))
         check_device(device)
         self._spark = spark
-        self._names = tuple(f"backend-{number}" for number in range(backends))
+        self._least = least
+        self._names = tuple(f"backend-{number}" for number in range(most))
         self._epoch_s = float(epoch_s)
         self._policy = policy
         self._threads = threads or int(spark.conf.get("spark.task.cpus", "1") or 1)
@@ -119,8 +130,8 @@ class Server:
         self._restarts = restarts
         self._host = driver_host
         self._encrypt = encrypt
-        self._deployments: dict[str, Deployment] = {}
-        self._profiles: dict[tuple[str, ...], BatchingProfile] = {}
+        self._store = Store.from_uri(store) if isinstance(store, str) else store
+        self._deployed = Deployed(self._threads, device)
 
     def deploy(self, session: Session) -> Self:
         """Open a session's model on this machine, check it, and measure what its batches take.
@@ -141,20 +152,12 @@ class Server:
         optimizer.serving.InfeasibleError
             The deadline is less than twice what a batch of one takes, and what preprocessing takes.
         """
-        if session.name in self._deployments:
-            raise InvalidArgumentError(f"a session {session.name!r} is deployed already: give this one another name")
-        deployment = opened(session)
-        if session.profile is not None and self._device == "cpu":
-            session.profile.check_machine(hardware(), self._threads)
-        profile = session.profile or measured([deployment], threads=self._threads, device=self._device)
-        PlannedSession(session.name, profile, float(session.slo_ms), float(session.rate))
-        self._profiles[session.name,] = profile
-        self._deployments[session.name] = deployment
+        self._deployed.add(session, self._store)
         return self
 
     def profile(self, name: str) -> BatchingProfile:
         """Give what a session's batches take, as it was measured or given."""
-        return self._profiles[name,]
+        return self._deployed.profile(name)
 
     def plan(self) -> ServingPlan:
         """Plan for the expected rates: which backend runs which models, in what batches and duty cycle.
@@ -166,15 +169,15 @@ class Server:
         optimizer.serving.InfeasibleError
             The backends are too few.
         """
-        sessions = [session for _, session in self._planned()]
+        sessions = [session for _, session in self._deployed.planned()]
         if not sessions:
             raise InvalidArgumentError("no session is deployed")
-        _, live, share = planned(sessions, [Backend(name) for name in self._names])
+        base, live, share = planned(sessions, [Backend(name) for name in self._names])
         if share < 1:
             raise InfeasibleError(
                 f"{len(self._names)} backends bear {share:.0%} of the expected rates: add backends, or lower the rates"
             )
-        return live
+        return live if self._least == len(self._names) else base
 
     def start(
         self,
@@ -183,6 +186,7 @@ class Server:
         port: int | None = None,
         host: str = "127.0.0.1",
         token: str | Literal[False] | None = None,
+        experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
 
@@ -198,6 +202,8 @@ class Server:
         token : str or False, optional
             What HTTP clients send as ``Authorization: Bearer``. By default one is drawn, ``api.token``; ``False`` lets
             everybody ask.
+        experiment : str, optional
+            Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
         Returns
         -------
@@ -217,7 +223,7 @@ class Server:
         udfs.serving.http.PortTakenError
             Another process listens at this port.
         """
-        self.plan()
+        began = max(1, self._least, len(self.plan().nodes))
         if port is not None:
             check_http(host, port, token)
         slots = task_slots(self._spark, wanted=len(self._names) + 1)
@@ -226,19 +232,13 @@ class Server:
                 f"backends={len(self._names)}, and the cluster runs {slots} tasks at a time: at most {slots - 1}, so "
                 "that a slot stays free for other jobs"
             )
-        grouped = self._planned()
-        recipes, offers, profiles, members = {}, [], {}, {}
-        for group, session in grouped:
-            shipped = {one.session.name: one.shipped(self._spark) for one in group}
-            recipe = group_recipe(group, shipped)
-            recipes[recipe.name] = recipe
-            profiles[recipe.name] = session.profile
-            members[recipe.name] = [one.session.name for one in group]
-            least = float(session.profile.latencies[1])
-            offers += [Offered(one.served, one.admission, recipe.name, len(group) > 1, least) for one in group]
-        sessions = [session for _, session in grouped]
-        router = LiveRouter(offers)
-        control = Control(router, members, profiles, sessions, self._epoch_s)
+        deliveries = self._deliveries()
+        deployed = self._deployed.fresh()
+        catalog = deployed.catalog(lambda one: one.shipped(self._spark))
+        sessions = catalog.sessions
+        router = LiveRouter(catalog.offers)
+        scaling = Scaling(self._least, len(self._names))
+        control = Control(router, catalog, self._epoch_s, scaling, self._log(experiment))
         options = BackendOptions(
             self._host,
             encrypts(self._spark) if self._encrypt is None else self._encrypt,
@@ -247,14 +247,17 @@ class Server:
             self._threads,
             self._device,
             max(_HANGS_MS, *(2 * session.slo_ms for session in sessions)),
+            deliveries,
         )
-        backends = Backends(self._spark, self._names, recipes, router, control.changed, options)
-        router.noticed = backends.noticed
-        api = Api(router, backends, control)
+        backends = Backends(self._spark, self._names, catalog.recipes, router, control.changed, options)
+        router.noticed, router.missed = backends.noticed, control.missed
+        deployer = Deployer(self._spark, deployed, control, deliveries, self._store, self._epoch_s)
+        api = Api(router, backends, control, deployer)
         try:
-            backends.start(timeout_s)
-            control.start(lambda: backends.links)
+            backends.start(len(self._names) if self._least == len(self._names) else began, timeout_s)
+            control.start(backends)
             _await(api, timeout_s)
+            deployer.start()
             if port is not None:
                 api.front_end = front_end(api, host, port, token)
         except BaseException:
@@ -262,34 +265,31 @@ class Server:
             raise
         return api
 
-    def _planned(self) -> list[tuple[tuple[Deployment, ...], PlannedSession]]:
-        """Give groups of sessions, and each as the planner sees it."""
-        found: list[tuple[tuple[Deployment, ...], PlannedSession]] = []
-        for group in groups(list(self._deployments.values())):
-            try:
-                found.append((group, self._session(group)))
-            except InfeasibleError:
-                # Together they are too slow for the shortest of their deadlines.
-                found += [((one,), self._session((one,))) for one in group]
-        return found
+    def _log(self, experiment: str | None) -> PlanRecorder:
+        """Make the run that plans are logged to."""
+        if experiment is None:
+            return NoLog()
+        backends = f"{self._least} to {len(self._names)}"
+        return PlanLog(experiment, {"backends": backends, "epoch_s": self._epoch_s, "policy": self._policy})
 
-    def _session(self, group: tuple[Deployment, ...]) -> PlannedSession:
-        names = tuple(one.session.name for one in group)
-        if names not in self._profiles:
-            self._profiles[names] = self._joint(group)
-        slo = min(float(one.session.slo_ms) for one in group)
-        rate = sum(float(one.session.rate) for one in group)
-        return PlannedSession("+".join(names), self._profiles[names], slo, rate)
+    def _deliveries(self) -> Deliveries | None:
+        """Choose the store by which models reach backends that run: the server's, or a folder of a local session."""
+        if self._store is not None:
+            self._store.check_writable()
+            return Deliveries(self._store)
+        shares = not is_remote() and is_local(self._spark)
+        return Deliveries(Store.from_uri(str(files_of_this_process()))) if shares else None
 
-    def _joint(self, group: tuple[Deployment, ...]) -> BatchingProfile:
-        """Measure a group; where a profile was given, take the slowest of the members' own."""
-        if not any(one.session.profile is not None for one in group):
-            return measured(group, threads=self._threads, device=self._device)
-        own = [self._profiles[one.session.name,] for one in group]
-        largest = min(profile.max_batch for profile in own)
-        latency = {batch: max(float(one.latencies[batch]) for one in own) for batch in range(1, largest + 1)}
-        memory = {batch: max(int(one.memory[batch]) for one in own) for batch in range(1, largest + 1)}
-        return replace(own[0], latency_ms=latency, deviation_ms={}, memory_bytes=memory)
+
+def _bounds(backends: int | tuple[int, int]) -> tuple[int, int]:
+    """Read the least and the most backends."""
+    if not isinstance(backends, tuple):
+        count = whole("backends", backends)
+        return count, count
+    if len(backends) != len(("least", "most")):
+        raise InvalidArgumentError(f"backends={backends!r}: a number, or the least and the most")
+    least = whole("backends[0]", backends[0], 0)
+    return least, whole("backends[1]", backends[1], max(1, least), "the most that there may be")
 
 
 def _await(api: Api, timeout_s: float) -> None:

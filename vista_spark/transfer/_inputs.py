@@ -173,8 +173,6 @@ def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -
 
 def _check_roles(columns: Columns) -> None:
     roles = (columns.on, columns.label, columns.image, *columns.structured)
-    if not columns.structured:
-        raise ColumnError("feature_columns names no column: give one vector column, or the numeric columns")
     for name in roles:
         if roles.count(name) > 1:
             raise ColumnError(f"column {name!r} is named twice among id, label, image and features: each has one role")
@@ -223,6 +221,7 @@ def _check_structured(
         F.count_if(_COMPLETE).alias("complete"),
         F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("labels"),
         F.max(F.when(F.col(_COMPLETE), label.try_cast("double"))).alias("largest"),
+        F.first(F.when(F.col(_COMPLETE) & ~_is_class(label), label), ignorenulls=True).alias("no_class"),
     ).first()
     assert counts is not None  # noqa: S101 - an aggregate without groups has one row
     if not counts["rows"]:
@@ -241,9 +240,20 @@ def _check_structured(
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
+    if classification and columns.learned == columns.label and counts["no_class"] is not None:
+        raise LabelError(
+            f"the label {columns.label!r} has the value {counts['no_class']}: Spark ML's classifiers learn classes "
+            "numbered 0, 1, 2, ... Number them, with pyspark.ml.feature.StringIndexer (--categories "
+            f"{columns.label}), or give a downstream model for regression"
+        )
     if isinstance(table.schema[columns.label].dataType, StringType):  # the downstream pipeline numbers them
         return int(counts["complete"]), int(counts["labels"])
     return int(counts["complete"]), max(0, int(counts["largest"])) + 1
+
+
+def _is_class(label: Column) -> Column:
+    number = label.try_cast("double")
+    return number.isNull() | ((number >= 0) & (number == F.floor(number)))
 
 
 def _missing_features(table: DataFrame, columns: Columns) -> list[tuple[str, int]]:

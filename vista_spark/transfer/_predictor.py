@@ -230,7 +230,7 @@ class TransferPredictor(Model, StageReadable, MLWritable):
 
     def _features(self, df: DataFrame, good: Column) -> Column:
         inputs = self._inputs
-        parts = _numbers(df, inputs.structured)
+        parts = _numbers(df, inputs.structured) if inputs.structured else _zeros(inputs.structured_size)
         known = F.array(*map(F.lit, inputs.example)) if inputs.example else _zeros(inputs.structured_size)
         if inputs.image is not None:
             parts = F.concat(parts, vector_to_array(F.col(inputs.image)))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from optimizer.logical import LogicalPlan
     from optimizer.transfer import Choice
+    from vista_spark.transfer._intervals import Interval
 
 __all__ = ["InferencePass", "LayerResult", "TransferResult", "best_of"]
 
@@ -63,6 +64,10 @@ class LayerResult:
         Reads the assembled vector; :attr:`TransferResult.best_model` is the one that reads images.
     inference_pass : int or None
         The place in :attr:`TransferResult.passes` of the pass that delivered the features; ``None`` of a baseline.
+    interval, lift_interval : tuple of float or None
+        Where 95 % of the scores, and of the lifts over the structured features alone, lie when the rows held out are
+        drawn again with replacement. ``None`` where the metric is none of Spark ML's f1, accuracy, weighted precision
+        and recall, rmse, mse, mae and r2, where rows are weighed, or above 20,000 rows.
     """
 
     name: str
@@ -73,6 +78,8 @@ class LayerResult:
     gflops: float
     model: Model = field(repr=False)
     inference_pass: int | None = None
+    interval: Interval | None = None
+    lift_interval: Interval | None = None
 
     @property
     def seconds(self) -> float:
@@ -115,6 +122,8 @@ class TransferResult:
     train_rows, test_rows : int
     dropped : mapping of str to int
         By the reason for which rows were left out, how many.
+    has_structured : bool
+        Whether there are structured features; without any, the baseline is a model of the label alone.
     random_weights : bool
         Whether the network's weights were drawn at random: then no layer says anything of the images.
     """
@@ -132,6 +141,7 @@ class TransferResult:
     test_rows: int
     dropped: Mapping[str, int]
     random_weights: bool = False
+    has_structured: bool = True
 
     @property
     def best_score(self) -> float:
@@ -151,20 +161,32 @@ class TransferResult:
     @property
     def verdict(self) -> str:
         """The outcome in one or two sentences: what is best, against what, and whether to believe it."""
-        alone = f"the structured features alone ({self.metric} {self.baseline.score:.4g})"
+        alone = f"{self._alone} ({self.metric} {self.baseline.score:.4g})"
+        reads = "that of the structured features" if self.has_structured else "a guess by the label's shares"
         if self.best_layer is None:
             layer = best_of(self.layers, larger_is_better=self.larger_is_better)
             text = (
                 f"no layer beats {alone}; the nearest is {layer.name} ({layer.score:.4g}). "
-                "best_model is that of the structured features, and reads no image"
+                f"best_model is {reads}, and reads no image"
             )
         else:
-            text = f"{self.best_layer} is best: {self.metric} {self.best.score:.4g}, and {alone} are worse"
+            verb = "are" if self.has_structured else "is"
+            text = f"{self.best_layer} is best: {self.metric} {self.best.score:.4g}, and {alone} {verb} worse"
+            if self.best.lift_interval is not None and self.best.lift_interval[0] <= 0:
+                low, high = self.best.lift_interval
+                text += (
+                    f". That may be chance: 95 % of resampled rows held out give a lift between {low:+.3g} and "
+                    f"{high:+.3g}"
+                )
         if self.hog is not None and best_of((self.best, self.hog), larger_is_better=self.larger_is_better) is self.hog:
             text += f". Histograms of oriented gradients are better still ({self.hog.score:.4g})"
         if self.random_weights:
             text += f". The weights of {self.plan.model} are random: pass weights= before you believe any layer"
         return text
+
+    @property
+    def _alone(self) -> str:
+        return "the structured features alone" if self.has_structured else "a guess without any feature"
 
     @property
     def plan(self) -> LogicalPlan:
@@ -184,7 +206,8 @@ class TransferResult:
         pandas.DataFrame
             Columns ``features``, ``size``, the metric, ``lift`` (over the structured features alone, in the metric's
             units, positive where better), ``pass`` (from 1; null for a baseline), ``inference_seconds`` and ``gflops``
-            (the layer's share of its pass), ``training_seconds``.
+            (the layer's share of its pass), ``training_seconds``; then ``low`` and ``high``, ``lift_low`` and
+            ``lift_high``, the intervals of the score and of the lift (null where there are none).
         """
         import pandas as pd  # noqa: PLC0415 - only a table needs it
 
@@ -199,6 +222,14 @@ class TransferResult:
                 "inference_seconds": [row.inference_seconds for row in self.rows],
                 "training_seconds": [row.training_seconds for row in self.rows],
                 "gflops": [row.gflops for row in self.rows],
+                **{
+                    name: [_end(interval, end) for interval in intervals]
+                    for prefix, intervals in (
+                        ("", [row.interval for row in self.rows]),
+                        ("lift_", [row.lift_interval for row in self.rows]),
+                    )
+                    for end, name in enumerate((f"{prefix}low", f"{prefix}high"))
+                },
             }
         )
 
@@ -220,10 +251,14 @@ class TransferResult:
         colours[self.rows.index(self.best)] = "#d95f02"
         bars = scores.barh(places, [row.score for row in self.rows], color=colours)
         scores.bar_label(bars, fmt="%.3f", padding=3)
+        sure = [(place, row) for place, row in zip(places, self.rows, strict=True) if row.interval is not None]
+        for place, row in sure:
+            scores.plot(row.interval or (), (place, place), color="#343a40", linewidth=1.5, marker="|", markersize=6)
         scores.axvline(self.baseline.score, color="#6c757d", linestyle="--", linewidth=1)
         scores.set_yticks(places, labels)
         scores.margins(x=0.15)
-        scores.set_xlabel(f"{self.metric} on {self.test_rows} rows held out")
+        said = "; lines: 95 % of the scores of resampled rows" if sure else ""
+        scores.set_xlabel(f"{self.metric} on {self.test_rows} rows held out{said}", fontsize="small" if said else None)
         seconds.barh(places, [row.inference_seconds for row in self.rows], color="#8fb8de", label="inference")
         lefts = [row.inference_seconds for row in self.rows]
         seconds.barh(places, [row.training_seconds for row in self.rows], left=lefts, color="#f2c48d", label="training")
@@ -231,8 +266,9 @@ class TransferResult:
         seconds.legend(frameon=False, fontsize="small")
         for axes in (scores, seconds):
             axes.spines[["top", "right"]].set_visible(False)
+        added = "the structured features" if self.has_structured else "a guess without features"
         random = " (random weights)" if self.random_weights else ""
-        figure.suptitle(f"{self.plan.model}{random}: what each layer adds to the structured features")
+        figure.suptitle(f"{self.plan.model}{random}: what each layer adds to {added}")
         return figure
 
     def _repr_html_(self) -> str:
@@ -249,5 +285,9 @@ class TransferResult:
 
     def _label(self, row: LayerResult) -> str:
         if row is self.baseline:
-            return "structured only"
-        return f"structured + {'HOG' if row is self.hog else row.name}"
+            return "structured only" if self.has_structured else "no features"
+        return f"{'structured + ' if self.has_structured else ''}{'HOG' if row is self.hog else row.name}"
+
+
+def _end(interval: Interval | None, end: int) -> float | None:
+    return None if interval is None else interval[end]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from udfs.arrow import RowMap, RowPolicy
@@ -16,6 +17,7 @@ from udfs.images import MAX_PIXELS, hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
+from vista_spark.transfer._intervals import MOST_ROWS, metric_of, resampled
 from vista_spark.transfer._predictor import FEATURES
 from vista_spark.transfer._result import InferencePass, LayerResult
 from vista_spark.transfer._shares import flops_by_target
@@ -24,6 +26,7 @@ from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas as pd
     from pyspark.ml import Estimator
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import Column, DataFrame, Row
@@ -101,6 +104,7 @@ class Run:
     test_rows: int = 0
     passes: list[InferencePass] = field(default_factory=list)
     example: Row | None = None
+    _held_out: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
         """Train on every layer; the structured features alone come first, on the same rows.
@@ -245,8 +249,13 @@ class Run:
 
     def _train(self, table: DataFrame, name: str, image: str | None = None, size: int = 0) -> LayerResult:
         started = time.perf_counter()
-        data = self.columns.assembler(_STRUCTURED).transform(table.where(F.col(ERROR).isNull()))
-        inputs = [_STRUCTURED]
+        data, inputs = table.where(F.col(ERROR).isNull()), []
+        if self.columns.structured:
+            data, inputs = self.columns.assembler(_STRUCTURED).transform(data), [_STRUCTURED]
+        elif image is None:
+            # Of the same value in every row a model learns nothing but the labels' shares, or their mean.
+            constant = array_to_vector(F.array(F.lit(0.0))).alias(_STRUCTURED, metadata={"ml_attr": {"num_attrs": 1}})
+            data, inputs = data.withColumn(_STRUCTURED, constant), [_STRUCTURED]
         if image is not None:
             data = data.withColumn(_IMAGE, as_vector(image, size))
             inputs.append(_IMAGE)
@@ -259,7 +268,30 @@ class Run:
         model = self._fitted(train, name)
         scored = model.transform(data.where("transfer_test"))
         score = point_at(self.evaluator, FEATURES, self.columns.learned).evaluate(scored)
-        return LayerResult(name, size, score, 0.0, time.perf_counter() - started, 0.0, model)
+        seconds = time.perf_counter() - started
+        result = LayerResult(name, size, score, 0.0, seconds, 0.0, model)
+        return self._with_intervals(result, scored)
+
+    def _with_intervals(self, result: LayerResult, scored: DataFrame) -> LayerResult:
+        """Add how sure the score is, where the driver can compute it from few enough predictions."""
+        metric = metric_of(self.evaluator)
+        if metric is None or self.test_rows > MOST_ROWS:
+            return result
+        predicted = self.evaluator.getOrDefault("predictionCol")
+        if predicted not in scored.columns:
+            return result
+        held_out = scored.select(
+            F.col(quoted(self.columns.on)).cast("string").alias("id"),
+            F.col(quoted(self.columns.learned)).cast("double").alias("label"),
+            F.col(quoted(predicted)).cast("double").alias("prediction"),
+        ).toPandas()
+        self._held_out[result.name] = held_out = held_out.set_index("id")
+        baseline = self._held_out.get("structured", held_out)
+        sign = 1 if self.evaluator.isLargerBetter() else -1
+        intervals = resampled(metric, held_out, baseline, result.score, sign=sign, seed=self.seed)
+        if intervals is None:
+            return result
+        return replace(result, interval=intervals[0], lift_interval=intervals[1])
 
     def _fitted(self, train: DataFrame, name: str) -> Any:
         try:

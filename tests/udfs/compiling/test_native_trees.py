@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.compiling import Trees
+from optimizer.compiling import WALKED_ROWS, Trees
 from udfs.compiling.torch import _compiler, _native_code
 from udfs.compiling.torch._trees import TreesModule
 
@@ -82,6 +82,10 @@ def both(trees: Trees, table: torch.Tensor) -> None:
     np.testing.assert_array_equal(native.leaves(table).numpy(), truth.leaves(table).numpy())
     np.testing.assert_array_equal(native(table).numpy(), truth(table).numpy())
     assert native(table).dtype == truth(table).dtype
+    for rows in range(1, min(WALKED_ROWS, len(table)) + 1):
+        walked = native.native.few(table[:rows].numpy())
+        np.testing.assert_array_equal(walked, truth(table[:rows]).numpy())
+        assert walked.dtype == native(table).numpy().dtype
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
+import json
 import os
 import subprocess
 import sys
+import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -17,6 +21,9 @@ from pyspark.ml import PipelineModel
 from sessions import CONNECT
 from typer.testing import CliRunner
 
+from optimizer import __version__
+from udfs.driver.command import run_command
+from vista_spark import roster
 from vista_spark.cli import app
 from vista_spark.files import read_images, read_table
 
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
 
 COUNT = 24
@@ -65,6 +73,7 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
     done = _vista(
         *("transfer", "--images", str(data / "images"), "--table", str(data / "table.csv"), "--on", "key"),
         *("--label", "kind", "--model", "squeezenet1_1", "--layers", "fire9,1", "--out", str(out)),
+        "--random-weights",
         *("--master", "local[2]", "--test-fraction", "0.4"),
     )
     assert done.returncode == 0, done.stderr
@@ -100,6 +109,8 @@ def inputs(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "1.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
     (tmp_path / "table.csv").write_text("id,price,kind\n1,2.5,a\n2,3.5,b\n")
+    (tmp_path / "empty.csv").write_text("id,price,kind\n")
+    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "other.pt")
     pq.write_table(pa.table({"id": [1], "picture": [b"x"]}), tmp_path / "images.parquet")
     return {
         "--images": str(tmp_path / "images"),
@@ -110,6 +121,12 @@ def inputs(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def _words(options: dict[str, str]) -> list[str]:
+    """Spell options; the network is a random one unless they name weights."""
+    given = [word for pair in options.items() for word in pair]
+    return given if "--weights" in options else [*given, "--random-weights"]
+
+
 def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     """Return the output of a command that ends with exit code 2 and has started and written nothing."""
 
@@ -117,7 +134,7 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("vista_spark.sessions.session", session)
-    words = [word for pair in options.items() for word in pair]
+    words = [word for pair in options.items() for word in pair] if command == "plan" else _words(options)
     result = CliRunner().invoke(app, [command, *arguments, *words], env={"COLUMNS": "400"})
     assert result.exit_code == 2, result.output + repr(result.exception)
     return " ".join(result.output.replace("│", " ").split())
@@ -134,7 +151,14 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--images", "{folder}/nowhere", ["--images", "no such file or folder"]),
         ("--images", "{folder}/images.parquet", ["--images has no column 'image'", "id, picture"]),
         ("--table", "{folder}/absent.parquet", ["absent.parquet", "no such file or folder"]),
-        ("--table", "{folder}/table.xlsx", ["separated values"]),
+        ("--table", "{folder}/table.xlsx", ["separated values", "--table-format"]),
+        ("--table", "{folder}/empty.csv", ["--table", "has no row"]),
+        ("--features", "price,kind", ["'kind' is text", "--categories kind"]),
+        ("--categories", "colour", ["--table has no column 'colour'"]),
+        ("--downstream", "vista_spark.cli:nothing", ["nothing"]),
+        ("--model", "{folder}/nowhere/", ["nowhere"]),
+        ("--weights", "{folder}/other.pt", ["do not fit squeezenet1_1", "missing"]),
+        ("--out", "/proc/nowhere/out", ["--out", "name another folder"]),
         ("--label", "knd", ["--table has no column 'knd'; did you mean 'kind'?"]),
         ("--on", "key", ["--table has no column 'key'"]),
         ("--features", "price,weight", ["--table has no column 'weight'"]),
@@ -148,8 +172,8 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--batch-size", "0", ["Invalid value for '--batch-size'"]),
         ("--device", "gpu0", ["'gpu0'", "cuda"]),
         ("--master", "lcoal[2]", ["'lcoal[2]'", "local[*]"]),
-        ("--out", "s3://bucket/out", ["'s3://bucket/out' is a URI"]),
-        ("--out", "file:/tmp/out", ["is a URI"]),
+        ("--out", "s4://bucket/out", ["'s4://bucket/out' cannot be written", "name another URI"]),
+        ("--out", "file:///proc/nowhere/out", ["name another folder"]),
         ("--out", "{folder}/table.csv", ["is a file"]),
     ],
 )
@@ -188,14 +212,15 @@ def test_what_this_machine_cannot_see_is_left_to_spark(
         raise _Started
 
     monkeypatch.setattr("vista_spark.sessions.session", session)
-    words = [word for pair in (inputs | options).items() for word in pair]
-    assert isinstance(CliRunner().invoke(app, ["transfer", *words]).exception, _Started)
+    assert isinstance(CliRunner().invoke(app, ["transfer", *_words(inputs | options)]).exception, _Started)
 
 
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
         ("--label", "knd", "did you mean 'kind'"),
+        ("--table", "{folder}/empty.csv", "has no row"),
+        ("--table-format", "delta", "only Spark reads 'delta'"),
         ("--table", "{folder}/absent.csv", "no such file or folder"),
         ("--layers", "fire99", "did you mean 'fire9'"),
         ("--pooling", "cls", "squeezenet1_1 reads image"),
@@ -256,7 +281,7 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
     (tmp_path / "image.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
     patch = ("--image-size", "64", "--patch-size", "32", "--stride", "32")
     files = (str(tmp_path / "image.jpg"), "--out", str(tmp_path / "new" / "heat.png"))
-    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch)
+    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "random weights" in line]
     assert [line.partition(", drawn")[0] for line in lines] == [
@@ -267,7 +292,7 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
 
 def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
     options = inputs | {"--table": "absent.parquet"}
-    done = _vista("transfer", *(word for pair in options.items() for word in pair))
+    done = _vista("transfer", *_words(options))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "absent.parquet" in line
@@ -276,7 +301,7 @@ def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
 def test_a_failed_job_is_one_line_and_exit_code_1(inputs: dict[str, str]) -> None:
     """Two rows, one of which has an image: too few to train and test on, which only Spark can count."""
     options = inputs | {"--master": "local[1]"}
-    done = _vista("transfer", *(word for pair in options.items() for word in pair))
+    done = _vista("transfer", *_words(options))
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert "LabelError" in done.stderr or "EmptyInputError" in done.stderr
@@ -293,3 +318,99 @@ def test_models_lists_layers_from_the_top() -> None:
     result = CliRunner().invoke(app, ["models"], env={"COLUMNS": "250"})
     assert result.exit_code == 0
     assert "1 fc8, 2 fc7, 3 fc6" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "extra", "reason"),
+    [
+        ("transfer", (), "squeezenet1_1 has no trained weights here"),
+        ("transfer", ("--weights", "imagenet"), "vista weights fetch squeezenet1_1"),
+        ("transfer", ("--weights", "imagenet", "--model", "minilm_l6"), "it comes from a hub"),
+        ("transfer", ("--random-weights", "--weights", "{weights}"), "leave out one of the two"),
+        ("explain", (), "squeezenet1_1 has no trained weights here"),
+        ("plan", ("--weights", "imagenet"), "vista weights fetch squeezenet1_1"),
+    ],
+)
+def test_random_weights_are_asked_for(
+    command: str,
+    extra: tuple[str, ...],
+    reason: str,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("vista_spark.sessions.session", lambda *_, **__: pytest.fail("Spark was started"))
+    weights = tmp_path / "weights.pt"
+    torch.save(roster.load("squeezenet1_1").state_dict(), weights)
+    options = {name: inputs[name] for name in ("--images", "--table", "--label", "--model")}
+    if command != "plan":
+        options["--out"] = str(tmp_path / "heat.png")
+    words = [word for pair in options.items() for word in pair]
+    if command == "explain":
+        words = [str(tmp_path / "images" / "1.jpg"), *words[-4:]]
+    given = [word.format(weights=weights) for word in extra]
+    done = CliRunner().invoke(app, [command, *words, *given], env={"COLUMNS": "400"})
+    assert done.exit_code == 2, done.output
+    assert reason in done.output
+
+
+def test_class_folders_need_no_table_and_no_label(
+    inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One folder with images is one class: said before Spark starts."""
+    (tmp_path / "images" / "cats").mkdir()
+    (tmp_path / "images" / "1.jpg").rename(tmp_path / "images" / "cats" / "1.jpg")
+    alone = {name: inputs[name] for name in ("--images", "--model", "--out")}
+    assert "one folder with images, 'cats'" in _refused("transfer", alone, monkeypatch)
+    assert "--label names the column" in _refused("transfer", alone | {"--table": inputs["--table"]}, monkeypatch)
+    without = {name: inputs[name] for name in ("--model", "--out")}
+    assert "--images or --table: name at least one" in _refused("transfer", without, monkeypatch)
+
+
+@pytest.mark.extended
+def test_a_folder_a_class_as_json(tmp_path: Path) -> None:
+    for number, (label, *_, picture) in enumerate(crops(COUNT)):
+        folder = tmp_path / "photos" / ("flowers" if label else "palaces") / "2026"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(encode(picture))
+    options = {"--images": str(tmp_path / "photos"), "--model": "squeezenet1_1", "--layers": "fire5"}
+    more = {"--out": str(tmp_path / "out"), "--master": "local[2]", "--test-fraction": "0.4"}
+    done = _vista("transfer", *_words(options | more), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [row["features"] for row in said["layers"]] == ["no features", "fire5"]
+    assert said["train_rows"] + said["test_rows"] == COUNT
+    low, high = said["layers"][1]["low"], said["layers"][1]["high"]
+    assert low <= said["layers"][1]["score"] <= high
+    assert said["verdict"] in json.dumps(said)
+    assert not [line for line in done.stderr.splitlines() if "WARN " in line or "log4j" in line or "log level" in line]
+    assert (tmp_path / "out" / "best_model").is_dir()
+
+
+@pytest.mark.parametrize("room", ["vista_spark", "cerebro_spark"])
+def test_version_and_completion(room: str) -> None:
+    rooms = {"vista_spark": app, "cerebro_spark": import_module("cerebro_spark.cli").app}
+    done = CliRunner().invoke(rooms[room], ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"cerebro-spark {__version__}\n")
+    shown = CliRunner().invoke(rooms[room], ["--help"], env={"COLUMNS": "200"})
+    assert "--install-completion" in shown.stdout
+
+
+def test_models_as_json() -> None:
+    listed = json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["models"]
+    (alexnet,) = (model for model in listed if model["name"] == "alexnet")
+    assert alexnet["layers"][:2] == ["fc8", "fc7"]
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command sets
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "")
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/out")
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(full)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "OSError: [Errno 28] No space left on device: '/data/out'\n"

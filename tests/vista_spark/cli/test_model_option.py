@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -74,3 +75,59 @@ def test_a_folder_of_transformers_is_a_model(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidArgumentError, match=r"empty.*config\.json"):
         opened_model("empty")
+
+
+BROKEN = """
+import torch
+
+def broken():
+    raise RuntimeError("no licence")
+
+def number():
+    return 3
+
+class Branching(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, 8)
+
+    def forward(self, x):
+        y = self.conv(x)
+        return (2 * y if y.sum() > 0 else y).mean((2, 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("broken_nets:broken", r"broken_nets\.py, line 5: RuntimeError: no licence"),
+        ("broken_nets:number", "model=3: give a model"),
+        ("broken_nets:absent", "no attribute 'absent'"),
+        ("broken_nets:Branching", "its forward chooses by the values of a tensor"),
+        ("", "names no network"),
+        ("no_weights/", r"has no model\.safetensors"),
+        ("unknown_kind/", "Unrecognized model identifier"),
+        ("no_network/", r"no_network.*config\.json"),
+    ],
+)
+def test_a_model_that_cannot_be_is_one_line(
+    model: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "broken_nets.py").write_text(BROKEN)
+    for name in ("cats", "dogs"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / "1.jpg").write_bytes(b"x")
+    transformers.ResNetConfig().save_pretrained(tmp_path / "no_weights")
+    for name, text in (("unknown_kind", '{"model_type": "nonsense"}'), ("no_network", "")):
+        (tmp_path / name).mkdir()
+        if text:
+            (tmp_path / name / "config.json").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "broken_nets", raising=False)
+    monkeypatch.setattr("vista_spark.sessions.session", lambda *_, **__: pytest.fail("Spark was started"))
+    done = CliRunner().invoke(app, ["transfer", "--images", "photos", "--model", model, "--out", "out"])
+    assert done.exit_code == 2, done.output + repr(done.exception)
+    assert re.search(reason, done.output), done.output
+    assert not (tmp_path / "out").exists()

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
 from tests.support.agreement import agree
+from vista_spark import compile_pipeline
 
 NAMES = np.array([f"number {number}" for number in range(10)])
 
@@ -59,3 +60,12 @@ def test_categories_are_whole_numbers_and_known() -> None:
             compiled.predict([[0, 0, 0], [wrong, 0, 0]])
         with pytest.raises((ValueError, IndexError)):
             model.predict([[wrong, 0, 0]])
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered")
+@pytest.mark.parametrize("kind", [ComplementNB, MultinomialNB])
+def test_beside_an_endless_score_others_are_zero(kind: Any) -> None:
+    counts = np.array([[9.0, 0, 1], [8, 1, 0], [0, 7, 9], [1, 9, 7]])
+    model = kind().fit(counts, [0, 0, 1, 1])
+    huge = np.array([[1.79e308, 0, 0], [0, 0, 1.79e308], [1.79e308] * 3, [1e300, 2, 3]])
+    np.testing.assert_allclose(compile_pipeline(model).predict_proba(huge), model.predict_proba(huge), rtol=1e-9)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -84,3 +85,18 @@ def test_bisections_beyond_all_floats() -> None:
     great = np.vstack([table * scale for scale in (1e154, 1e300, -1e300, 1.7e307)])
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(compile_pipeline(model).predict(great), model.predict(great))
+
+
+def test_products_are_doubled_once_they_are_added_up() -> None:
+    """Doubled before, two that cancel would be infinite at the greatest floats."""
+    table = np.array([[-1.0, 1], [-0.9, 1], [1, -1], [1, -0.8]])
+    model = KMeans(2, random_state=0, n_init=1).fit(table)
+    huge = np.array([[1.7e308, 1.7e308], [1.2e308, 1e308], [1e308, 1.2e308], [-1.2e308, 1e308]])
+    np.testing.assert_array_equal(compile_pipeline(model).predict(huge), model.predict(huge))
+
+
+def test_of_float32_a_cosine_is_computed_in_float64_beside_points_of_float64() -> None:
+    table = np.random.default_rng(0).random((40, 4))
+    model = Nystroem(kernel="cosine", n_components=3, random_state=0).fit(table)
+    huge = np.array([[0.4, 0.8, 3.4e38, 15], [1e25, 1, 2, 3]], np.float32)
+    np.testing.assert_allclose(compile_pipeline(model).transform(huge), model.transform(huge), rtol=1e-6)

@@ -67,6 +67,20 @@ def test_centroids(model: Any) -> None:
     agree(model, table, table.astype(np.float32))
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_far_away_nothing_is_left_of_a_difference() -> None:
+    """The library squares rows and centroids apart, so that at 2^54 all classes have equal shares."""
+    table, labels = load_iris(return_X_y=True)
+    far = np.array([[2.0**53] * 4, [2.0**53, 0, 0, 0], [0, -(2.0**53), 1, 2], [1e9, 1, 2, 3], [2.0**54, 1, 1, 1]])
+    model = NearestCentroid().fit(table, labels)
+    agree(model, far)
+    np.testing.assert_allclose(compile_pipeline(model).predict_proba(far[4:]), [[1 / 3] * 3])
+    beyond = np.array([[1.79e308, 0, 0, 0]])
+    for one in (model, compile_pipeline(model)):
+        with pytest.raises(ValueError, match="infinity"):
+            one.predict_proba(beyond)
+
+
 def test_rows_in_the_middle_go_to_the_first_centroid() -> None:
     rows = np.array([[-1.0, 0], [1, 4], [3, 0], [5, 4]])
     model = NearestCentroid().fit(rows, [0, 0, 1, 1])

@@ -265,3 +265,10 @@ def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
 def test_what_is_refused(model: Any, message: str) -> None:
     with pytest.raises(UnsupportedOperatorError, match=message):
         compile_pipeline(model.fit(ABOVE[:50]))
+
+
+def test_factors_of_float32_are_computed_in_float64() -> None:
+    table = np.random.default_rng(0).normal(size=(60, 6)) * [1, 1, 1, 1, 30, 1] + 9
+    model = FactorAnalysis(3, random_state=0).fit(table)
+    single = table.astype(np.float32)
+    np.testing.assert_allclose(compile_pipeline(model).transform(single), model.transform(single), rtol=1e-12)

@@ -100,3 +100,11 @@ def test_rows_with_holes_are_refused() -> None:
     compiled = compile_pipeline(SVC().fit(table, labels))
     with pytest.raises(ValueError, match="row 2 has NaN or an infinity, which SVC does not take"):
         compiled.predict([[0, 0, 0, 0.0]] * 2 + [[0, 0, 0, np.nan]])
+
+
+def test_a_score_that_is_no_number_goes_to_the_second_class() -> None:
+    table = np.random.default_rng(0).normal(size=(60, 4))
+    model = SVC(kernel="poly").fit(table, np.where(table[:, 0] * table[:, 1] > 0, "no", "yes"))
+    huge = np.array([[3, -1.7, 0, 1e150], [2, -0.3, -1e300, 2.5], [1e110] * 4])
+    found = compile_pipeline(model).predict(huge)
+    assert found.tolist() == model.predict(huge).tolist() == ["yes"] * 3

@@ -40,6 +40,7 @@ from sklearn.model_selection import (
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import BernoulliRBM
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
@@ -505,3 +506,12 @@ def test_drawn_nestings_agree_with_the_library(model: Any, classes: int, texts: 
         return
     compiled = compile_pipeline(model)
     agree(model, table, without=tuple({"predict_log_proba", "apply", "transform"} - set(compiled.outputs)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scores_that_are_no_numbers_have_no_nearest_code() -> None:
+    table, labels = load_iris(return_X_y=True)
+    model = OutputCodeClassifier(GaussianNB(), random_state=0).fit(table, labels)
+    for one in (model, compile_pipeline(model)):
+        with pytest.raises(ValueError, match="NaN"):
+            one.predict([[1e200, 1, 2, 3]])

@@ -140,3 +140,23 @@ def test_what_has_no_translation() -> None:
     ):
         with pytest.raises(UnsupportedOperatorError, match=message):
             compile_pipeline(model.fit(table, labels))
+
+
+def test_no_radius_is_refused() -> None:
+    model = RadiusNeighborsRegressor(radius=None).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(UnsupportedOperatorError, match="RadiusNeighborsRegressor with radius=None"):
+        compile_pipeline(model)
+
+
+def test_at_the_edge_of_the_radius_numbers_of_many_digits_are_refused() -> None:
+    """Whether the library's squares cancel there is luck; of whole numbers and halves they always do."""
+    for shift, answered in ((2.0, True), (0.5, True), (1 / 3, False)):
+        table = np.array([[shift, 0.0], [shift + 5, 5.0]])
+        model = RadiusNeighborsClassifier(radius=1.0, algorithm="brute", outlier_label=7).fit(table, [0, 1])
+        edge = np.array([[shift, 1.0]])
+        compiled = compile_pipeline(model)
+        if answered:
+            assert compiled.predict(edge).tolist() == model.predict(edge).tolist() == [0]
+        else:
+            with pytest.raises(ValueError, match="at the edge"):
+                compiled.predict(edge)

@@ -13,6 +13,7 @@ from pyspark.ml import clustering as K  # noqa: N812
 from pyspark.ml import feature as F  # noqa: N812
 from pyspark.ml import regression as R  # noqa: N812
 from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions
 from sessions import CONNECT, pytest_on_connect
 
 from optimizer.compiling import UnsupportedOperatorError
@@ -421,6 +422,27 @@ def test_words_are_counted_behind_a_tokeniser_that_is_kept(spark: SparkSession) 
         once.transform(nothing).collect()
     with pytest.raises(UnsupportedOperatorError, match=r"CountVectorizerModel with minTF=0\.5"):
         compile_pipeline(once.copy().setMinTF(0.5))
+
+
+def test_words_that_are_hashed(spark: SparkSession) -> None:
+    words = [(["fox", None, "fox", "\u00e9t\u00e9", "e\u0301t\u00e9", "", "\U0001f642", "I\u0307", "x" * 99],), ([],)]
+    lists = spark.createDataFrame(words, "words array<string>").coalesce(1)
+    for options in ({"numFeatures": 7}, {"numFeatures": 1000, "binary": True}):
+        same(F.HashingTF(inputCol="words", outputCol="counts", **options), lists)
+    nothing = spark.createDataFrame([(None,)], "words array<string>")
+    few = F.HashingTF(inputCol="words", outputCol="counts", numFeatures=7)
+    with pytest.raises(Exception, match="no list of words"):
+        replace_stages(few).transform(nothing).collect()
+    with pytest.raises(Exception, match=r"NullPointerException|FAILED_EXECUTE_UDF|Failed to execute"):
+        few.transform(nothing).collect()
+    # Vectors of 262,144 numbers stay sparse as far as the linear model.
+    many = F.HashingTF(inputCol="words", outputCol="counts")
+    assert replace_stages(many).stages == [many]
+    labelled = lists.withColumn("label", functions.size("words").cast("double"))
+    model = Pipeline(stages=[many, C.LogisticRegression(featuresCol="counts", maxIter=2)]).fit(labelled)
+    truth = vectors_of(model.transform(lists).toPandas()["probability"])
+    told = compile_pipeline(model, example=lists)
+    np.testing.assert_allclose(told.predict_proba(lists.toPandas()), truth, rtol=1e-6)
 
 
 def test_labels_that_may_be_numbers_are_kept(table: DataFrame) -> None:

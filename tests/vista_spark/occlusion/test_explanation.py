@@ -232,7 +232,17 @@ def test_what_cannot_be_is_said(settings: dict[str, Any], error: type[Exception]
 
 def test_the_command_takes_a_likeness(tmp_path: Path) -> None:
     path, _ = foolbox_images()[3]
-    command = ["explain", str(path), "--model", "squeezenet1_1", "--image-size", "64", "--stride", "2"]
+    command = [
+        "explain",
+        str(path),
+        "--model",
+        "squeezenet1_1",
+        "--random-weights",
+        "--image-size",
+        "64",
+        "--stride",
+        "2",
+    ]
     command += ["--mode", "approximate", "--target-ssim", "0.5", "--out", str(tmp_path / "heat.png")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output

@@ -66,6 +66,7 @@ class Counting:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self.graph = model.graph
         self.images: list[int] = []
 
     def prepare(self, threads: int) -> Counting:

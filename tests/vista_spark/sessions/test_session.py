@@ -57,6 +57,18 @@ def test_a_users_folder_that_hides_a_package_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "optimizer") in _python(code, tmp_path).stderr
 
 
+def test_no_pyspark_is_said_with_the_remedy(tmp_path: Path) -> None:
+    """It comes with an extra: a cluster has its own."""
+    code = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; import {}"
+    for package in ("vista_spark", "cerebro_spark"):
+        done = _python(code.format(package), tmp_path)
+        assert done.returncode != 0
+        assert (
+            "cerebro-spark needs pyspark 4, which is not installed here: pip install 'cerebro-spark[spark]'"
+            in done.stderr
+        )
+
+
 @pytest.mark.skipif(CONNECT, reason="a Connect client joins a server by its address")
 def test_a_session_that_is_there_keeps_its_settings(spark: SparkSession) -> None:
     before = {name: spark.conf.get(name) for name in ("spark.driver.memory", "spark.sql.shuffle.partitions")}

@@ -34,7 +34,8 @@ from optimizer.compiling import (
     make_plan,
 )
 from udfs.compiling.torch._compiler import own_folder
-from udfs.compiling.torch._program import RULES, ProgramModule
+from udfs.compiling.torch._program import ProgramModule
+from udfs.compiling.torch._rules import RULES
 from udfs.compiling.torch._threads import torch_threads
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import written_once

@@ -8,15 +8,33 @@ import logging
 import math
 import time
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from optimizer.compiling import Costs, Trees, eager_terms, fit_costs, scale_kernels, shape_of
+from optimizer.compiling import (
+    INPUT,
+    WALKED_ROWS,
+    Arithmetic,
+    Cast,
+    Costs,
+    Finite,
+    Node,
+    Output,
+    Program,
+    Sigmoid,
+    Trees,
+    eager_terms,
+    fit_costs,
+    program_terms,
+    scale_kernels,
+    shape_of,
+)
 from udfs.compiling.torch._ahead import learned
+from udfs.compiling.torch._engine import Engine
 from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import NodeCacheError, node_folder, written_once
@@ -27,11 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["calibrate", "machine_costs"]
 
 _LOGGER = logging.getLogger(__name__)
-_VERSION = 2
+_VERSION = 3
 _FEATURES = 16
 _REPEATS = 3
 # Trees, depth, and the strategies that are tried on them.
 _CASES = (
+    (1, 2, ("native",)),
     (16, 2, ("traversal", "perfect", "gemm", "bitvector", "native")),
     (128, 3, ("traversal", "perfect", "gemm", "bitvector", "native")),
     (32, 5, ("traversal", "perfect", "gemm", "bitvector", "native")),
@@ -41,6 +60,9 @@ _CASES = (
 )
 _CHUNK = 1024
 _ROWS = (1, _CHUNK)
+# Programs without trees: of so many operators, for tables of so many rows.
+_OPERATORS, _TABLES = (0, 3, 6), (1, 64, 256, 8192)
+_INNER_CALLS_S = 2e-4
 
 
 @cache
@@ -82,8 +104,9 @@ def calibrate() -> Costs:
                         continue
                     module = TreesModule(trees, strategy)
                     for rows in _ROWS:
-                        spent = _seconds(module, table[:rows])
+                        spent = _seconds(_call(module, table[:rows]))
                         measured.append((eager_terms(shape, strategy, rows, _CHUNK), spent))
+        measured += _programs(draw)
     finally:
         torch.set_num_threads(threads)
     return fit_costs(measured)
@@ -92,20 +115,48 @@ def calibrate() -> Costs:
 def _of_this_node(costs: Costs) -> Costs:
     """Correct what kernels cost by those that the node has built so far; without native code that costs everything."""
     if not has_native_code():
-        costs = replace(costs, native_call_s=math.inf)
+        costs = replace(costs, native_call_s=math.inf, native_row_s=math.inf)
     known = learned()
     if not known:
         return costs
     return scale_kernels(costs, median(ratio for ratio, _ in known), median(build_s for _, build_s in known))
 
 
-def _seconds(module: Callable[[torch.Tensor], torch.Tensor], rows: torch.Tensor) -> float:
-    """The least time of a few: of this thread, so that a busy machine is not measured."""
+def _call(module: TreesModule, rows: torch.Tensor) -> Callable[[], object]:
+    """Call trees as a program does: a few rows step down without torch."""
+    if module.native is not None and len(rows) <= WALKED_ROWS:
+        return partial(module.native.few, rows.numpy())
+    return partial(module, rows)
+
+
+def _programs(draw: np.random.Generator) -> list[tuple[dict[str, float], float]]:
+    """Measure programs without trees: what a call takes, and what each operator."""
+    measured = []
+    for own in _OPERATORS:
+        nodes = [Node("held", Finite("float32", nan=False, who="calibrate"), (INPUT,))]
+        for number in range(own):
+            step = (Cast("float64"), Sigmoid(), Arithmetic("multiply", draw.random(_FEATURES)))[number % 3]
+            nodes.append(Node(f"step_{number}", step, (nodes[-1].name,)))
+        program = Program(_FEATURES, None, nodes, {"transform": Output(nodes[-1].name)})
+        engine = Engine(program)
+        for rows in _TABLES:
+            table = draw.random((rows, _FEATURES), np.float32)
+            measured.append((program_terms(program, rows, engine.chunk), _seconds(partial(engine.run, table))))
+    return measured
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """The least time of a few: of this thread, so that a busy machine is not measured. A short call is repeated."""
+    call()
+    began = time.thread_time()
+    call()
+    times = min(max(int(_INNER_CALLS_S / max(time.thread_time() - began, 1e-7)), 1), 100)
     spent = []
-    for _ in range(_REPEATS + 1):
+    for _ in range(_REPEATS):
         began = time.thread_time()
-        module(rows)
-        spent.append(time.thread_time() - began)
+        for _ in range(times):
+            call()
+        spent.append((time.thread_time() - began) / times)
     return max(min(spent), 1e-7)
 
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, HasText, Known, Reject, SparseRows, Within, make_plan
+from optimizer.compiling import FEW_ROWS, HasText, Known, SparseRows, make_plan
 from udfs.compiling.torch._compiler import compiler
+from udfs.compiling.torch._direct import Direct
 from udfs.compiling.torch._kernels import Kernels
-from udfs.compiling.torch._program import RULES, ProgramModule
+from udfs.compiling.torch._program import ProgramModule
+from udfs.compiling.torch._rules import RULES
 from udfs.compiling.torch._texts import sparse_tensor
 from udfs.compiling.torch._threads import torch_threads
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program
     from udfs.compiling.torch._kernels import Part
+    from udfs.compiling.torch._rules import Rule
 
 __all__ = ["Answer", "Engine"]
 
@@ -79,6 +82,7 @@ class Engine:
         self._kernels = self._kernels_of(program)
         self._spent_s = 0.0
         self._part: Callable[[tuple[str, ...]], Program] = lru_cache(maxsize=None)(program.only)
+        self._direct: Callable[[tuple[str, ...]], Direct | None] = lru_cache(maxsize=None)(self._made_direct)
 
     def run(
         self,
@@ -96,7 +100,12 @@ class Engine:
         outputs : iterable of str, optional
             Those that are wanted; all by default. What they do not need is not computed, and refuses no row.
         """
-        part = self.program if outputs is None else self._part(tuple(outputs))
+        names = tuple(self.program.outputs if outputs is None else outputs)
+        if 0 < len(table) <= FEW_ROWS:
+            direct = self._direct(names)
+            if direct is not None:
+                return self._directly(direct, table)
+        part = self._part(names)
         kernels = self._ready_kernels(table, part)
         with torch.inference_mode():
             parts = self._eagerly(table, given, part) if kernels is None else kernels.run(table)
@@ -141,6 +150,25 @@ class Engine:
         able = self._kernels.ready(table, may_build=bool(may_build), must_gain=auto)
         return self._kernels if able else None
 
+    def _made_direct(self, names: tuple[str, ...]) -> Direct | None:
+        """Make a list of calls for tables of few rows, where no kernel is to be had that could be faster."""
+        part = self._part(names)
+        native = all(way == "native" for way in self.plan.few_strategies.values())
+        if not Direct.takes(part) or self.plan.backend == "inductor" or not (native or self._kernels is None):
+            return None
+        return Direct(self.module(1), part)
+
+    def _directly(self, direct: Direct, table: NDArray[Any]) -> Answer:
+        if self._threads is None or self._threads == torch.get_num_threads():
+            outputs, broken = direct.run(_plain(table))
+        else:
+            with torch_threads(self._threads):
+                outputs, broken = direct.run(_plain(table))
+        bad = np.zeros(len(table), np.bool_)
+        for _, fails in broken:
+            bad |= fails
+        return Answer(outputs, bad, [reason_of(rule) for rule, _ in broken])
+
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
         run = partial(self.module(len(table)).compute, part=part)
         parts = []
@@ -159,11 +187,15 @@ def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:
 def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
     if isinstance(part, SparseRows):
         return sparse_tensor(part)
+    return torch.from_numpy(_plain(part))
+
+
+def _plain(table: NDArray[Any]) -> NDArray[Any]:
     # CatBoost makes the tables that it has seen read-only, and torch warns of such.
-    return torch.from_numpy(np.require(part, requirements=["C", "W"]))
+    return table if table.flags.carray else np.require(table, requirements=["C", "W"])
 
 
-def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
+def reason_of(rule: Rule) -> str:
     """Say what a row must not have."""
     if isinstance(rule, Known):
         return f"a category that {rule.who} does not know"

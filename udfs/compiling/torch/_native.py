@@ -5,15 +5,27 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import local
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
+from optimizer.compiling import WALKED_ROWS
 from udfs.compiling.torch._native_code import native_code
-from udfs.compiling.torch._tops import LAST_RANK, below_tops, heights, ranks_of, rounded_down, top_of
+from udfs.compiling.torch._tops import (
+    LAST_RANK,
+    below_tops,
+    heights,
+    ranks_of,
+    rounded_down,
+    siblings_together,
+    top_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
     from optimizer.compiling import Trees
@@ -105,20 +117,63 @@ class NativeTrees:
             "divisor": trees.divisor,
             "used_count": len(used),
         }
+        compared = {False: bits, True: np.where(inner, ranks, LAST_RANK)} if self._wide else {False: bits}
+        self._source = (trees, reads, compared)
         self._limits = {
-            ranked: (
-                np.ascontiguousarray(limits[splits], np.int32),
-                np.stack([reads[order], limits[order], place[trees.left[order]]], axis=1).astype(np.int32),
-            )
-            for ranked, limits in ((False, bits), (True, np.where(inner, ranks, LAST_RANK)))
-            if self._wide or not ranked
+            ranked: (np.ascontiguousarray(limits[splits], np.int32), _places(trees, order, reads, limits))
+            for ranked, limits in compared.items()
         }
-        self._forests = {ranked: self._forest(ranked) for ranked in self._limits}
+        self._forests = {
+            ranked: _forest(self._sizes, {**self._common, "limit": limit, "below": below}, ranked=ranked)
+            for ranked, (limit, below) in self._limits.items()
+        }
+        self._walks: dict[bool, tuple[_Forest, dict[str, NDArray[Any]]]] = {}
+        self._own = local()
 
-    def _forest(self, ranked: bool) -> _Forest:
-        limit, below = self._limits[ranked]
-        arrays = {**self._common, "limit": limit, "below": below}
-        return _Forest(**self._sizes, **{name: array.ctypes.data for name, array in arrays.items()}, ranked=int(ranked))
+    def few(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Sums of at most :data:`optimizer.compiling.WALKED_ROWS` rows, as :meth:`sums` gives them, bit by bit."""
+        # A dictionary of this thread alone: another one may ask at the same time.
+        own: dict[Any, tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]] = self._own.__dict__
+        if x.dtype not in own:
+            own[x.dtype] = self._scratch(x.dtype)
+        rows = len(x)
+        numbers, sums, call = own[x.dtype]
+        np.copyto(numbers[:rows], x)
+        call(rows)
+        answer: NDArray[Any] = sums[:rows].copy()
+        return answer
+
+    def _scratch(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]:
+        """Tables of this thread for rows of one type: to find where a new one lies takes longer than a tree."""
+        if dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
+            dtype = np.dtype(np.float64 if self._wide else np.float32)
+        double = dtype == np.float64
+        forest = self._walked(ranked=double and self._wide)
+        kinds = int(double) + 2 * int(self._value_type == torch.float64)
+        numbers = np.zeros((WALKED_ROWS, forest.features), dtype)
+        sums = np.zeros((WALKED_ROWS, self._columns), self._common["value"].dtype)
+        table = np.zeros(self._read, np.int32)
+        walk, place = self._code.walk, ctypes.addressof(forest)
+        from_, by, to = numbers.ctypes.data, table.ctypes.data, sums.ctypes.data
+
+        def call(rows: int, _held: tuple[object, ...] = (numbers, table, sums, forest)) -> None:
+            walk(place, from_, rows, kinds, by, to)
+
+        return numbers, sums, call
+
+    def _walked(self, *, ranked: bool) -> _Forest:
+        """All nodes in the order in which rows step down. Made when few rows come first."""
+        if ranked not in self._walks:
+            trees, reads, compared = self._source
+            order = siblings_together(trees, trees.root.astype(np.int64))
+            arrays = {
+                **self._common,
+                "exit": np.arange(self._trees, dtype=np.int32),
+                "below": _places(trees, order, reads, compared[ranked]),
+                "value": np.ascontiguousarray(trees.value[order]),
+            }
+            self._walks[ranked] = (_forest({**self._sizes, "block": 1}, arrays, ranked=ranked), arrays)
+        return self._walks[ranked][0]
 
     def leaves(self, x: torch.Tensor) -> torch.Tensor:
         """Places in the table of nodes, int64 of shape (rows, trees)."""
@@ -161,6 +216,19 @@ class NativeTrees:
         share = -(-rows // block // threads) * block
         spans = [(start, min(start + share, rows)) for start in range(0, rows, share)]
         list(_pool(threads).map(part, *zip(*spans, strict=True)))
+
+
+def _forest(sizes: Mapping[str, float], arrays: Mapping[str, NDArray[Any]], *, ranked: bool) -> _Forest:
+    return _Forest(**sizes, **{name: array.ctypes.data for name, array in arrays.items()}, ranked=int(ranked))
+
+
+def _places(
+    trees: Trees, order: NDArray[np.int64], reads: NDArray[np.int64], limits: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Column, limit and left child of each node in an order that has siblings together; int32 of shape (nodes, 3)."""
+    place = np.zeros(len(trees.left), np.int64)
+    place[order] = np.arange(len(order))
+    return np.stack([reads[order], limits[order], place[trees.left[order]]], axis=1).astype(np.int32)
 
 
 @cache

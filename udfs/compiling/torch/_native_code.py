@@ -33,13 +33,14 @@ class NativeCode(NamedTuple):
 
     Parameters
     ----------
-    run : callable
-        ``run_trees`` of trees.cpp.
+    run, walk : callable
+        ``run_trees`` and ``walk_trees`` of trees.cpp.
     most : int
         Rows of its largest block.
     """
 
     run: Callable[..., None]
+    walk: Callable[..., None]
     most: int
 
 
@@ -82,8 +83,10 @@ def _loaded() -> NativeCode | None:
         return None
     places = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_int32, *[ctypes.c_void_p] * 3]
     library.run_trees.argtypes, library.run_trees.restype = places, None
+    few = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
+    library.walk_trees.argtypes, library.walk_trees.restype = few, None
     library.most_rows.restype = ctypes.c_int64
-    return NativeCode(library.run_trees, int(library.most_rows()))
+    return NativeCode(library.run_trees, library.walk_trees, int(library.most_rows()))
 
 
 def _build(source: bytes, named: str, partial: Path) -> None:

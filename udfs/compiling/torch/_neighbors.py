@@ -19,6 +19,10 @@ _EXPONENTS = {"euclidean": 2.0, "sqeuclidean": 2.0, "manhattan": 1.0, "chebyshev
 _NEAR = 1e-12
 
 
+# A number below 2^12 on a grid of 2^-10 has a square of 44 bits, and 256 of them add up to 52.
+_GRID, _BELOW = 2.0**10, 2.0**12
+
+
 class NeighborsModule(torch.nn.Module):
     """Average the values of neighbours."""
 
@@ -123,9 +127,9 @@ class NeighborsModule(torch.nn.Module):
         if self.p != 2:  # noqa: PLR2004 - the power itself may be rounded another way
             return torch.zeros_like(sure), inside
         if self.expanded:
-            # Where both ways give the same bits on all of the row, the numbers are whole, and nothing is rounded.
-            apart = x.square().sum(dim=1, keepdim=True) - 2 * x @ self.points.T + self.points.square().sum(dim=1)
-            sure = sure & (apart == total)
+            # Of few binary digits, sums of squares and products are exact, in whatever order they are added. Others may
+            # come out the same by luck.
+            sure = sure & (_few_digits(x)[:, None] & _few_digits(self.points))
         return sure, inside
 
     def _differ(self, among: torch.Tensor) -> torch.Tensor:
@@ -155,6 +159,12 @@ class NeighborsModule(torch.nn.Module):
 
     def _result(self, doubt: torch.Tensor, number: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return torch.cat([doubt[:, None].to(values.dtype), number.to(values.dtype), values], dim=1)
+
+
+def _few_digits(rows: torch.Tensor) -> torch.Tensor:
+    scaled = rows * _GRID
+    exact: torch.Tensor = ((scaled == scaled.round()) & (rows.abs() < _BELOW)).all(dim=1)
+    return exact
 
 
 def _weights(distance: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from udfs.compiling.torch import _nearest_fill as nearest_fill
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _ranks as ranks
 from udfs.compiling.torch import _texts as texts
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._rules import broken
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Operator, Program
 
-__all__ = ["RULES", "ProgramModule"]
-
-RULES = (ops.Finite, ops.HasText, ops.Known, ops.Reject, ops.Within)
-"""Operators that hold rows to something."""
+__all__ = ["ProgramModule"]
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
@@ -111,16 +108,9 @@ class ProgramModule(torch.nn.Module):
                 values[node.name] = step(found[node.inputs[0]], *tables[1:])
             else:
                 values[node.name] = _run(step, node.operator, tables)
-            if isinstance(node.operator, ops.Finite):
-                bad[node.name] = _fails(values[node.name], node.operator)
-            elif isinstance(node.operator, ops.HasText):
-                bad[node.name] = texts.rows_with(values[node.name], torch.isnan)
-            elif isinstance(node.operator, ops.Known):
-                bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
-            elif isinstance(node.operator, ops.Reject):
-                bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
-            elif isinstance(node.operator, ops.Within):
-                bad[node.name] = _outside(values[node.name], node.operator)
+            fails = broken(node.operator, values[node.name], tables)
+            if fails is not None:
+                bad[node.name] = fails
         results = {name: values[output.node] for name, output in part.outputs.items()}
         return {name: _dense(table) for name, table in results.items()}, bad
 
@@ -140,20 +130,3 @@ def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) 
             return texts.concatenated(tables)
     result: torch.Tensor = step(*tables)
     return result
-
-
-def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
-    seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    wrong = torch.isinf if rule.nan else torch.isnan if rule.infinite else _not_finite
-    return texts.rows_with(seen, wrong)
-
-
-def _not_finite(x: torch.Tensor) -> torch.Tensor:
-    return torch.logical_not(torch.isfinite(x))
-
-
-def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
-    low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
-    if isinstance(rule, ops.Held):
-        return torch.logical_not(((x >= low) & (x <= high)).all(dim=1))
-    return ((x < low) | (x > high)).any(dim=1)

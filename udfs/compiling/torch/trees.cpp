@@ -12,6 +12,7 @@ namespace {
 
 constexpr int LANES = 16;
 constexpr int MOST = 1024;  // rows of a block
+constexpr int ABREAST = 16;  // trees that one row walks at a time: while one waits for its node, others step
 
 typedef int32_t Words __attribute__((vector_size(4 * LANES)));
 typedef float Floats __attribute__((vector_size(4 * LANES)));
@@ -189,6 +190,41 @@ void run(const Forest& f, const Number* x, int64_t rows, int64_t row_step, int64
   }
 }
 
+// Sums of a few rows, one after the other, each of which steps down its trees. Here the forest's places are all nodes,
+// its exits are the roots, and its block is one row.
+template <bool Ranked, typename Number, typename Value>
+void walk(const Forest& f, const Number* x, int64_t rows, int32_t* table, Value* sums) {
+  for (int64_t row = 0; row < rows; ++row) {
+    read_block(f, x + row * f.features, f.features, 1, 1, 1, table);
+    Value* own = sums + row * f.columns;
+    for (int64_t column = 0; column < f.columns; ++column) own[column] = static_cast<const Value*>(f.base)[column];
+    for (int64_t first = 0; first < f.trees; first += ABREAST) {
+      const int64_t count = f.trees - first < ABREAST ? f.trees - first : ABREAST;
+      int32_t at[ABREAST];
+      for (int64_t one = 0; one < ABREAST; ++one) at[one] = f.exit[one < count ? first + one : first];
+      for (int32_t moved = 1; moved;) {
+        moved = 0;
+        for (int one = 0; one < ABREAST; ++one) {
+          const int32_t* place = f.below + static_cast<int64_t>(at[one]) * 3;
+          const int32_t next = place[2] + right<Ranked>(table[place[0]], place[1]);
+          moved |= next ^ at[one];
+          at[one] = next;
+        }
+      }
+      for (int64_t one = 0; one < count; ++one) add(f, first + one, at + one, 1, own);
+    }
+    if (f.divisor != 1)
+      for (int64_t column = 0; column < f.columns; ++column)
+        own[column] = static_cast<Value>(own[column] / f.divisor);
+  }
+}
+
+template <typename Number, typename Value>
+void walk(const Forest* f, const void* x, int64_t rows, int32_t* table, void* sums) {
+  f->ranked ? walk<true>(*f, static_cast<const Number*>(x), rows, table, static_cast<Value*>(sums))
+            : walk<false>(*f, static_cast<const Number*>(x), rows, table, static_cast<Value*>(sums));
+}
+
 }  // namespace
 
 extern "C" {
@@ -211,6 +247,20 @@ void run_trees(const Forest* forest, const void* x, int64_t rows, int64_t row_st
     default:
       return run(*forest, static_cast<const double*>(x), rows, row_step, column_step, table, leaves,
                  static_cast<double*>(sums));
+  }
+}
+
+// The same for a few rows that lie one after the other.
+void walk_trees(const Forest* forest, const void* x, int64_t rows, int32_t kinds, int32_t* table, void* sums) {
+  switch (kinds) {
+    case 0:
+      return walk<float, float>(forest, x, rows, table, sums);
+    case 1:
+      return walk<double, float>(forest, x, rows, table, sums);
+    case 2:
+      return walk<float, double>(forest, x, rows, table, sums);
+    default:
+      return walk<double, double>(forest, x, rows, table, sums);
   }
 }
 }

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from udfs.serving import BadRequestError, NoSuchModelError, OverloadedError
+from udfs.serving import BadRequestError, NoSuchModelError, OverloadedError, TooLateError
 from udfs.serving.http._answer import answer_of
 from udfs.serving.http._body import json_length, read_body
 from udfs.serving.http._errors import reason_of, refusal_of
@@ -109,7 +109,9 @@ class Inference:
         self, request: Request, parsed: InferRequest, model: ServedModel, deadline: float
     ) -> Mapping[str, np.ndarray]:
         def submit() -> Future[Mapping[str, np.ndarray]]:
-            left_ms = max(0.0, 1000 * (deadline - time.monotonic()))
+            left_ms = 1000 * (deadline - time.monotonic())
+            if left_ms <= 0:
+                raise TooLateError(f"the deadline of {model.name} went by before a backend was asked")
             return self._router.submit(model.name, parsed.inputs, version=model.version, timeout_ms=left_ms)
 
         wait_s = deadline + _GRACE_S - time.monotonic()

@@ -11,11 +11,11 @@ from optimizer.compiling import (
     Arithmetic,
     Cast,
     CodeLookup,
+    Combine,
     Compare,
     Concatenate,
     Function,
     Linear,
-    LogSoftmax,
     OrderedSum,
     Output,
     Reduce,
@@ -96,7 +96,8 @@ def lower_categorical(model: Any, build: Builder, table: str) -> Mapping[str, Ou
 
 
 def _posterior(model: Any, build: Builder, joint: str) -> dict[str, Output]:
-    logarithms = build.add(LogSoftmax(), joint)
+    # The library's own form: beside an infinite score others are 0, and not NaN.
+    logarithms = build.add(Combine("subtract"), joint, build.add(Reduce("logsumexp"), joint))
     return {
         "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.asarray(model.classes_)),
         "predict_proba": Output(build.add(Function("exp"), logarithms)),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_birch", "lower_bisecting", "lower_centers", "lower_k_means", "nearest"]
+__all__ = ["lower_birch", "lower_bisecting", "lower_centers", "lower_k_means", "nearest", "squared_distances"]
 
 
 def nearest(build: Builder, rows: str, points: NDArray[Any], metric: str = "euclidean") -> str:
@@ -41,11 +41,19 @@ def nearest(build: Builder, rows: str, points: NDArray[Any], metric: str = "eucl
     rows = build.add(Cast("float64"), rows)
     if metric != "euclidean":
         return build.add(ArgMax(), scaled(build, build.add(Distances(points, metric), rows), -1.0))
+    return build.add(ArgMax(), scaled(build, squared_distances(build, rows, points), -1.0))
+
+
+def squared_distances(build: Builder, rows: str, points: NDArray[Any]) -> str:
+    """Give the squared distances from points, of rows of float64: squares of both apart from their product.
+
+    Far from all points nothing is left of the difference between two of them, as in the library.
+    """
     exact = points.astype(np.float64)
     product = build.add(Linear((-2 * exact).T.copy(), np.zeros(len(exact))), rows)
     own = build.add(Reduce("sum"), build.add(Function("square"), rows))
     square = build.add(Arithmetic("add", (exact * exact).sum(axis=1)), build.add(Combine("add"), own, product))
-    return build.add(ArgMax(), scaled(build, build.add(Clip(0.0, np.inf), square), -1.0))
+    return build.add(Clip(0.0, np.inf), square)
 
 
 @parser("sklearn.KMeans", "sklearn.MiniBatchKMeans")
@@ -120,8 +128,10 @@ def _lead(build: Builder, rows: str, forks: list[tuple[NDArray[Any], NDArray[Any
 
 def _means(model: Any, build: Builder, table: str, centers: NDArray[Any]) -> dict[str, Output]:
     rows = checked(model, build, table)
-    # The library leaves out the row's own square, which all centres share.
-    place = build.add(ArgMax(), build.add(Linear((2 * centers).T.copy(), -(centers * centers).sum(axis=1)), rows))
+    # The library leaves out the row's own square, which all centres share, and doubles products once they are added up.
+    product = build.add(Linear(centers.T.copy(), np.zeros(len(centers), centers.dtype)), rows)
+    near = build.add(Arithmetic("add", -(centers * centers).sum(axis=1)), scaled(build, product, 2.0))
+    place = build.add(ArgMax(), near)
     return {
         "predict": Output(place, flat=True, labels=np.arange(len(centers), dtype=np.int32)),
         "transform": Output(build.add(Distances(centers, "euclidean"), rows)),

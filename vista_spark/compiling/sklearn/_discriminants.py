@@ -14,6 +14,7 @@ from optimizer.compiling import (
     Complement,
     Concatenate,
     Distances,
+    Finite,
     Function,
     Linear,
     LogSoftmax,
@@ -25,7 +26,7 @@ from optimizer.compiling import (
 )
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse, widened
-from vista_spark.compiling.sklearn._clusters import nearest
+from vista_spark.compiling.sklearn._clusters import nearest, squared_distances
 from vista_spark.compiling.sklearn._kernels import scaled
 from vista_spark.compiling.sklearn._linear import lower_linear_classifier
 
@@ -88,8 +89,13 @@ def lower_centroid(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     rows = checked(model, build, table)
     spread = plain(model.within_class_std_dev_)
     spread = np.where(spread != 0, spread, 1)
-    wide = build.add(Arithmetic("divide", spread), build.add(Cast("float64"), rows))
-    distance = build.add(Distances(centroids / spread, metric), wide)
+    # The library looks once more at what it has divided.
+    divided = build.add(Arithmetic("divide", spread), build.add(Cast("float64"), rows))
+    wide = build.add(Finite("float64", nan=False, who=type(model).__name__), divided)
+    if metric == "euclidean":
+        distance = build.add(Function("sqrt"), squared_distances(build, wide, centroids / spread))
+    else:
+        distance = build.add(Distances(centroids / spread, metric), wide)
     with np.errstate(divide="ignore"):
         prior = 2 * np.log(plain(model.class_prior_))
     scores = build.add(Arithmetic("add", prior), scaled(build, build.add(Function("square"), distance), -1.0))

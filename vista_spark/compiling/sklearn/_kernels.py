@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Combine, Distances, Function, Linear, Normalise, Power, Reduce
+from optimizer.compiling import Arithmetic, Cast, Combine, Distances, Function, Linear, Normalise, Power, Reduce
 from vista_spark.compiling.sklearn._checks import refuse
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def kernel(
     if name == "cosine":
         norm = np.sqrt((points**2).sum(axis=1, keepdims=True))
         unit = points / np.where(norm < 10 * np.finfo(points.dtype).eps, 1, norm)
-        return build.add(Linear(unit.T.copy(), np.zeros(len(unit), unit.dtype)), build.add(Normalise("l2"), rows))
+        # The library brings both to one type before it squares: in float32 a norm may be infinite.
+        own = build.add(Cast("float64"), rows) if points.dtype == np.float64 else rows
+        return build.add(Linear(unit.T.copy(), np.zeros(len(unit), unit.dtype)), build.add(Normalise("l2"), own))
     raise refuse(model, f"kernel={name!r}")
 
 

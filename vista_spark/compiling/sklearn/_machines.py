@@ -62,7 +62,8 @@ def lower_kernel_classifier(model: Any, build: Builder, table: str) -> Mapping[s
     if len(classes) == 2:  # noqa: PLR2004
         turned = scaled(build, scores, -1.0)
         decision = Output(turned, flat=True)
-        place = build.add(Above(_BELOW_ZERO, or_equal=False), turned)
+        # The second class has what is not above zero, NaN too.
+        place = build.add(Cast("int64"), build.add(Function("not"), build.add(Compare(0.0), scores)))
         outputs = {"predict": Output(place, flat=True, labels=classes), "decision_function": decision}
     else:
         votes = _votes(build, scores, pairs, len(classes), 0.0)

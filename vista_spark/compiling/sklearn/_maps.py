@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import AdditiveChi2, Arithmetic, CountSketch, KernelCentre, Linear, Output, Ufunc, Within
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, plain, refuse, widened
 from vista_spark.compiling.sklearn._kernels import kernel, scaled
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def lower_analysis(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     components = plain(model.components_)
     weighted = components / model.noise_variance_
     spread = np.linalg.inv(np.eye(len(components)) + weighted @ components.T)
-    rows = build.add(Arithmetic("subtract", plain(model.mean_)), checked(model, build, table))
+    mean = plain(model.mean_)
+    rows = build.add(Arithmetic("subtract", mean), widened(build, checked(model, build, table), mean))
     for weights in (weighted.T, spread):
         rows = build.add(Linear(weights.copy(), np.zeros(weights.shape[1], weights.dtype)), rows)
     return {"transform": Output(rows)}

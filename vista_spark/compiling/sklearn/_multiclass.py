@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, Cast, Complement, Constant, Output, Pairwise, Shares
+from optimizer.compiling import Above, Cast, Complement, Constant, Finite, Output, Pairwise, Shares
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import refuse
 from vista_spark.compiling.sklearn._clusters import nearest
@@ -89,7 +89,8 @@ def lower_codes(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     scores = joined(
         build, [build.add(Cast("float64"), binary_score(model, one, build, table)) for one in model.estimators_]
     )
-    place = nearest(build, scores, np.asarray(model.code_book_, np.float64))
+    held = build.add(Finite("as given", nan=False, who=type(model).__name__), scores)
+    place = nearest(build, held, np.asarray(model.code_book_, np.float64))
     return {"predict": Output(place, flat=True, labels=np.asarray(model.classes_))}
 
 

@@ -144,7 +144,7 @@ def _neighbors(
         metric=metric,
         p=p,
         count=0 if radius else int(model.n_neighbors),
-        radius=float(model.radius) if radius else 0.0,
+        radius=_radius_of(model) if radius else 0.0,
         by_distance=model.weights == "distance",
         rounding=rounding,
         groups=groups,
@@ -155,3 +155,9 @@ def _neighbors(
     held = build.add(Within(-limit, np.concatenate([[0.0], limit[1:]]), reason), found)
     mean = build.add(Select(np.arange(2, values.shape[1] + 2)), held)
     return mean, build.add(Select(np.array([1], np.int64)), found)
+
+
+def _radius_of(model: Any) -> float:
+    if model.radius is None:
+        raise refuse(model, "radius=None", "predicts nothing")
+    return float(model.radius)

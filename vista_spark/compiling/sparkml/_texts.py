@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyspark.sql.utils import is_remote
 
 from optimizer.compiling import Bag, Cast, Clip, Encode, HasText, Impute, Known, Output, Within
 from vista_spark.compiling.sparkml._assembling import POLICIES
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.sparkml._columns import Columns
 
-__all__ = ["lower_counts", "lower_index", "lower_labels"]
+__all__ = ["lower_counts", "lower_hashing", "lower_index", "lower_labels"]
 
+# A word whose bytes are no whole number of blocks, and what Spark 3 makes of it.
+_ODD, _ODD_HASH = "\u00e9t\u00e9", 439_823_461
 # What Spark SQL makes of truths, where a column of them is read as texts.
 _TRUTHS = {"true", "false"}
 
@@ -76,6 +79,25 @@ def lower_counts(model: Any, columns: Columns) -> None:
         columns=np.array([columns.text(model.getInputCol())], np.int64),
         analyzer="list",
         terms=tuple(model.vocabulary),
+        binary=model.getBinary(),
+    )
+    counts = columns.add(HasText(type(model).__name__, "no list of words"), columns.add(words))
+    columns.whole.add(counts)
+    columns.give(model.getOutputCol(), counts, role="transform")
+
+
+@stage("HashingTF")
+def lower_hashing(model: Any, columns: Columns) -> None:
+    """Lower how often words are in each of the buckets that they are hashed to, a null too; a null list is bad."""
+    # One that Spark 2 saved hashes the last bytes of a word in another way, and says so nowhere else. Spark Connect
+    # makes every such stage anew.
+    if not is_remote() and model.indexOf(_ODD) != _ODD_HASH % model.getNumFeatures():
+        raise refuse(model, "the hash function of Spark 2")
+    columns.hold("raise")
+    words = Bag(
+        columns=np.array([columns.text(model.getInputCol())], np.int64),
+        analyzer="list of Spark",
+        buckets=model.getNumFeatures(),
         binary=model.getBinary(),
     )
     counts = columns.add(HasText(type(model).__name__, "no list of words"), columns.add(words))

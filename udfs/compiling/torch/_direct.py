@@ -1,0 +1,205 @@
+"""A part of a program as a plain list of calls, for tables of few rows: their time is that of calls."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+import optimizer.compiling as ops
+from udfs.compiling.torch._leaves import MODULES as FOLLOWERS
+from udfs.compiling.torch._rules import RULES, broken
+from udfs.compiling.torch._trees import TreesModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Above, ArgMax, Cast, Complement, Finite, Link, Node, Operator, Program, Select
+    from udfs.compiling.torch._program import ProgramModule
+    from udfs.compiling.torch._rules import Rule
+
+__all__ = ["Direct"]
+
+Table = Any  # a numpy array: checked by what made it
+
+
+class _Step(NamedTuple):
+    run: Callable[..., Table]
+    reads: tuple[int, ...]
+    rule: Callable[[Table, list[Table]], NDArray[np.bool_] | None] | None
+    operator: Any
+
+
+class Direct:
+    """Run a part of a program on numpy's arrays, step by step, with nothing left to look up.
+
+    What rounds is the eager program's own module. What is exact (choosing, comparing, ``1 - p``, native trees) has a
+    call of numpy where torch's costs several times as much for a table that is all but empty.
+
+    Parameters
+    ----------
+    module : ProgramModule
+        The eager program.
+    part : Program
+        A part of it, as :meth:`optimizer.compiling.Program.only` gave it.
+    """
+
+    def __init__(self, module: ProgramModule, part: Program) -> None:
+        slots = {ops.INPUT: 0}
+        for node in part.nodes:
+            slots[node.name] = len(slots)
+        self._steps = [_step(module, node, slots) for node in part.nodes]
+        self._outputs = [(name, slots[output.node], output.answer) for name, output in part.outputs.items()]
+
+    @staticmethod
+    def takes(part: Program) -> bool:
+        """Whether a part can run so: nothing of it runs on the host, and nobody asks for numbers of leaves."""
+        return not part.host and not any(type(node.operator) in FOLLOWERS for node in part.nodes)
+
+    def run(self, table: NDArray[Any]) -> tuple[dict[str, Any], list[tuple[Rule, NDArray[np.bool_]]]]:
+        """Run on a table of shape (rows, columns), float32 or float64.
+
+        Returns
+        -------
+        outputs : dict of str to array, or list of arrays
+            As the library gives them.
+        broken : list of (Rule, bool array of shape (rows,))
+            Rules that some row breaks, and the rows.
+        """
+        values, wrong = [table], []
+        for run, reads, rule, operator in self._steps:
+            value = run(values[reads[0]]) if len(reads) == 1 else run(*[values[place] for place in reads])
+            values.append(value)
+            if rule is not None:
+                fails = rule(value, [values[place] for place in reads])
+                if fails is not None and fails.any():
+                    wrong.append((operator, fails))
+        return {name: answer(values[place]) for name, place, answer in self._outputs}, wrong
+
+
+def _step(module: ProgramModule, node: Node, slots: Mapping[str, int]) -> _Step:
+    operator = node.operator
+    own: Any = module.steps[module.places[node.name]]
+    exact = _EXACT.get(type(operator))
+    run = None if exact is None else exact(operator)
+    if isinstance(own, TreesModule) and own.native:
+        run = partial(_trees, own)
+    rule: Callable[[Table, list[Table]], NDArray[np.bool_] | None] | None = None
+    if isinstance(operator, ops.Finite):
+        rule = _finite_rule(operator)
+    elif isinstance(operator, RULES):
+        rule = partial(_rule, operator)
+    run = run or partial(_by_module, own.forward)
+    return _Step(run, tuple(slots[name] for name in node.inputs), rule, operator)
+
+
+def _by_module(forward: Callable[..., torch.Tensor], *tables: Table) -> Table:
+    return forward(*[torch.from_numpy(table) for table in tables]).numpy()
+
+
+def _trees(module: TreesModule, x: Table) -> Table:
+    if module.native is not None and len(x) <= ops.WALKED_ROWS:
+        return module.native.few(x)
+    return _by_module(module.forward, x)
+
+
+def _rule(operator: Operator, value: Table, tables: list[Table]) -> NDArray[np.bool_] | None:
+    fails = broken(operator, torch.from_numpy(value), [torch.from_numpy(table) for table in tables])
+    found: NDArray[np.bool_] | None = None if fails is None else fails.numpy()
+    return found
+
+
+def _finite_rule(operator: Finite) -> Callable[[Table, list[Table]], NDArray[np.bool_] | None]:
+    """Look at one sum of squares: it is finite where every number is, and only else is looked closer."""
+
+    def rule(value: Table, tables: list[Table]) -> NDArray[np.bool_] | None:
+        # Squares below float32's greatest number are of numbers that float32 has. Of numpy's products, this one does
+        # not warn of an overflow.
+        if value.dtype in _FLOATS and np.vdot(value, value) < _GREATEST:
+            return None
+        return _rule(operator, value, tables)
+
+    return rule
+
+
+_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+_GREATEST = float(np.finfo(np.float32).max)
+# As of the module of Link.
+_LARGEST = 88.7
+
+
+def _same(table: Table, *_: Table) -> Table:
+    return table
+
+
+def _select(operator: Select) -> Callable[[Table], Table]:
+    columns = operator.columns.astype(np.int64)
+    return lambda x: x.take(columns, axis=1)
+
+
+def _cast(operator: Cast) -> Callable[[Table], Table]:
+    dtype = np.dtype(operator.dtype)
+
+    def run(x: Table) -> Table:
+        if x.dtype == dtype:
+            return x
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(dtype)
+
+    return run
+
+
+def _complement(_: Complement) -> Callable[[Table], Table]:
+    def run(x: Table) -> Table:
+        both = np.empty((len(x), 2), x.dtype)
+        np.subtract(1, x, out=both[:, :1])
+        both[:, 1:] = x
+        return both
+
+    return run
+
+
+def _above(operator: Above) -> Callable[[Table], Table]:
+    compare, threshold = np.greater_equal if operator.or_equal else np.greater, operator.threshold
+    return lambda x: compare(x, threshold).astype(np.int64)
+
+
+def _argmax(operator: ArgMax) -> Callable[[Table], Table] | None:
+    if operator.nan != "greatest":
+        return None
+    return lambda x: x.argmax(axis=1)[:, None]
+
+
+def _link(operator: Link) -> Callable[[Table], Table] | None:
+    if operator.kind != "logistic of float32":
+        return None
+
+    def run(x: Table) -> Table:
+        negative = -x
+        wide = np.minimum(negative, _LARGEST, out=negative).astype(np.float64)
+        # Libraries differ in the last bit of an exponential: this one is the module's.
+        torch.from_numpy(wide).exp_()
+        single = wide.astype(np.float32)
+        single += 1
+        return np.reciprocal(single, out=single)
+
+    return run
+
+
+_EXACT: Mapping[type[Operator], Callable[[Any], Callable[..., Table] | None]] = {
+    ops.Above: _above,
+    ops.After: lambda _: _same,
+    ops.ArgMax: _argmax,
+    ops.Cast: _cast,
+    ops.Complement: _complement,
+    ops.Finite: lambda _: _same,
+    ops.Held: lambda _: _same,
+    ops.Link: _link,
+    ops.NarrowIntegers: lambda _: _same,
+    ops.Select: _select,
+}
+"""How to make the call of an operator that rounds in one way alone; ``None`` for options of it that do not."""

@@ -1,0 +1,52 @@
+"""Work in the time that nothing else on the node needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["background"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LEAST = 19
+
+
+def background(function: Callable[P, T]) -> Callable[P, T]:
+    """Have a function run in a thread of the least priority, which waits wherever another thread wants the core.
+
+    Of the thread alone, so that the process has its own priority again: nobody may raise one that was lowered. Threads
+    that the function starts inherit it, those of torch among them; those that a library started before keep theirs,
+    as TensorFlow's do. Without effect but on Linux, where a thread has a priority of its own.
+
+    Parameters
+    ----------
+    function : callable
+
+    Examples
+    --------
+    >>> import os
+    >>> before = os.nice(0)
+    >>> background(lambda: os.getpriority(os.PRIO_PROCESS, 0))() >= before, os.nice(0) == before
+    (True, True)
+    """
+    # Its thread ends with the last reference to it.
+    pool = ThreadPoolExecutor(1, "background", initializer=_lower)
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return pool.submit(function, *args, **kwargs).result()
+
+    return run
+
+
+def _lower() -> None:
+    if sys.platform == "linux":
+        with suppress(OSError):  # a sandbox may forbid it
+            os.setpriority(os.PRIO_PROCESS, 0, _LEAST)

@@ -1,0 +1,272 @@
+"""A served model over the rows of a table: a featurizer's columns, in the time that nobody else needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.arrow import VECTOR, NewColumns, to_lists
+from udfs.inference import NOT_FINITE
+from udfs.node import background
+from udfs.serving._admission import Admission
+from udfs.serving._errors import BadRequestError
+from udfs.serving._heads import read_head
+from udfs.serving._models import OpenModels, Row
+from udfs.serving._recipes import GroupRecipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.arrow import BatchFunction
+    from udfs.inference import Inference
+    from udfs.serving._heads import Head
+    from udfs.serving._models import OpenGroup
+    from udfs.serving._recipes import FunctionRecipe
+    from udfs.serving._router import TensorSpec
+
+__all__ = ["Background", "FunctionScoring", "HeadScoring", "column_type"]
+
+_FAILED = "the model failed"
+_REFUSED = "not an input of the model"
+_NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A function of batches whose arithmetic has the least priority: whoever serves on the core comes first.
+
+    A :class:`udfs.arrow.BatchFunction`. The model is opened at the task's own priority.
+
+    Parameters
+    ----------
+    function : BatchFunction
+    """
+
+    function: BatchFunction
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.function.batch_size
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the batches that it is given."""
+        return self.function.reads
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Columns that it adds."""
+        return self.function.adds
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the model in this process."""
+        return background(self.function.open(threads))
+
+
+@dataclass(frozen=True, slots=True)
+class HeadScoring:
+    """A linear head over what an inference gives. A :class:`udfs.arrow.BatchFunction`.
+
+    Parameters
+    ----------
+    inference : Inference
+        Of one feature.
+    head : str
+        File, as :func:`udfs.serving.read_head` reads it on a worker.
+    """
+
+    inference: Inference
+    head: str
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.inference.batch_size
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that the network reads."""
+        return self.inference.reads
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The column of the head's outputs."""
+        return self.inference.adds
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the network and the head."""
+        return partial(self._run, self.inference.open(threads), read_head(self.head))
+
+    def _run(self, infer: Callable[[pa.RecordBatch], NewColumns], head: Head, batch: pa.RecordBatch) -> NewColumns:
+        features = infer(batch)
+        reasons = list(features.reasons)
+        valid = np.array([reason is None for reason in reasons], np.bool_)
+        if not valid.any():
+            return features
+        rows = features.columns[0].flatten().to_numpy(zero_copy_only=False).reshape(int(valid.sum()), -1)
+        scores = head(rows)
+        finite = np.isfinite(scores).all(axis=1)
+        for place in np.flatnonzero(valid)[~finite]:
+            reasons[place] = NOT_FINITE
+            valid[place] = False
+        return NewColumns([to_lists(scores[finite], valid)], reasons, features.details)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionScoring:
+    """A function of whole batches over the columns of a table. A :class:`udfs.arrow.BatchFunction`.
+
+    A row is bad where a value is null or is not what the model takes, and where the model raises an error on it.
+
+    Parameters
+    ----------
+    session : str
+    recipe : FunctionRecipe
+    inputs : tuple of TensorSpec
+    columns : tuple of str
+        One for each input; arrays and vectors of numbers may be flat.
+    outputs : tuple of TensorSpec
+    added : tuple of str
+        Columns for the outputs.
+    batch_size : int
+    """
+
+    session: str
+    recipe: FunctionRecipe = field(repr=False)
+    inputs: tuple[TensorSpec, ...]
+    columns: tuple[str, ...]
+    outputs: tuple[TensorSpec, ...]
+    added: tuple[str, ...]
+    batch_size: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that the inputs are read from, each once."""
+        return tuple(dict.fromkeys(self.columns))
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The outputs' columns."""
+        return tuple(pa.field(name, column_type(spec)) for name, spec in zip(self.added, self.outputs, strict=True))
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the function."""
+        group = OpenModels("cpu", threads).open(GroupRecipe(self.session, {self.session: self.recipe}))
+        return partial(self._run, group, Admission(self.session, self.inputs, {}))
+
+    def _run(self, group: OpenGroup, admission: Admission, batch: pa.RecordBatch) -> NewColumns:
+        explanations: list[str | None] = [None] * batch.num_rows
+        rows: dict[int, Row] = {}
+        for place in range(batch.num_rows):
+            try:
+                rows[place] = self._read(group, admission, batch, place)
+            except BadRequestError as error:
+                explanations[place] = _NULL if str(error) == _NULL else f"{_REFUSED}: {error}"
+        found = self._outputs(group, rows)
+        for place, answer in found.items():
+            if isinstance(answer, str):
+                explanations[place] = f"{_FAILED}: {answer}"
+        columns = [
+            pa.array([_plain(found.get(place), spec) for place in range(batch.num_rows)], column_type(spec))
+            for spec in self.outputs
+        ]
+        return NewColumns.explained(columns, explanations)
+
+    def _read(self, group: OpenGroup, admission: Admission, batch: pa.RecordBatch, place: int) -> Row:
+        inputs = {
+            spec.name: _value(batch.column(column)[place].as_py(), spec)
+            for spec, column in zip(self.inputs, self.columns, strict=True)
+        }
+        (row,) = admission.rows(inputs)
+        return Row(self.session, "", group.readers[self.session].read(row))
+
+    def _outputs(self, group: OpenGroup, rows: dict[int, Row]) -> dict[int, dict[str, NDArray[Any]] | str]:
+        """Run a batch; where it fails, a row at a time, as a backend does. A text says why a row has no output."""
+        if not rows:
+            return {}
+        try:
+            answers = group.run(list(rows.values()))
+            return {place: self._checked(answer) for place, answer in zip(rows, answers, strict=True)}
+        except Exception as error:  # noqa: BLE001 - of a user's model, of any kind
+            if len(rows) == 1:
+                return dict.fromkeys(rows, f"{type(error).__name__}: {error}")
+        return {place: answer for at, row in rows.items() for place, answer in self._outputs(group, {at: row}).items()}
+
+    def _checked(self, answer: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        for spec in self.outputs:
+            if spec.name not in answer:
+                raise KeyError(f"no output {spec.name!r}, only {', '.join(answer)}")
+            array = answer[spec.name]
+            if not np.can_cast(array.dtype, spec.dtype):
+                raise TypeError(f"output {spec.name!r} is {array.dtype}, and was {spec.dtype} before")
+            if (array.ndim == 0) != (len(spec.shape) == 1):
+                raise ValueError(f"output {spec.name!r} has the shape {array.shape}, and had {spec.shape[1:]} before")
+        return answer
+
+
+def column_type(spec: TensorSpec) -> pa.DataType:
+    """Choose the type of an output's column: a number, or a list of numbers in C order."""
+    kind = pa.from_numpy_dtype(np.float32 if spec.dtype == "float16" else np.dtype(spec.dtype))
+    if len(spec.shape) == 1:
+        return kind
+    return VECTOR if kind == pa.float32() else pa.list_(kind)
+
+
+def _plain(answer: dict[str, NDArray[Any]] | str | None, spec: TensorSpec) -> Any:
+    if not isinstance(answer, dict):
+        return None
+    array = answer[spec.name]
+    return array.item() if array.ndim == 0 else array.reshape(-1).tolist()
+
+
+def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
+    """Give a value of a row as a batch of one, of the type and shape that the model takes, if nothing is lost by it."""
+    if value is None:
+        raise BadRequestError(_NULL)
+    if spec.dtype in {"bytes", "str"}:
+        row = np.empty(1, object)
+        row[0] = value
+        return row
+    if isinstance(value, dict):  # a vector of Spark ML
+        value = _vector(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise BadRequestError(f"{spec.name!r} has rows of different lengths") from error
+    if given.dtype == object and _holds_null(value):
+        raise BadRequestError(_NULL)
+    if given.dtype.kind not in "biuf":
+        raise BadRequestError(f"{spec.name!r} has a {type(value).__name__}, and has to have numbers of {spec.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = given.astype(spec.dtype)
+    # A table has doubles where a network takes floats; all else is changed by no conversion.
+    rounded = given.dtype.kind == "f" and array.dtype.kind == "f"
+    if not rounded and not np.array_equal(array.astype(given.dtype), given):
+        raise BadRequestError(f"{spec.name!r} has numbers that {spec.dtype} does not hold")
+    return _shaped(array, spec.shape[1:])[None]
+
+
+def _shaped(array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Give a flat array the shape that the model takes, where it is known and has as many numbers."""
+    fits = -1 not in shape and array.ndim == 1 and array.size == int(np.prod(shape))
+    return array.reshape(tuple(shape)) if fits else array
+
+
+def _vector(value: dict[str, Any]) -> NDArray[np.float64]:
+    numbers = np.asarray(value["values"], np.float64)
+    if value.get("indices") is None:
+        return numbers
+    dense = np.zeros(int(value["size"]))
+    dense[value["indices"]] = numbers
+    return dense
+
+
+def _holds_null(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and any(map(_holds_null, value)))

@@ -1,0 +1,258 @@
+"""The data of a transfer as a user has it: two tables, one table with images, or a folder for each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.ml.feature import OneHotEncoder, StringIndexer
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import BooleanType, NumericType, StringType
+
+from udfs.driver import check_absent, check_present, is_here, is_table, quoted, read_table
+from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
+from vista_spark.files._survey import Survey, check_tables, survey
+from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.ml import Transformer
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["CLASS_LABEL", "Loaded", "Source"]
+
+CLASS_LABEL = "label"
+"""The label's column of a folder for each class, unless another name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The tables of a transfer in Spark.
+
+    Attributes
+    ----------
+    structured, images : DataFrame
+        As :meth:`vista_spark.FeatureTransfer.run` takes them.
+    features : tuple of str
+        The structured features; empty where there are images alone.
+    target : str
+        The column to learn.
+    words : tuple of str
+        What the target's numbers stand for; empty where the label is numbers itself.
+    stages : tuple of pyspark.ml.Transformer
+        Make the features of categories, of new rows too.
+    """
+
+    structured: DataFrame
+    images: DataFrame
+    features: tuple[str, ...]
+    target: str
+    words: tuple[str, ...] = ()
+    stages: tuple[Transformer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the images, the labels and the structured features of a transfer are.
+
+    Parameters
+    ----------
+    images : str, optional
+        A folder of image files, or a table. Without it, `image` is a column of `table`: encoded bytes or paths.
+    table : str, optional
+        The structured data. Without it, `images` is a table that has the label, or a folder for each class.
+    on : str
+        The id's column. Where one table has none and its images are paths, the paths are the ids.
+    label : str, optional
+        The label's column; needed unless the folders are the classes.
+    image : str
+        The column of images in a table.
+    features, categories : sequence of str, optional
+        Structured columns: numbers, and those whose values are categories, which are indexed and one-hot encoded. By
+        default every numeric column, and no category. A label among the categories is indexed.
+    table_format : str, optional
+        Of the table, as for :func:`udfs.driver.read_table`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither images nor a table, or no label.
+    """
+
+    images: str | None = None
+    table: str | None = None
+    on: str = "id"
+    label: str | None = None
+    image: str = "image"
+    features: Sequence[str] | None = None
+    categories: Sequence[str] = field(default=())
+    table_format: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is None and self.table is None:
+            raise InvalidArgumentError("--images or --table: name at least one; a folder of class folders is --images")
+        if self.label is None and not self.has_class_folders:
+            raise InvalidArgumentError("--label names the column to learn, unless --images is a folder for each class")
+        if self.on == self.image:
+            raise InvalidArgumentError(
+                f"--on and --image are both {self.on!r}: leave out --on, and the paths of one table are its ids"
+            )
+        if self.has_class_folders and (self.features or self.categories):
+            raise InvalidArgumentError("--features and --categories are columns of a table: name it with --table")
+
+    @property
+    def only_table(self) -> str | None:
+        """The one table that has everything."""
+        if self.images is None:
+            return self.table
+        return self.images if self.table is None and is_table(self.images, self.table_format) else None
+
+    @property
+    def has_class_folders(self) -> bool:
+        """Whether the label of an image is the name of its folder."""
+        return self.table is None and self.only_table is None
+
+    @property
+    def learned(self) -> str:
+        """The label's column."""
+        return self.label or CLASS_LABEL
+
+    def check(self, master: str | None, *, classification: bool = True) -> None:
+        """Check what this machine can see of it, before Spark starts.
+
+        Raises
+        ------
+        InvalidArgumentError, ColumnError, EmptyInputError, LabelError
+            As :func:`vista_spark.files.check_tables`.
+        """
+        seen = [path if path is not None and is_here(path, master) else None for path in (self.table, self.images)]
+        if seen != [None, None]:
+            self._check(*seen, classification=classification)
+
+    def _check(self, table: str | None, images: str | None, *, classification: bool) -> None:
+        check_tables(
+            table,
+            images,
+            on=self.on,
+            label=self.learned,
+            image=self.image,
+            features=self.features,
+            categories=self.categories,
+            table_format=self.table_format,
+            alone=self.images is None or self.table is None,
+            classification=classification,
+        )
+
+    def survey(self, *, classification: bool = True) -> Survey:
+        """Count rows, columns, labels and bytes without Spark.
+
+        Raises
+        ------
+        InvalidArgumentError, ColumnError, EmptyInputError
+            As :func:`vista_spark.files.survey`.
+        """
+        self._check(self.table, self.images, classification=classification)
+        return survey(
+            self.table,
+            self.images,
+            on=self.on,
+            label=self.learned,
+            image=self.image,
+            features=self.features,
+            categories=self.categories,
+            table_format=self.table_format,
+        )
+
+    def load(self, spark: SparkSession, *, classification: bool) -> Loaded:
+        """Read the tables with Spark, and index what is to be indexed.
+
+        Parameters
+        ----------
+        spark : SparkSession
+        classification : bool
+            Whether the label is a class; a label of words for a regression is refused.
+
+        Raises
+        ------
+        ColumnError
+            A column is missing, or is no number and not among the categories.
+        LabelError
+            Words are to be learned as numbers.
+        """
+        structured, images = self._tables(spark)
+        categories = [name for name in self.categories if name != self.learned]
+        numbers = self._numbers(structured, categories)
+        structured, stages, encoded = _encoded(structured, categories)
+        structured, target, words = self._indexed(structured, classification=classification)
+        return Loaded(structured, images, (*numbers, *encoded), target, words, stages)
+
+    def _tables(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        if self.has_class_folders:
+            assert self.images is not None  # noqa: S101 - or it would have no class folders
+            both = read_class_folders(spark, self.images, self.on, self.learned, self.image)
+            return both.select(self.on, self.learned), both.select(self.on, self.image)
+        if self.only_table is not None:
+            option = "--table" if self.images is None else "--images"
+            both = read_table(spark, self.only_table, self.table_format, option)
+            check_present(both, [self.image, self.learned, *(self.features or ()), *self.categories], option)
+            if self.on not in both.columns and isinstance(both.schema[self.image].dataType, StringType):
+                both = both.withColumn(self.on, F.col(quoted(self.image)))
+            check_present(both, [self.on], option)
+            return both.drop(self.image), both.select(quoted(self.on), quoted(self.image))
+        assert self.table is not None  # noqa: S101 - as there are class folders or one table without it
+        assert self.images is not None  # noqa: S101
+        structured = read_table(spark, self.table, self.table_format)
+        check_present(structured, [self.on, self.learned, *(self.features or ()), *self.categories], "--table")
+        return structured, read_images(spark, self.images, self.on, self.image, structured)
+
+    def _numbers(self, structured: DataFrame, categories: Sequence[str]) -> list[str]:
+        without = (self.on, self.learned, *categories)
+        if self.features is None:
+            return numeric_columns(structured, without, at_least=0)
+        named = [name for name in self.features if name not in categories]
+        for name in named:
+            if isinstance(structured.schema[name].dataType, StringType):
+                raise ColumnError(f"--features: {name!r} is text, not a number; --categories {name} indexes it")
+        return named
+
+    def _indexed(self, table: DataFrame, *, classification: bool) -> tuple[DataFrame, str, tuple[str, ...]]:
+        """Number the label's values, where they are not numbers or are to be categories."""
+        kind, label = table.schema[self.learned].dataType, self.learned
+        if isinstance(kind, (NumericType, BooleanType)) and label not in self.categories:
+            return table, label, ()
+        if not classification:
+            raise LabelError(
+                f"--label {label!r} is {kind.simpleString()}: a regression learns numbers; give a classifier"
+            )
+        target, text = f"{label}_index", f"{label}_text"
+        check_absent(table, [target, text], "it is the name of the label's numbers: rename it")
+        table = table.withColumn(text, F.col(quoted(label)).cast("string"))
+        # A row without a label stays, so that it is counted among those that are left out.
+        indexer = StringIndexer(inputCol=text, outputCol=target, handleInvalid="keep").fit(table)
+        numbered = indexer.transform(table).withColumn(target, F.when(F.col(quoted(text)).isNotNull(), F.col(target)))
+        return numbered.drop(text), target, tuple(indexer.labels)
+
+
+def _encoded(table: DataFrame, names: Sequence[str]) -> tuple[DataFrame, tuple[Transformer, ...], tuple[str, ...]]:
+    """Index categories and one-hot encode them; of a category that training did not see, all numbers are zero."""
+    stages: list[Transformer] = []
+    columns = []
+    for name in names:
+        kind = table.schema[name].dataType
+        if isinstance(kind, BooleanType):  # two categories are one number
+            columns.append(name)
+            continue
+        if not isinstance(kind, (StringType, NumericType)):
+            raise ColumnError(
+                f"--categories: {name!r} is {kind.simpleString()}; texts, numbers and booleans are indexed"
+            )
+        index, encoded = f"{name}_category", f"{name}_onehot"
+        check_absent(table, [index, encoded], "it is the name of a category's numbers: rename it")
+        indexer = StringIndexer(inputCol=name, outputCol=index, handleInvalid="keep").fit(table)
+        table = indexer.transform(table)
+        encoder = OneHotEncoder(inputCol=index, outputCol=encoded).fit(table)
+        table = encoder.transform(table)
+        stages += [indexer, encoder]
+        columns.append(encoded)
+    return table, tuple(stages), tuple(columns)

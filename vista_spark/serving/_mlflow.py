@@ -1,0 +1,123 @@
+"""Models of MLflow's registry: networks of torch and Keras as such, all others by ``predict``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.serving import TensorSpec
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._pyfunc import PyFunc, zipped
+
+if TYPE_CHECKING:
+    from vista_spark.serving._reference import Reference
+    from vista_spark.serving._session import Session
+
+__all__ = ["mlflow_session", "mlflow_version"]
+
+_TEXT = {"string": "str", "binary": "bytes"}
+
+
+def mlflow_version(reference: Reference) -> str:
+    """Give the version that an alias names now, or the newest one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The registry has no such model or alias.
+    """
+    from mlflow import MlflowClient  # noqa: PLC0415 - an optional extra
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+    client = MlflowClient()
+    try:
+        if reference.alias:
+            return str(client.get_model_version_by_alias(reference.name, reference.alias).version)
+        versions = [int(found.version) for found in client.search_model_versions(f"name = '{reference.name}'")]
+    except MlflowException as error:
+        raise InvalidArgumentError(f"model={str(reference)!r}: {error.message}") from error
+    if not versions:
+        raise InvalidArgumentError(f"model={str(reference)!r}: the registry has no version of it")
+    return str(max(versions))
+
+
+def mlflow_session(session: Session, name: str, version: str) -> Session:
+    """Give a session with a version of a registered model, loaded on the driver.
+
+    Parameters
+    ----------
+    session : Session
+        Its inputs, if it has any, take the place of those of the model's signature.
+    name, version : str
+
+    Raises
+    ------
+    InvalidArgumentError
+        The registry has no such version; or a model that is no network has neither a signature nor inputs.
+    """
+    from mlflow import artifacts  # noqa: PLC0415 - an optional extra
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+    from mlflow.models import Model  # noqa: PLC0415
+
+    uri = f"models:/{name}/{version}"
+    try:
+        folder = artifacts.download_artifacts(uri)
+        described = Model.load(folder)
+    except MlflowException as error:
+        raise InvalidArgumentError(f"model={uri!r}: {error.message}") from error
+    if not session.inputs:
+        own = _network(described.flavors, folder)
+        if own is not None:
+            return replace(session, model=own, version=version)
+    signature = described.signature
+    inputs = tuple(session.inputs) or _specs(None if signature is None else signature.inputs)
+    if not inputs:
+        raise InvalidArgumentError(
+            f"model={uri!r} has no signature that says what it reads: log it with one, or give inputs=[TensorSpec(...)]"
+        )
+    tensors = signature is not None and signature.inputs is not None and signature.inputs.is_tensor_spec()
+    columns = not tensors and all(len(spec.shape) == 1 for spec in inputs)
+    return replace(session, model=PyFunc(zipped(Path(folder)), columns), inputs=inputs, version=version)
+
+
+def _network(flavors: Any, folder: str) -> Any:
+    """Load a network of torch or Keras; ``None`` where it is neither."""
+    if "pytorch" in flavors:
+        import mlflow.pytorch  # noqa: PLC0415 - imports torch
+
+        module = mlflow.pytorch.load_model(folder, map_location="cpu")
+        try:
+            return module.eval()
+        except NotImplementedError as error:
+            raise InvalidArgumentError(
+                "a network that was exported (pt2) cannot be sent to other processes: log it with "
+                'serialization_format="pickle"'
+            ) from error
+    keras = flavors.get("tensorflow", {}).get("model_type") == "keras"
+    if "keras" in flavors:
+        import mlflow.keras  # noqa: PLC0415 - imports Keras
+
+        return mlflow.keras.load_model(folder)
+    if keras:
+        import mlflow.tensorflow  # noqa: PLC0415 - imports TensorFlow
+
+        return mlflow.tensorflow.load_model(folder)
+    return None
+
+
+def _specs(schema: Any) -> tuple[TensorSpec, ...]:
+    """Read a signature's inputs."""
+    if schema is None:
+        return ()
+    if schema.is_tensor_spec():
+        return tuple(
+            TensorSpec(spec.name or "x", np.dtype(spec.type).name, (-1, *tuple(spec.shape)[1:]))
+            for spec in schema.inputs
+        )
+    return tuple(
+        TensorSpec(spec.name or "x", _TEXT.get(spec.type.name) or np.dtype(spec.type.to_numpy()).name, (-1,))
+        for spec in schema.inputs
+    )

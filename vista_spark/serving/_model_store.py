@@ -1,0 +1,225 @@
+"""``ModelStore``: versions of models in a folder that driver and workers reach."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from optimizer.errors import nearest
+from udfs.handlers import framework
+from udfs.inference import NetworkFile, Tokenization
+from udfs.names import check_name
+from udfs.serving import TensorSpec
+from udfs.store import Store, StoreError
+from vista_spark import roster
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.network import network
+from vista_spark.serving._pipelines import pipeline_session
+from vista_spark.serving._reference import is_reference
+
+if TYPE_CHECKING:
+    from vista_spark.serving._session import Session
+
+__all__ = ["ModelStore"]
+
+_FOLDER, _ALIASES, _ENTRY, _MODEL = "models", "aliases", "entry.json", "model.pickle"
+_TOKENIZER = "tokenizer.json"
+_CHUNK = 1 << 20
+
+
+class ModelStore:
+    """Models by name and version, and aliases of versions; a server follows an alias that moves.
+
+    A version is never changed. A network is kept with its weights, as :func:`vista_spark.roster.of` copies it, a
+    function as a pickle: who may write to the store runs code on whatever serves from it.
+
+    Parameters
+    ----------
+    store : str or Store
+        A local path or URI.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from udfs.serving import TensorSpec
+    >>> from vista_spark.serving import Session
+    >>> models = ModelStore(tempfile.mkdtemp())
+    >>> x = TensorSpec("x", "float32", (-1, 2))
+    >>> models.save(Session("double", model=lambda arrays: {"y": 2 * arrays["x"]}, inputs=[x]), alias="champion")
+    '1'
+    >>> models.save(Session("double", model=lambda arrays: {"y": arrays["x"] + arrays["x"]}, inputs=[x]))
+    '2'
+    >>> models.version("double"), models.version("double", "champion")
+    ('2', '1')
+    """
+
+    def __init__(self, store: str | Store) -> None:
+        self._store = Store.from_uri(store) if isinstance(store, str) else store
+
+    def save(self, session: Session, *, alias: str | None = None) -> str:
+        """Keep a session's model as the next version of its name.
+
+        Parameters
+        ----------
+        session : Session
+            All that describes the model is kept: weights, head, sizes, inputs and outputs. Deadline, rate and profile
+            are of whoever deploys it.
+        alias : str, optional
+            Names the new version from now on.
+
+        Returns
+        -------
+        str
+            The version: 1, 2, ...
+
+        Raises
+        ------
+        InvalidArgumentError, StoreError
+            A name that no folder may have; a model in a registry; the store cannot be written to.
+        """
+        name = check_name(session.name, "a model of the store")
+        if is_reference(session.model):
+            raise InvalidArgumentError(f"model={session.model!r} is in a registry already: give the model itself")
+        layer, max_length, head = session.layer, session.max_length, session.head
+        session = pipeline_session(session)
+        version = str(max(map(int, self.versions(name)), default=0) + 1)
+        entry: dict[str, Any] = {
+            "layer": layer,
+            "max_length": max_length,
+            "inputs": [_described(spec) for spec in session.inputs],
+            "outputs": [_described(spec) for spec in session.outputs],
+        }
+        kept: Any = session.model
+        if not session.inputs:
+            kept = self._network(name, version, session)
+        if head is not None:
+            self._copy(Path(head), name, version, "head")
+            entry["head"] = "head"
+        content: bytes = cloudpickle.dumps(kept)  # type: ignore[no-untyped-call]
+        entry["digest"] = hashlib.sha256(content).hexdigest()
+        self._store.write(content, _FOLDER, name, version, _MODEL)
+        # Last: a version is there once it is complete.
+        self._store.write(json.dumps(entry, indent=1).encode(), _FOLDER, name, version, _ENTRY)
+        if alias is not None:
+            self.alias(name, alias, version)
+        return version
+
+    def versions(self, name: str) -> list[str]:
+        """Give the versions of a name, the oldest first; none of a name that is not there."""
+        check_name(name, "a model of the store")
+        found = [version for version in self._store.list(_FOLDER, name) if version.isdecimal()]
+        complete = [version for version in found if self._store.exists(_FOLDER, name, version, _ENTRY)]
+        return sorted(complete, key=int)
+
+    def names(self) -> list[str]:
+        """Give the names that have a version."""
+        return [name for name in self._store.list(_FOLDER) if self.versions(name)]
+
+    def alias(self, name: str, alias: str, version: str) -> None:
+        """Have an alias name a version; where it named another one, servers follow within their epoch.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such version.
+        """
+        check_name(alias, "an alias of the store")
+        self._check(name, version)
+        self._store.write(version.encode(), _FOLDER, name, _ALIASES, alias)
+
+    def version(self, name: str, alias: str | None = None) -> str:
+        """Give the version that an alias names, or the newest one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such name or alias.
+        """
+        if alias is None:
+            versions = self.versions(name)
+            if not versions:
+                raise InvalidArgumentError(f"no model {name!r} in the store{nearest(name, self.names())}")
+            return versions[-1]
+        check_name(name, "a model of the store")
+        check_name(alias, "an alias of the store")
+        known = self._store.list(_FOLDER, name, _ALIASES)
+        if alias not in known:
+            raise InvalidArgumentError(
+                f"{name!r} has no alias {alias!r} in the store{nearest(alias, known)}; ModelStore.alias makes one"
+            )
+        return self._store.read(_FOLDER, name, _ALIASES, alias).decode()
+
+    def load(self, name: str, version: str) -> dict[str, Any]:
+        """Give the fields of a :class:`Session` that a version was kept with; files stay in the store.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such version.
+        StoreError
+            It is damaged.
+        """
+        self._check(name, version)
+        entry = json.loads(self._store.read(_FOLDER, name, version, _ENTRY))
+        content = self._store.read(_FOLDER, name, version, _MODEL)
+        if hashlib.sha256(content).hexdigest() != entry["digest"]:
+            raise StoreError(f"{self._store.url(_FOLDER, name, version)} is damaged: its digest is another one")
+        model = pickle.loads(content)  # noqa: S301 - of the user's own store
+        if isinstance(model, roster.ModelCard):
+            model = replace(model, builder=model.builder.at(self._store.url(_FOLDER, name, version, "network")))
+        head = entry.get("head")
+        return {
+            "model": model,
+            "head": None if head is None else self._store.url(_FOLDER, name, version, head),
+            "layer": entry["layer"],
+            "max_length": entry["max_length"],
+            "inputs": tuple(_spec(spec) for spec in entry["inputs"]),
+            "outputs": tuple(_spec(spec) for spec in entry["outputs"]),
+        }
+
+    def _network(self, name: str, version: str, session: Session) -> roster.ModelCard:
+        """Write a network's file, and give the card that opens it."""
+        net = network(session.model, session.weights, session.seed, session.image_size, session.max_length)
+        card, builder = net.card, net.card.builder
+        if not isinstance(builder, NetworkFile) or net.weights is not None:
+            model = roster.load(card, net.weights, seed=net.seed)
+            builder = NetworkFile.of(model, framework(card.framework), card.preprocessing.inputs)
+        preprocessing = card.preprocessing
+        if isinstance(preprocessing, Tokenization) and "://" not in (preprocessing.tokenizer or "://"):
+            self._copy(Path(str(preprocessing.tokenizer)), name, version, _TOKENIZER)
+            preprocessing = replace(preprocessing, tokenizer=self._store.url(_FOLDER, name, version, _TOKENIZER))
+        self._copy(Path(builder.file), name, version, "network")
+        return replace(card, builder=builder, weights=None, preprocessing=preprocessing)
+
+    def _copy(self, file: Path, *parts: str) -> None:
+        try:
+            with file.expanduser().open("rb") as source, self._store.writing(_FOLDER, *parts) as target:
+                while chunk := source.read(_CHUNK):
+                    target.write(chunk)
+        except FileNotFoundError as error:
+            raise InvalidArgumentError(f"{file} is not there, so it cannot be kept") from error
+
+    def _check(self, name: str, version: str) -> None:
+        versions = self.versions(name)
+        if version not in versions:
+            there = f"{name!r} has {', '.join(versions)}" if versions else f"there is no {name!r}"
+            raise InvalidArgumentError(f"no version {version!r} of {name!r} in the store: {there}")
+
+
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+
+
+def _spec(described: dict[str, Any]) -> TensorSpec:
+    return TensorSpec(described["name"], described["dtype"], tuple(described["shape"]))

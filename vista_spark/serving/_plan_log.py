@@ -1,0 +1,88 @@
+"""Plans of a server in an experiment of MLflow: what was planned, why, and how long it took."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optimizer.serving import ServingPlan
+
+__all__ = ["NoLog", "PlanLog", "PlanRecorder"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class PlanRecorder(Protocol):
+    """Whoever is told of plans."""
+
+    def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:
+        """Note a plan; ``None`` for no backend."""
+
+    def close(self) -> None:
+        """Note that there will be no more."""
+
+
+class NoLog:
+    """Notes nothing."""
+
+    def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:
+        """Note nothing."""
+
+    def close(self) -> None:
+        """Note nothing."""
+
+
+class PlanLog:
+    """A run of MLflow with a server's plans: ``plans/00001.txt`` with its reason, and metrics by the plan's number.
+
+    A tracking server that is gone stops no other server: its errors are logged.
+
+    Parameters
+    ----------
+    experiment : str
+        Made where it does not exist.
+    parameters : mapping of str to object
+        Of the run.
+
+    Raises
+    ------
+    mlflow.exceptions.MlflowException
+        The run cannot be made.
+    """
+
+    def __init__(self, experiment: str, parameters: Mapping[str, Any]) -> None:
+        import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+
+        self._client = mlflow.MlflowClient()
+        known = self._client.get_experiment_by_name(experiment)
+        chosen = self._client.create_experiment(experiment) if known is None else known.experiment_id
+        self._run = self._client.create_run(chosen, run_name="serving").info.run_id
+        for name, value in parameters.items():
+            self._client.log_param(self._run, name, value)
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return str(self._run)
+
+    def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:
+        """Log a plan."""
+        text = "no backend" if plan is None else plan.explain()
+        try:
+            self._client.log_text(self._run, f"{why}\n\n{text}\n", f"plans/{number:05d}.txt")
+            now = int(1000 * time.time())
+            for name, value in numbers.items():
+                self._client.log_metric(self._run, name, float(value), now, number)
+        except Exception as error:  # noqa: BLE001 - of a tracking server, of any kind
+            _LOG.warning("plan %d could not be logged: %s", number, error)
+
+    def close(self) -> None:
+        """End the run."""
+        try:
+            self._client.set_terminated(self._run)
+        except Exception as error:  # noqa: BLE001 - as above
+            _LOG.warning("the run of the plans could not be ended: %s", error)
