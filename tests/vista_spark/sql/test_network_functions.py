@@ -128,6 +128,7 @@ def test_what_cannot_be_a_function_is_refused(spark: SparkSession) -> None:
         register_sql(spark, "squeezenet1_1")  # type: ignore[arg-type]
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(not texts.TOKENIZERS, reason="texts need torch and tokenizers: pip install 'cerebro-spark[torch]'")
 def test_texts(spark: SparkSession) -> None:
     texts.tiny_bert()
