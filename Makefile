@@ -26,10 +26,11 @@ FIGURES ?= --images 64
 SOAK ?= --minutes 120
 FUZZ ?= --pipelines 2000
 
-.PHONY: help demo pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
+	@echo "make demo-serve   serves three networks on a local Spark, answers over HTTP, and loses a backend meanwhile"
 	@echo "make pictures     draws every picture of docs/images anew, from real runs: an hour"
 	@echo "make operators    writes the table of compiled classes into docs/compiling.md"
 	@echo "make notebooks    runs the notebooks and stores their outputs"
@@ -53,6 +54,9 @@ demo: java $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/stamps.py --out $(DEMO)
 	$(VENV)/bin/vista transfer --images $(DEMO)/images --table $(DEMO)/table.csv --label label \
 	  $(DEMO_MODEL) --test-fraction 0.3 --hog --out artifacts/demo
+
+demo-serve: java $(VENV)/demo.stamp
+	$(VENV)/bin/python examples/serving.py
 
 pictures: demo $(VENV)/test.stamp
 	mkdir -p $(PICTURES) $(RUNS)
@@ -157,6 +161,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/occlusion.py
 	$(VENV)/bin/python benchmarks/compile.py
 	$(VENV)/bin/python benchmarks/serving_figures.py
+	$(VENV)/bin/python benchmarks/serving.py
 
 fuzz: $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/fuzz_compiling.py $(FUZZ)

@@ -42,7 +42,7 @@ def save_model(
     Examples
     --------
     >>> from cerebro_spark import TunedModel
-    >>> save_model(TunedModel.load("models/churn"), "models/churn-mlflow")
+    >>> save_model(TunedModel.load("models/churn"), "models/churn-mlflow")  # doctest: +SKIP
     """
     pyfunc_of(model).save(path, signature=signature, input_example=input_example)
 
@@ -79,7 +79,7 @@ def log_model(
     --------
     >>> import mlflow
     >>> from cerebro_spark import TunedModel
-    >>> with mlflow.start_run():
+    >>> with mlflow.start_run():  # doctest: +SKIP
     ...     info = log_model(TunedModel.load("models/churn"), "churn", registered_model_name="churn")
     """
     return pyfunc_of(model).log(

@@ -55,8 +55,8 @@ def register_sql(spark: SparkSession, **models: TunedModel) -> tuple[str, ...]:
     --------
     >>> from pyspark.sql import SparkSession
     >>> from cerebro_spark import TunedModel
-    >>> model = TunedModel.load("models/churn")
-    >>> register_sql(SparkSession.active(), churn=model)
+    >>> model = TunedModel.load("models/churn")  # doctest: +SKIP
+    >>> register_sql(SparkSession.active(), churn=model)  # doctest: +SKIP
     ('predict_tuned', 'predict_tuned_or_error')
     """
     if not models:

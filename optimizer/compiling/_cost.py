@@ -8,7 +8,7 @@ are rough ones, of one core of a Xeon of 2023.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,6 +157,10 @@ class Costs:
         ):
             raise ValueError("coefficients of another version")
         return costs
+
+    def without_native_code(self) -> Costs:
+        """Have native code cost everything, so that no plan has it: a machine cannot build it, or a tracer reads."""
+        return replace(self, **dict.fromkeys(_MAY_BE_MISSING, math.inf))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -102,7 +100,7 @@ class CompiledTransfer(CompiledPipeline):
     def costs(self) -> Costs | None:
         """As of :class:`CompiledPipeline`, on a machine without native code: no tracer sees into that."""
         own = super().costs
-        return None if own is None else replace(own, native_call_s=math.inf)
+        return None if own is None else own.without_native_code()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import math
 import time
-from dataclasses import replace
 from functools import cache, partial
 from statistics import median
 from typing import TYPE_CHECKING
@@ -115,7 +113,7 @@ def calibrate() -> Costs:
 def _of_this_node(costs: Costs) -> Costs:
     """Correct what kernels cost by those that the node has built so far; without native code that costs everything."""
     if not has_native_code():
-        costs = replace(costs, native_call_s=math.inf, native_row_s=math.inf)
+        costs = costs.without_native_code()
     known = learned()
     if not known:
         return costs
