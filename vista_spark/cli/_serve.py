@@ -28,8 +28,11 @@ _CONSOLE = Console(stderr=True)
 def serve_command(
     file: Annotated[Path, typer.Argument(help="Python file that defines sessions = [Session(...), ...].")],
     backends: Annotated[
-        int, typer.Option(min=1, help="Spark tasks that run models; one slot of the cluster stays free.")
-    ] = 2,
+        str,
+        typer.Option(
+            help="Spark tasks that run models, or LEAST:MOST to follow the traffic, as 0:8; one slot stays free."
+        ),
+    ] = "2",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of HTTP; 0 takes a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for other machines.")] = "127.0.0.1",
     token: Annotated[
@@ -38,6 +41,12 @@ def serve_command(
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody ask who reaches the port.")] = False,
     epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
+    store: Annotated[
+        str | None, typer.Option(help="Folder or URI of the models that sessions name as store:/NAME@ALIAS.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="Experiment of MLflow: a run there gets each plan and why it was made.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of a batch.")] = None,
     device: Device = "cpu",
     random_weights: RandomWeights = False,
@@ -51,8 +60,11 @@ def serve_command(
         if token is not None and no_token:
             raise InvalidArgumentError("--token and --no-token: give one of them")
         check_address(host, port, token)
+        bounds = _bounds(backends)
         sessions = load_sessions(file)
         for one in sessions:
+            if store is None and isinstance(one.model, str) and one.model.startswith("store:/"):
+                raise InvalidArgumentError(f"session {one.name!r} has model={one.model!r}: say where, with --store")
             if not random_weights and isinstance(one.model, str) and one.model in roster.names():
                 card = roster.card(one.model)
                 known_weights(card, card.weights if one.weights is None else one.weights)
@@ -63,13 +75,13 @@ def serve_command(
     with _CONSOLE.status("starting Spark"):
         spark = spark_session(master, conf={"spark.log.level": "ERROR"})
     try:
-        server = Server(spark, backends=backends, epoch_s=epoch, threads=threads, device=device)
+        server = Server(spark, backends=bounds, epoch_s=epoch, threads=threads, device=device, store=store)
         for one in sessions:
             with _CONSOLE.status(f"measuring {one.name}"):
                 server.deploy(one)
         plan = server.plan()
         with _CONSOLE.status("starting backends"):
-            api = server.start(port=port, host=host, token=False if no_token else token)
+            api = server.start(port=port, host=host, token=False if no_token else token, experiment=experiment)
         with api:
             _end_on_signals(over)
             if as_json:
@@ -83,6 +95,14 @@ def serve_command(
                 pass
     finally:
         spark.stop()
+
+
+def _bounds(text: str) -> int | tuple[int, int]:
+    """Read ``8``, or ``0:8``."""
+    numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in text.split(":")]
+    if len(numbers) > len(("least", "most")) or min(numbers) < 0 or numbers[-1] < max(1, numbers[0]):
+        raise InvalidArgumentError(f"--backends {text}: give a number from 1 on, or the least and the most, as 0:8")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[-1])
 
 
 def _end_on_signals(over: threading.Event) -> None:

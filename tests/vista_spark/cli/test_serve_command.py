@@ -67,14 +67,35 @@ def test_a_token_and_none(tmp_path: Path) -> None:
     assert "give one of them" in done.output
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "two", "8:0", "0:0", "1:2:3", ":", "", "²"])
+def test_backends_that_are_no_numbers(tmp_path: Path, text: str) -> None:
+    done = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0", "--backends", text])
+    assert done.exit_code == 2
+    assert "the least and the most, as 0:8" in " ".join(done.output.split())
+
+
+def test_a_model_of_a_store_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "traffic.py"
+    file.write_text(
+        "from vista_spark.serving import Session\nsessions = [Session('cats', model='store:/cats@champion')]"
+    )
+    done = CliRunner().invoke(app, ["serve", str(file), "--port", "0"])
+    assert done.exit_code == 2
+    assert "say where, with --store" in " ".join(done.output.split())
+
+
 @pytest.mark.extended
 @pytest.mark.skipif(CONNECT, reason="once is enough")
 def test_a_server_until_it_is_interrupted(tmp_path: Path) -> None:
     file = tmp_path / "traffic.py"
     file.write_text(FILE)
-    command = [sys.executable, "-m", "vista_spark", "serve", str(file), "--backends", "1", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "vista_spark", "serve", str(file), "--backends", "1:1", "--port", "0", "--json"]
     with subprocess.Popen(
-        [*command, "--master", "local[2]"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--master", "local[2]", "--store", str(tmp_path / "models")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None
