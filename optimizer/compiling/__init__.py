@@ -54,12 +54,11 @@ from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
 from ._reads import live_columns
-from ._rewrites import Rewritten, rewrite
-from ._rewrites_rebuild import Rewrite
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
+from .rewriting import Rewrite, Rewritten, rewrite
 
 __all__ = [
     "BACKENDS",

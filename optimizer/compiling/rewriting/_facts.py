@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Above, ArgMax, Cast, Compare
-from ._categories import Encode, OneHot, Recode
-from ._codes import CodeLookup
-from ._columns import Concatenate, Finite, Impute, Select
-from ._constants import Constant
-from ._curves import Bins, Missing, Monomials
-from ._functions import Reject, Within
-from ._guards import After
-from ._program import INPUT
-from ._rewrites_floats import greatest
-from ._rewrites_monotone import FLOATS, monotone
+from optimizer.compiling._arithmetic import Above, ArgMax, Cast, Compare
+from optimizer.compiling._categories import Encode, OneHot, Recode
+from optimizer.compiling._codes import CodeLookup
+from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
+from optimizer.compiling._constants import Constant
+from optimizer.compiling._curves import Bins, Missing, Monomials
+from optimizer.compiling._functions import Reject, Within
+from optimizer.compiling._guards import After
+from optimizer.compiling._program import INPUT
+
+from ._floats import greatest
+from ._monotone import FLOATS, monotone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Program
 
 __all__ = ["Facts", "facts_of", "rule_of"]
 

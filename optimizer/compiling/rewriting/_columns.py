@@ -1,7 +1,7 @@
 """Selection push-down and injection: no column is computed that no result and no check needs.
 
 First each table learns which of its columns are wanted, from the results back; then the operators are written anew
-without the others (:mod:`._rewrites_narrow`). A check of columns that nobody reads otherwise is pulled back to where
+without the others (:mod:`._narrow`). A check of columns that nobody reads otherwise is pulled back to where
 they come from, and holds its rows beside the path of the values.
 """
 
@@ -11,27 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Cast, Linear
-from ._categories import Known, OneHot, Recode
-from ._columns import Concatenate, Finite, Select
-from ._functions import Like, Reject, Within
-from ._guards import After
-from ._program import INPUT
-from ._rewrites_checks import check_of, pulled_back
-from ._rewrites_facts import Facts, facts_of, rule_of
-from ._rewrites_monotone import FLOATS
-from ._rewrites_narrow import NARROW
-from ._rewrites_rebuild import Rebuild, Rewrite
-from ._rewrites_types import types_of
-from ._sparsity import sparse_nodes
-from ._texts import HasText
-from ._trees import Trees
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Linear
+from optimizer.compiling._categories import Known, OneHot, Recode
+from optimizer.compiling._columns import Concatenate, Finite, Select
+from optimizer.compiling._functions import Like, Reject, Within
+from optimizer.compiling._guards import After
+from optimizer.compiling._program import INPUT
+from optimizer.compiling._sparsity import sparse_nodes
+from optimizer.compiling._texts import HasText
+from optimizer.compiling._trees import Trees
+
+from ._checks import check_of, pulled_back
+from ._facts import Facts, facts_of, rule_of
+from ._monotone import FLOATS
+from ._narrow import NARROW
+from ._rebuild import Rebuild, Rewrite
+from ._types import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._program import Node, Program
-    from ._rewrites_checks import Asked
+    from optimizer.compiling._program import Node, Program
+
+    from ._checks import Asked
 
 __all__ = ["push_selections"]
 

@@ -19,20 +19,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Linear
-from ._columns import Finite
-from ._program import INPUT
-from ._rewrites_checks import check_of
-from ._rewrites_facts import Facts, facts_of, rule_of
-from ._rewrites_monotone import monotone
-from ._rewrites_rebuild import Rebuild, Rewrite
-from ._rewrites_types import types_of
+from optimizer.compiling._arithmetic import Arithmetic, Linear
+from optimizer.compiling._columns import Finite
+from optimizer.compiling._program import INPUT
+
+from ._checks import check_of
+from ._facts import Facts, facts_of, rule_of
+from ._monotone import monotone
+from ._rebuild import Rebuild, Rewrite
+from ._types import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Node, Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Node, Program
 
 __all__ = ["fold_scalers"]
 

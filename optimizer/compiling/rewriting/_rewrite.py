@@ -1,9 +1,9 @@
 """Algebraic rewrites of a program (Hummingbird, thesis section 5.5.2): the same results, by less work.
 
-Each is a module of its own: :mod:`._rewrites_columns` pushes selections down and injects them,
-:mod:`._rewrites_constants` folds constants, :mod:`._rewrites_scalers` takes scalers into linear layers and
-:mod:`._rewrites_thresholds` takes them into trees. What two branches have in common runs once, and what no result needs
-does not run (:mod:`._rewrites_rebuild`). A program is rewritten for tables of float32, or of float64: their numbers are
+Each is a module of its own: :mod:`._columns` pushes selections down and injects them,
+:mod:`._constants` folds constants, :mod:`._scalers` takes scalers into linear layers and
+:mod:`._thresholds` takes them into trees. What two branches have in common runs once, and what no result needs
+does not run (:mod:`._rebuild`). A program is rewritten for tables of float32, or of float64: their numbers are
 rounded otherwise.
 """
 
@@ -12,16 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._errors import ProgramError
-from ._rewrites_columns import push_selections
-from ._rewrites_constants import fold_constants
-from ._rewrites_monotone import FLOATS
-from ._rewrites_scalers import fold_scalers
-from ._rewrites_thresholds import pull_thresholds
+from optimizer.compiling._errors import ProgramError
+
+from ._columns import push_selections
+from ._constants import fold_constants
+from ._monotone import FLOATS
+from ._scalers import fold_scalers
+from ._thresholds import pull_thresholds
 
 if TYPE_CHECKING:
-    from ._program import Program
-    from ._rewrites_rebuild import Rewrite
+    from optimizer.compiling._program import Program
+
+    from ._rebuild import Rewrite
 
 __all__ = ["Rewritten", "rewrite"]
 

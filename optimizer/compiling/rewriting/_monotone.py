@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Cast, Clip
-from ._codes import Replace
-from ._curves import Ufunc
-from ._functions import Function
-from ._rewrites_floats import greatest, least
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip
+from optimizer.compiling._codes import Replace
+from optimizer.compiling._curves import Ufunc
+from optimizer.compiling._functions import Function
+
+from ._floats import greatest, least
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from ._operator import Operator
+    from optimizer.compiling._operator import Operator
 
 __all__ = ["FLOATS", "Monotone", "monotone"]
 

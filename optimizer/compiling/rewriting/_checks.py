@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._columns import Concatenate, Finite, Impute, Select
-from ._curves import Monomials
-from ._functions import Within
-from ._guards import Held
-from ._program import INPUT
-from ._rewrites_facts import Facts, rule_of
-from ._rewrites_monotone import monotone
-from ._rewrites_products import pulled_products
+from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
+from optimizer.compiling._curves import Monomials
+from optimizer.compiling._functions import Within
+from optimizer.compiling._guards import Held
+from optimizer.compiling._program import INPUT
+
+from ._facts import Facts, rule_of
+from ._monotone import monotone
+from ._products import pulled_products
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Node, Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Node, Program
 
 __all__ = ["Asked", "check_of", "pulled_back"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.compiling import INPUT, Arithmetic, Builder, Output, ProgramError, Select, rewrite
-from optimizer.compiling._rewrites_floats import greatest, least
+from optimizer.compiling.rewriting._floats import greatest, least
 
 
 @given(st.floats(allow_nan=False), st.sampled_from(["float32", "float64"]))

@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Cast, Clip, Compare, Linear, Sigmoid
-from ._categories import Encode, Recode
-from ._codes import CodeLookup, Replace
-from ._columns import Finite, Impute, Select
-from ._constants import Constant
-from ._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
-from ._elementwise import Choose, Products
-from ._ensembles import Average
-from ._functions import Combine, Function, Power, Within
-from ._leaves import LinearLeaves
-from ._trees import Trees
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip, Compare, Linear, Sigmoid
+from optimizer.compiling._categories import Encode, Recode
+from optimizer.compiling._codes import CodeLookup, Replace
+from optimizer.compiling._columns import Finite, Impute, Select
+from optimizer.compiling._constants import Constant
+from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
+from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._ensembles import Average
+from optimizer.compiling._functions import Combine, Function, Power, Within
+from optimizer.compiling._leaves import LinearLeaves
+from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._rewrites_facts import Facts
+    from optimizer.compiling._operator import Operator
+
+    from ._facts import Facts
 
 __all__ = ["NARROW", "Narrow", "Narrowed"]
 

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Cast
-from ._categories import Recode
-from ._codes import CodeLookup
-from ._columns import Impute, Select
-from ._constants import Constant
-from ._program import INPUT
-from ._reading import NarrowIntegers
-from ._rewrites_monotone import FLOATS
-from ._rewrites_rebuild import Rebuild, Rewrite
-from ._rewrites_types import types_of
+from optimizer.compiling._arithmetic import Arithmetic, Cast
+from optimizer.compiling._categories import Recode
+from optimizer.compiling._codes import CodeLookup
+from optimizer.compiling._columns import Impute, Select
+from optimizer.compiling._constants import Constant
+from optimizer.compiling._program import INPUT
+from optimizer.compiling._reading import NarrowIntegers
+
+from ._monotone import FLOATS
+from ._rebuild import Rebuild, Rewrite
+from ._types import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Program
 
 __all__ = ["fold_constants"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._rewrites_facts import Facts
-from ._rewrites_floats import greatest
-from ._rewrites_monotone import FLOATS
+from ._facts import Facts
+from ._floats import greatest
+from ._monotone import FLOATS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._curves import Monomials
+    from optimizer.compiling._curves import Monomials
 
 __all__ = ["pulled_products"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._columns import Concatenate, Select
-from ._program import INPUT, Node, Program
-from ._trees import Trees
+from optimizer.compiling._columns import Concatenate, Select
+from optimizer.compiling._program import INPUT, Node, Program
+from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._operator import Operator
-    from ._output import Output
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._output import Output
 
 __all__ = ["Rebuild", "Rewrite"]
 

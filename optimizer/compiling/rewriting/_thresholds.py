@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Cast
-from ._columns import Finite
-from ._functions import Within
-from ._program import INPUT
-from ._rewrites_checks import check_of
-from ._rewrites_facts import Facts, facts_of, rule_of
-from ._rewrites_floats import greatest
-from ._rewrites_monotone import FLOATS, monotone
-from ._rewrites_rebuild import Rebuild, Rewrite
-from ._rewrites_types import types_of
-from ._trees import Trees
+from optimizer.compiling._arithmetic import Cast
+from optimizer.compiling._columns import Finite
+from optimizer.compiling._functions import Within
+from optimizer.compiling._program import INPUT
+from optimizer.compiling._trees import Trees
+
+from ._checks import check_of
+from ._facts import Facts, facts_of, rule_of
+from ._floats import greatest
+from ._monotone import FLOATS, monotone
+from ._rebuild import Rebuild, Rewrite
+from ._types import types_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Node, Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Node, Program
 
 __all__ = ["pull_thresholds"]
 

@@ -6,28 +6,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arithmetic import Above, ArgMax, Arithmetic, Cast, Clip, Compare, Linear, Normalise, Sigmoid, Softmax
-from ._categories import Encode, Known, OneHot, Recode
-from ._codes import CodeLookup, Replace
-from ._columns import Concatenate, Finite, Impute, Select
-from ._constants import Constant
-from ._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
-from ._distances import Distances
-from ._elementwise import Choose, Products
-from ._functions import Combine, Function, Like, Reject, Within
-from ._guards import After
-from ._nearest_fill import NearestFill
-from ._program import INPUT
-from ._ranks import GatherElements, TopK
-from ._reading import NarrowIntegers
-from ._rewrites_monotone import FLOATS
-from ._trees import Trees
+from optimizer.compiling._arithmetic import (
+    Above,
+    ArgMax,
+    Arithmetic,
+    Cast,
+    Clip,
+    Compare,
+    Linear,
+    Normalise,
+    Sigmoid,
+    Softmax,
+)
+from optimizer.compiling._categories import Encode, Known, OneHot, Recode
+from optimizer.compiling._codes import CodeLookup, Replace
+from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
+from optimizer.compiling._constants import Constant
+from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
+from optimizer.compiling._distances import Distances
+from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._functions import Combine, Function, Like, Reject, Within
+from optimizer.compiling._guards import After
+from optimizer.compiling._nearest_fill import NearestFill
+from optimizer.compiling._program import INPUT
+from optimizer.compiling._ranks import GatherElements, TopK
+from optimizer.compiling._reading import NarrowIntegers
+from optimizer.compiling._trees import Trees
+
+from ._monotone import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ._operator import Operator
-    from ._program import Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Program
 
 __all__ = ["types_of"]
 

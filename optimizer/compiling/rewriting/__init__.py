@@ -1,0 +1,8 @@
+"""Rewrites of a program that leave its results as they are: constants folded, columns dropped, scalers taken in."""
+
+from __future__ import annotations
+
+from ._rebuild import Rewrite
+from ._rewrite import Rewritten, rewrite
+
+__all__ = ["Rewrite", "Rewritten", "rewrite"]
