@@ -126,11 +126,14 @@ cluster-test: java $(VENV)/test.stamp
 faults-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10
 
+# Two hours: a test that fails in the first one does not keep the others from being run.
 test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40
-	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=10
-	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=10
-	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract
+	status=0; \
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40 || status=1; \
+	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=10 || status=1; \
+	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=10 || status=1; \
+	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract || status=1; \
+	exit $$status
 
 horovod-test: java $(HOROVOD)/test.stamp
 	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
