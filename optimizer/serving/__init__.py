@@ -6,6 +6,7 @@ its equation 3.1 mended. Times are milliseconds, rates are requests per second.
 
 from ._arrivals import arrival_times
 from ._balancing import BALANCERS, Balancer, DeficitRoundRobin, TwoChoices, WeightedRandom, balancer
+from ._call_counts import CallCounts, CallTrace
 from ._dispatch import POLICIES, Dispatch, Policy, deferred, earliest_first, maximal_window, sliding_window
 from ._epochs import Replan, replan
 from ._errors import InfeasibleError, ServingError
@@ -27,6 +28,8 @@ __all__ = [
     "Backend",
     "Balancer",
     "BatchingProfile",
+    "CallCounts",
+    "CallTrace",
     "DeficitRoundRobin",
     "Dispatch",
     "FrontEnds",

@@ -68,6 +68,14 @@ class QuerySplit:
             if rates[name] > 0
         )
 
+    @property
+    def reserves(self) -> dict[str, float]:
+        """Milliseconds that each model leaves to what follows it: budgets along its longest path, without its own."""
+        found: dict[str, float] = {}
+        for name in reversed(self.query.order):
+            found[name] = max((found[one] + self.budgets[one] for one in self.query.called_by(name)), default=0.0)
+        return found
+
     def explain(self) -> str:
         """Describe the split: each model's budget, rate and share of the backends."""
         rates = self.query.rates
@@ -229,9 +237,10 @@ def _check_deadline(query: Query, models: Mapping[str, Steps]) -> None:
     least = {name: float(models[name].budgets[0]) for name in query.order}
     longest = _longest(query, least)
     if longest > query.slo_ms * (1 + 1e-12):
+        needs = ", ".join(f"{name} {budget:g}" for name, budget in least.items())
         raise InfeasibleError(
             f"query {query.name!r}: slo_ms={query.slo_ms:g} is less than {longest:g}, the smallest budgets along its "
-            "longest path"
+            f"longest path ({needs})"
         )
 
 

@@ -26,7 +26,7 @@ _CONSOLE = Console(stderr=True)
 
 
 def serve_command(
-    file: Annotated[Path, typer.Argument(help="Python file that defines sessions = [Session(...), ...].")],
+    file: Annotated[Path, typer.Argument(help="Python file that defines sessions = [Session(...), ..., App(...)].")],
     backends: Annotated[
         str,
         typer.Option(
@@ -55,6 +55,7 @@ def serve_command(
 ) -> None:
     """Serve models over HTTP within their deadlines, until interrupted."""
     from udfs.serving.http import check_address  # noqa: PLC0415 - an optional extra
+    from vista_spark.serving import App  # noqa: PLC0415 - `vista --help` is not to wait for Spark
 
     with refused_before_spark():
         if token is not None and no_token:
@@ -63,12 +64,14 @@ def serve_command(
         bounds = _bounds(backends)
         sessions = load_sessions(file)
         for one in sessions:
+            if isinstance(one, App):
+                continue
             if store is None and isinstance(one.model, str) and one.model.startswith("store:/"):
                 raise InvalidArgumentError(f"session {one.name!r} has model={one.model!r}: say where, with --store")
             if not random_weights and isinstance(one.model, str) and one.model in roster.names():
                 card = roster.card(one.model)
                 known_weights(card, card.weights if one.weights is None else one.weights)
-    from vista_spark.serving import Server  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from vista_spark.serving import Server  # noqa: PLC0415 - as above
     from vista_spark.sessions import session as spark_session  # noqa: PLC0415
 
     over = threading.Event()

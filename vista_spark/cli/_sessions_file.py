@@ -1,4 +1,4 @@
-"""A Python file that says which sessions a server has."""
+"""A Python file that says which sessions and applications a server has."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vista_spark.serving import Session
+    from vista_spark.serving import App, Session
 
 __all__ = ["load_sessions"]
 
 _NAME = "sessions"
 
 
-def load_sessions(path: Path) -> list[Session]:
+def load_sessions(path: Path) -> list[Session | App]:
     """Run a file that defines ``sessions``.
 
     Raises
@@ -26,12 +26,16 @@ def load_sessions(path: Path) -> list[Session]:
     InvalidArgumentError
         There is no such Python file, it fails, or it defines no list of sessions.
     """
-    from vista_spark.serving import Session  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from vista_spark.serving import App, Session  # noqa: PLC0415 - `vista --help` is not to wait for Spark
 
     module = user_module(path, "sessions = [Session(...), ...]")
     if not hasattr(module, _NAME):
         raise InvalidArgumentError(f"{path} does not define sessions{nearest(_NAME, dir(module))}")
     sessions = getattr(module, _NAME)
-    if not isinstance(sessions, list | tuple) or not sessions or not all(isinstance(s, Session) for s in sessions):
-        raise InvalidArgumentError(f"{path}: sessions is not a list of vista_spark.serving.Session")
+    if (
+        not isinstance(sessions, list | tuple)
+        or not sessions
+        or not all(isinstance(s, Session | App) for s in sessions)
+    ):
+        raise InvalidArgumentError(f"{path}: sessions is not a list of vista_spark.serving.Session, or App")
     return list(sessions)

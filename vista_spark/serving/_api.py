@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from pathlib import Path
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from optimizer.errors import nearest
-from udfs.serving import BadRequestError, NoSuchModelError, ServedModel, ServerStoppedError
+from udfs.serving import NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._record import batch_of_one, pass_on
 from vista_spark.serving._scorer import Scorer
 
 if TYPE_CHECKING:
@@ -21,8 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.serving import ServingPlan
-    from udfs.serving import LiveRouter, Results
+    from udfs.serving import LiveRouter, Results, Router
     from udfs.serving.http import FrontEnd
+    from vista_spark.serving._applications import Applications
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
     from vista_spark.serving._deployer import Deployer
@@ -32,15 +29,15 @@ __all__ = ["Api", "Model"]
 
 
 class Model:
-    """A deployed model, of :meth:`Api.__getitem__`.
+    """A deployed model or application, of :meth:`Api.__getitem__`.
 
     Parameters
     ----------
-    router : LiveRouter
+    router : Router
     served : ServedModel
     """
 
-    def __init__(self, router: LiveRouter, served: ServedModel) -> None:
+    def __init__(self, router: Router, served: ServedModel) -> None:
         self._router = router
         self.served = served
 
@@ -66,14 +63,11 @@ class Model:
         BadRequestError
             A record that the model does not take.
         """
-        specs = self.served.inputs
-        given = record if isinstance(record, dict) else {specs[0].name: record}
-        dtypes = {spec.name: spec.dtype for spec in specs}
-        inputs = {name: _row(value, dtypes.get(name, "")) for name, value in given.items()}
+        inputs = batch_of_one(record, self.served.inputs)
         asked = self._router.submit(self.served.name, inputs, timeout_ms=timeout_ms)
         answer: Future[Any] = Future()
         answer.add_done_callback(lambda done: asked.cancel() if done.cancelled() else None)
-        asked.add_done_callback(lambda done: _pass_on(done, answer))
+        asked.add_done_callback(lambda done: pass_on(done, answer))
         return answer
 
 
@@ -94,11 +88,13 @@ class Api:
         backends: Backends,
         control: Control,
         deployer: Deployer,
+        applications: Applications,
     ) -> None:
         self._router = router
         self._backends = backends
         self._control = control
         self._deployer = deployer
+        self._applications = applications
         self._stopped = False
         self.front_end: FrontEnd | None = None
 
@@ -109,23 +105,23 @@ class Api:
         self.stop()
 
     def __getitem__(self, name: str) -> Model:
-        """Find a deployed model.
+        """Find a deployed model or application.
 
         Raises
         ------
         NoSuchModelError
-            No such session was deployed.
+            No such session or application was deployed.
         """
         for served in self.models:
             if served.name == name:
-                return Model(self._router, served)
+                return Model(self, served)
         names = [served.name for served in self.models]
         raise NoSuchModelError(f"no model {name!r} is served{nearest(name, names)}; there are {', '.join(names)}")
 
     @property
     def models(self) -> Sequence[ServedModel]:
-        """The deployed models."""
-        return self._router.models
+        """The deployed models, and the applications behind them."""
+        return [*self._router.models, *self._applications.models]
 
     @property
     def ready(self) -> bool:
@@ -149,8 +145,8 @@ class Api:
 
     @property
     def counts(self) -> dict[tuple[str, str], int]:
-        """Rows so far, by session and how they ended: ``"answered"``, or the name of an error."""
-        return dict(self._router.ended)
+        """Rows so far, by session or application and how they ended: ``"answered"``, or the name of an error."""
+        return {**self._router.ended, **self._applications.ended}
 
     @property
     def url(self) -> str | None:
@@ -171,6 +167,8 @@ class Api:
         timeout_ms: float | None = None,
     ) -> Future[Mapping[str, NDArray[Any]]]:
         """Have a model answer a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
+        if self._applications.has(name):
+            return self._applications.submit(name, inputs, version=version, timeout_ms=timeout_ms)
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
 
     def scorer(
@@ -222,6 +220,8 @@ class Api:
         InvalidArgumentError
             A value that is not allowed; a function that has no answer for a row of zeros, and no `outputs`.
         """
+        if self._applications.has(name):
+            raise InvalidArgumentError(f"{name!r} is an application: a table is scored with one of its models")
         self[name]
         return Scorer(
             self._deployer.deployment(name),
@@ -268,6 +268,7 @@ class Api:
         self._deployer.stop()
         if self.front_end is not None:
             self.front_end.close()
+        self._applications.stop()
         self._control.stop()
         self._backends.stop()
         self._router.stop()
@@ -277,28 +278,3 @@ def _either(what: str, one: str | None, several: Sequence[str] | None) -> Sequen
     if one is not None and several is not None:
         raise InvalidArgumentError(f"{what}={one!r} and {what}s={list(several)}: give one of them")
     return [one] if one is not None else several
-
-
-def _row(value: Any, dtype: str) -> NDArray[Any]:
-    """Make a batch of one of a record's value."""
-    if dtype in {"bytes", "str"} and not isinstance(value, np.ndarray):
-        if isinstance(value, os.PathLike) or (dtype == "bytes" and isinstance(value, str)):
-            try:
-                value = Path(value).read_bytes()
-            except OSError as error:
-                raise BadRequestError(f"the image cannot be read: {error}") from error
-        row = np.empty(1, object)
-        row[0] = value
-        return row
-    return np.asarray(value)[None]
-
-
-def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> None:
-    with suppress(InvalidStateError):  # it was cancelled
-        if done.cancelled():
-            answer.cancel()
-        elif (error := done.exception()) is not None:
-            answer.set_exception(error)
-        else:
-            outputs = {name: array[0] for name, array in done.result().items()}
-            answer.set_result(next(iter(outputs.values())) if len(outputs) == 1 else outputs)

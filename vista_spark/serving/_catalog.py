@@ -9,6 +9,7 @@ from optimizer.serving import InfeasibleError
 from optimizer.serving import Session as PlannedSession
 from udfs.serving import GroupRecipe, Offered
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._deployed_app import DeployedApp, deployed_app
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._grouping import group_recipe, groups
 from vista_spark.serving._profiling import hardware, measured
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from optimizer.serving import BatchingProfile
     from udfs.serving import FunctionRecipe, NetworkRecipe
     from udfs.store import Store
+    from vista_spark.serving._app import App
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
 
@@ -70,6 +72,12 @@ class Deployed:
         self._deployments: dict[str, Deployment] = {}
         self._profiles: dict[tuple[str, ...], BatchingProfile] = {}
         self._named: dict[tuple[int, ...], str] = {}
+        self._apps: dict[str, DeployedApp] = {}
+
+    @property
+    def apps(self) -> dict[str, DeployedApp]:
+        """The applications, by name."""
+        return dict(self._apps)
 
     @property
     def deployments(self) -> dict[str, Deployment]:
@@ -88,9 +96,26 @@ class Deployed:
         InvalidArgumentError, InfeasibleError
             As of :meth:`vista_spark.serving.Server.deploy`.
         """
-        if session.name in self._deployments:
-            raise InvalidArgumentError(f"a session {session.name!r} is deployed already: give this one another name")
+        self.check_free(session.name)
         self._take(*self.tried(session, store))
+
+    def add_app(self, app: App) -> None:
+        """Set an application up, run it on its samples, and split its deadline.
+
+        Raises
+        ------
+        InvalidArgumentError, InfeasibleError
+            As of :meth:`vista_spark.serving.Server.deploy`.
+        """
+        self.check_free(app.name)
+        profiles = {name: self.profile(name) for name in self._deployments}
+        self._apps[app.name] = deployed_app(app, self._deployments, profiles, threads=self._threads, device=self.device)
+
+    def check_free(self, name: str) -> None:
+        """Refuse a name that a session or an application has."""
+        for kind, names in (("a session", self._deployments), ("an application", self._apps)):
+            if name in names:
+                raise InvalidArgumentError(f"{kind} {name!r} is deployed already: give this one another name")
 
     def tried(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
         """Open a session and measure it, and keep nothing.
@@ -114,6 +139,8 @@ class Deployed:
         """Give the same sessions to backends that have none of their recipes yet."""
         other = Deployed(self._threads, self.device)
         other._deployments, other._profiles = dict(self._deployments), dict(self._profiles)
+        # What traffic shows of an application is of one server that runs.
+        other._apps = {name: replace(app) for name, app in self._apps.items()}
         return other
 
     def replaced(self, deployment: Deployment, profile: BatchingProfile) -> Deployed:
@@ -122,7 +149,7 @@ class Deployed:
         name = deployment.session.name
         other._deployments = dict(self._deployments)
         other._profiles = {names: held for names, held in self._profiles.items() if name not in names}
-        other._named = dict(self._named)
+        other._named, other._apps = dict(self._named), dict(self._apps)
         other._take(deployment, profile)
         return other
 
@@ -171,6 +198,9 @@ class Deployed:
             self._profiles[names] = self._joint(group)
         slo = min(float(one.session.slo_ms) for one in group)
         rate = sum(float(one.session.rate) for one in group)
+        for app in self._apps.values():
+            slo = min([slo, *(app.budgets.get(name, slo) for name in names)])
+            rate += sum(app.rates.get(name, 0.0) for name in names)
         return PlannedSession(self._name(group), self._profiles[names], slo, rate)
 
     def _name(self, group: Sequence[Deployment]) -> str:

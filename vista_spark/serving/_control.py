@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from optimizer.serving import Backend, InfeasibleError, Session, plan, replan, spread
@@ -14,7 +15,7 @@ from udfs.rpc import CallError, RefusedError
 from udfs.serving import Link, Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from optimizer.serving import ServingPlan
     from udfs.serving import LiveRouter
@@ -115,6 +116,11 @@ class Control:
     epoch_s : float
     scaling : Scaling
     log : PlanRecorder
+
+    Attributes
+    ----------
+    budgets : callable or None
+        Gives, for the seconds since it was called last, milliseconds of sessions that applications call.
     """
 
     def __init__(
@@ -135,6 +141,7 @@ class Control:
         self._catalog = catalog
         self._recipes: dict[str, str] = {}
         self._sessions = list(catalog.sessions)
+        self.budgets: Callable[[float], Mapping[str, float]] | None = None
         self._epoch_s = epoch_s
         self._base: ServingPlan | None = None
         self._routes: dict[str, dict[str, float]] = {}
@@ -212,7 +219,10 @@ class Control:
             why = "a backend came or went"
             if over or far:
                 with self._applying:
-                    self._sessions = [one.at_rate(rates.get(one.name, one.rate)) for one in self._sessions]
+                    budgets = self.budgets(seconds) if self.budgets is not None else {}
+                    self._sessions = [
+                        self._within(one.at_rate(rates.get(one.name, one.rate)), budgets) for one in self._sessions
+                    ]
                 idle = arrived == before
                 began, before = now, arrived
                 why = "the epoch is over" if over else "traffic is far above the plan"
@@ -225,6 +235,17 @@ class Control:
                 continue
             for group, reason in failures.items():
                 _LOG.warning("%s could not be opened: %s", group, reason)
+
+    def _within(self, session: Session, budgets: Mapping[str, float]) -> Session:
+        """Give a group the least deadline of its sessions: their own, or what applications leave them."""
+        names = self._catalog.members.get(session.name, ())
+        own = [offer.model.slo_ms for offer in self._catalog.offers if offer.model.name in names]
+        slo = min([*own, *(budgets[name] for name in names if name in budgets)], default=session.slo_ms)
+        try:
+            return replace(session, slo_ms=slo)
+        except InfeasibleError as error:
+            _LOG.warning("%s keeps its deadline of %g ms: %s", session.name, session.slo_ms, error)
+            return session
 
     def _scale(self, *, over: bool, idle: bool) -> str:
         """Ask for more backends, or choose those to give back; gives why."""

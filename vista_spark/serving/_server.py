@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pyspark.sql import is_remote
 
 from optimizer.arguments import one_of, real, whole, whole_or_none
+from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
 from udfs.driver import encrypts, is_local, task_slots
 from udfs.inference import files_of_this_process
@@ -16,6 +17,8 @@ from udfs.serving import Deliveries, LiveRouter
 from udfs.store import Store
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._api import Api
+from vista_spark.serving._app import App
+from vista_spark.serving._applications import Applications
 from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._control import Control, planned
@@ -27,7 +30,7 @@ from vista_spark.serving._scaling import Scaling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from optimizer.serving import BatchingProfile, ServingPlan
+    from optimizer.serving import BatchingProfile, QuerySplit, ServingPlan
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._session import Session
 
@@ -133,12 +136,14 @@ class Server:
         self._store = Store.from_uri(store) if isinstance(store, str) else store
         self._deployed = Deployed(self._threads, device)
 
-    def deploy(self, session: Session) -> Self:
+    def deploy(self, session: Session | App) -> Self:
         """Open a session's model on this machine, check it, and measure what its batches take.
+
+        Of an application, which comes after its models: run it on its samples, and split its deadline between them.
 
         Parameters
         ----------
-        session : Session
+        session : Session or App
 
         Returns
         -------
@@ -148,12 +153,29 @@ class Server:
         Raises
         ------
         InvalidArgumentError
-            A session of this name is there already; the model, the head or the profile does not fit.
+            A session or an application of this name is there already; the model, the head or the profile does not fit;
+            an application asks for a model that is not there, fails on a sample, or calls no model.
         optimizer.serving.InfeasibleError
             The deadline is less than twice what a batch of one takes, and what preprocessing takes.
         """
-        self._deployed.add(session, self._store)
+        if isinstance(session, App):
+            self._deployed.add_app(session)
+        else:
+            self._deployed.add(session, self._store)
         return self
+
+    def split(self, name: str) -> QuerySplit:
+        """Give the models that an application calls, how often, and the part of the deadline that each has.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No such application is deployed.
+        """
+        apps = self._deployed.apps
+        if name not in apps:
+            raise InvalidArgumentError(f"no application {name!r} is deployed{nearest(name, apps)}")
+        return apps[name].split
 
     def profile(self, name: str) -> BatchingProfile:
         """Give what a session's batches take, as it was measured or given."""
@@ -251,8 +273,10 @@ class Server:
         )
         backends = Backends(self._spark, self._names, catalog.recipes, router, control.changed, options)
         router.noticed, router.missed = backends.noticed, control.missed
+        applications = Applications(router, list(deployed.apps.values()))
+        control.budgets = applications.budgets
         deployer = Deployer(self._spark, deployed, control, deliveries, self._store, self._epoch_s)
-        api = Api(router, backends, control, deployer)
+        api = Api(router, backends, control, deployer, applications)
         try:
             backends.start(len(self._names) if self._least == len(self._names) else began, timeout_s)
             control.start(backends)

@@ -1,0 +1,226 @@
+"""An application made ready on the driver: run on its samples to see what it calls, and its deadline split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.serving import CallCounts, CallTrace, split
+from udfs.arrow import RowError
+from udfs.serving import Admission, BadRequestError, ModelFailedError, OpenModels, Row, ServedModel, TensorSpec
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._call_answer import CallAnswer
+from vista_spark.serving._grouping import group_recipe
+from vista_spark.serving._record import alone, batch_of_one
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from optimizer.serving import BatchingProfile, QuerySplit
+    from vista_spark.serving._app import App
+    from vista_spark.serving._deployment import Deployment
+
+__all__ = ["DeployedApp", "deployed_app", "outputs_of", "request_of"]
+
+# A loop that reads each answer before the next call makes a chain as long as the loop.
+_MOST_REPEATED = 4
+
+
+@dataclass(slots=True)
+class DeployedApp:
+    """An application, and what its requests were seen to call.
+
+    Attributes
+    ----------
+    app : App
+    served : ServedModel
+        As callers see it.
+    admission : Admission
+    counts : CallCounts
+    split : QuerySplit
+        The deadline's, between the models.
+    profiles : mapping of str to BatchingProfile
+        Of each model that is deployed.
+    """
+
+    app: App
+    served: ServedModel
+    admission: Admission
+    counts: CallCounts
+    split: QuerySplit
+    profiles: Mapping[str, BatchingProfile] = field(repr=False)
+
+    @property
+    def budgets(self) -> dict[str, float]:
+        """Milliseconds of each session that it calls: the least of its calls'."""
+        return {model: min(each) for model, each in self.counts.by_model(self.split.budgets).items()}
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Calls per second that its expected rate makes of each session."""
+        return {model: sum(each) for model, each in self.counts.by_model(self.split.query.rates).items()}
+
+
+def deployed_app(
+    app: App,
+    deployments: Mapping[str, Deployment],
+    profiles: Mapping[str, BatchingProfile],
+    *,
+    threads: int,
+    device: str,
+) -> DeployedApp:
+    """Set an application up, and run it on its samples, with the models of this process.
+
+    Parameters
+    ----------
+    app : App
+    deployments : mapping of str to Deployment
+        The sessions that it may ask for.
+    profiles : mapping of str to BatchingProfile
+    threads : int
+    device : str
+
+    Raises
+    ------
+    InvalidArgumentError
+        It fails on a sample, calls no model, calls one in a long chain, or gives what is no answer.
+    optimizer.serving.InfeasibleError
+        Its deadline is too short for the models.
+    """
+    app.prepare(deployments)
+    admission = Admission(app.name, tuple(app.inputs), {})
+    counts = CallCounts()
+    calls = _LocalCalls(deployments, threads, device)
+    former, app.calls = app.calls, calls
+    answers: list[dict[str, NDArray[Any]]] = []
+    try:
+        for place, sample in enumerate(app.samples):
+            calls.trace = CallTrace()
+            try:
+                (row,) = admission.rows(batch_of_one(sample, app.inputs))
+                answers.append(outputs_of(app, app.process(request_of(app, row))))
+            except Exception as error:
+                raise InvalidArgumentError(
+                    f"application {app.name!r} fails on samples[{place}]: {type(error).__name__}: {error}"
+                ) from error
+            counts.add(calls.trace)
+    finally:
+        app.calls = former
+    if not counts.models:
+        raise InvalidArgumentError(
+            f"application {app.name!r} calls no model for its samples: give samples for which process() does"
+        )
+    if counts.repeated > _MOST_REPEATED:
+        raise InvalidArgumentError(
+            f"application {app.name!r} calls a model {counts.repeated} times one after the other: first call execute() "
+            "for all, then read their results"
+        )
+    query = counts.query(app.name, profiles, app.slo_ms, app.rate)
+    served = ServedModel(app.name, "1", tuple(app.inputs), _specs(app, answers), "application", app.slo_ms)
+    return DeployedApp(app, served, admission, counts, split(query, by=app.split), profiles)
+
+
+def request_of(app: App, row: Mapping[str, NDArray[Any]]) -> Any:
+    """Give a row that was admitted as ``process`` takes it."""
+    dtypes = {spec.name: spec.dtype for spec in app.inputs}
+    values = {
+        name: array.tobytes()
+        if dtypes[name] == "bytes"
+        else array.tobytes().decode()
+        if dtypes[name] == "str"
+        else array
+        for name, array in row.items()
+    }
+    return alone(values)
+
+
+def outputs_of(app: App, answer: Any) -> dict[str, NDArray[Any]]:
+    """Read what ``process`` gave.
+
+    Raises
+    ------
+    ModelFailedError
+        It is no array, or not what the application says that it gives.
+    """
+    given = answer if isinstance(answer, dict) else {"output": answer}
+    specs = {spec.name: spec for spec in app.outputs}
+    if not given or not all(isinstance(name, str) and name for name in given) or (specs and set(specs) != set(given)):
+        said = ", ".join(map(repr, given)) or "nothing"
+        wanted = f", and says that it gives {', '.join(specs)}" if specs else ": outputs have names that are texts"
+        raise ModelFailedError(f"application {app.name!r} gave {said}{wanted}")
+    return {name: _array(app, name, value, specs.get(name)) for name, value in given.items()}
+
+
+def _array(app: App, name: str, value: Any, spec: TensorSpec | None) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ModelFailedError(f"application {app.name!r}, output {name!r}: no array: {error}") from error
+    if array.dtype.kind in "US":
+        array = array.astype(object)
+    elif array.dtype.kind not in "biufO" or (
+        array.dtype.kind == "O" and not all(isinstance(one, str | bytes) for one in array.reshape(-1))
+    ):
+        raise ModelFailedError(f"application {app.name!r}, output {name!r}: {array.dtype} is no type of an answer")
+    if spec is None:
+        return array
+    text = spec.dtype in {"bytes", "str"}
+    wanted, shape = np.dtype(object if text else spec.dtype), spec.shape[1:]
+    fits = len(shape) == array.ndim and all(want in (-1, size) for want, size in zip(shape, array.shape, strict=True))
+    if not fits or not (np.can_cast(array.dtype, wanted, "same_kind") or (not array.size and not text)):
+        raise ModelFailedError(
+            f"application {app.name!r}, output {name!r}: {array.dtype} of shape {array.shape}, and it says "
+            f"{spec.dtype} of shape {shape}"
+        )
+    return array.astype(wanted)
+
+
+def _specs(app: App, answers: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[TensorSpec, ...]:
+    """Give the outputs that the application declares, or those of its samples: no size but the batch's is sure."""
+    if app.outputs:
+        return tuple(app.outputs)
+    first = answers[0]
+    kinds = {
+        name: {(array.dtype.str, array.ndim) for answer in answers if (array := answer.get(name)) is not None}
+        for name in first
+    }
+    if any(set(answer) != set(first) for answer in answers) or any(len(kind) > 1 for kind in kinds.values()):
+        return ()
+    return tuple(
+        TensorSpec(name, "str" if array.dtype == object else array.dtype.name, (-1,) * (1 + array.ndim))
+        for name, array in first.items()
+    )
+
+
+class _LocalCalls:
+    """The models of this process, one row at a time."""
+
+    def __init__(self, deployments: Mapping[str, Deployment], threads: int, device: str) -> None:
+        self.trace = CallTrace()
+        self._deployments = deployments
+        traced = {one.network.source.key: one.network.traced for one in deployments.values() if one.network is not None}
+        self._models = OpenModels(device, threads, traced if device == "cpu" else None)
+        self._groups: dict[str, Any] = {}
+
+    def execute(self, model: str, record: Any) -> Future[Any]:
+        """Have a model answer at once."""
+        deployment, trace = self._deployments[model], self.trace
+        (row,) = deployment.admission.rows(batch_of_one(record, deployment.served.inputs))
+        number = trace.call(model)
+        answer = CallAnswer(lambda: trace.read(number))
+        if model not in self._groups:
+            self._groups[model] = self._models.open(group_recipe([deployment]))
+        group = self._groups[model]
+        try:
+            (outputs,) = group.run([Row(model, "", group.readers[model].read(row))])
+            answer.set_result(alone(outputs))
+        except RowError as error:
+            answer.set_exception(BadRequestError(f"{model}: {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever a model raises, as from a backend
+            answer.set_exception(ModelFailedError(f"{model} failed: {type(error).__name__}: {error}"))
+        return answer
