@@ -77,14 +77,17 @@ class QuerySplit:
         return found
 
     def explain(self) -> str:
-        """Describe the split: each model's budget, rate and share of the backends."""
+        """Describe the split: each model's budget, rate and share of the backends, and how often who calls it."""
         rates = self.query.rates
         busy = f"{self.backends:.2f} backends busy ({self.method}, a budget a {self.by})"
         lines = [f"query {self.query.name}: {self.query.slo_ms:g} ms, {self.query.rate:g} requests/s, {busy}"]
         for name in self.query.order:
             steps = model_steps(name, self.query.models[name], rates[name], self.batches)
             budget = self.budgets[name]
-            lines.append(f"  {name}: {budget:.1f} ms, {rates[name]:g}/s, {steps.at(budget):.2f} backends")
+            alphas = "".join(
+                f", {self.query.calls[caller, name]:.3g} x {caller}" for caller in self.query.callers(name)
+            )
+            lines.append(f"  {name}: {budget:.1f} ms, {rates[name]:.4g}/s, {steps.at(budget):.2f} backends{alphas}")
         return "\n".join(lines)
 
 
@@ -134,7 +137,7 @@ def split(
     >>> print(split(query).explain())
     query traffic: 400 ms, 20 requests/s, 0.62 backends busy (program, a budget a node)
       ssd: 300.0 ms, 20/s, 0.50 backends
-      car: 100.0 ms, 50/s, 0.12 backends
+      car: 100.0 ms, 50/s, 0.12 backends, 2.5 x ssd
     """
     one_of("by", by, _BY)
     one_of("method", method, _METHODS)
@@ -142,7 +145,7 @@ def split(
     whole("seed", seed, 0)
     rates = query.rates
     models = {name: model_steps(name, query.models[name], rates[name], batches) for name in query.order}
-    _check_deadline(query, models)
+    _check_deadline(query, models, by)
     exact = by == "stage" or query.is_tree
     if method == "program" and not exact:
         shared = next(name for name in query.order if len(query.callers(name)) > 1)
@@ -233,8 +236,11 @@ def resplit(old: QuerySplit, query: Query, *, tolerance: float = 0.05, seed: int
     return QuerySplit(query, old.budgets, today, old.by, old.method, old.batches)
 
 
-def _check_deadline(query: Query, models: Mapping[str, Steps]) -> None:
+def _check_deadline(query: Query, models: Mapping[str, Steps], by: str) -> None:
     least = {name: float(models[name].budgets[0]) for name in query.order}
+    if by == "stage":
+        # Models of a stage have its slowest one's budget, also on paths without that one.
+        least = {name: max(least[one] for one in stage) for stage in query.stages for name in stage}
     longest = _longest(query, least)
     if longest > query.slo_ms * (1 + 1e-12):
         needs = ", ".join(f"{name} {budget:g}" for name, budget in least.items())

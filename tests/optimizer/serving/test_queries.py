@@ -139,6 +139,15 @@ def test_annealing_is_near_the_best(query: Query) -> None:
         assert found.backends <= 1.01 * by_hand(query, "node") + 1e-9
 
 
+@pytest.mark.parametrize("method", ["auto", "program", "brute", "anneal"])
+def test_stages_that_are_too_slow_together(method: Literal["auto", "program", "brute", "anneal"]) -> None:
+    slow, fast = BatchingProfile({1: 30}), BatchingProfile({1: 5})
+    query = Query("q", {"a": slow, "b": fast, "c": fast, "d": slow}, {("a", "c"): 1.0, ("b", "d"): 1.0}, 100, 1)
+    assert longest_path(query, split(query).budgets) == pytest.approx(100)
+    with pytest.raises(InfeasibleError, match="less than 120"):
+        split(query, by="stage", method=method)
+
+
 def test_a_query_that_is_no_tree() -> None:
     """Face and plate are read of the same crop: budgets of a node, not of a stage, still keep both paths."""
     fast, slow = BatchingProfile.from_line(1, 3, 16), BatchingProfile.from_line(8, 12, 16)
