@@ -126,7 +126,7 @@ cluster-test: java $(VENV)/test.stamp
 faults-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10
 
-# Two hours: a test that fails in the first one does not keep the others from being run.
+# It takes two hours: what fails in one part does not keep the other parts from running.
 test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
 	status=0; \
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40 || status=1; \

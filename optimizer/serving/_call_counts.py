@@ -57,6 +57,12 @@ class CallTrace:
 class CallCounts:
     """The calls of many requests, and the query that they make.
 
+    A call that depends on several others counts for each of them in part, so that rates add up.
+
+    Attributes
+    ----------
+    requests : float
+
     Examples
     --------
     >>> from optimizer.serving import BatchingProfile
@@ -88,14 +94,14 @@ class CallCounts:
         """How often, one after the other, a model was called at most."""
         return max(Counter(model for model, _ in self._calls).values(), default=0)
 
-    def add(self, trace: CallTrace, weight: float = 1.0) -> None:
+    def add(self, trace: CallTrace) -> None:
         """Count a request."""
-        self.requests += weight
+        self.requests += 1
         for node, callers in zip(trace.nodes, trace.callers, strict=True):
-            self._calls[node] = self._calls.get(node, 0.0) + weight
+            self._calls[node] = self._calls.get(node, 0.0) + 1
             for caller in callers:
                 edge = caller, node
-                self._edges[edge] = self._edges.get(edge, 0.0) + weight / len(callers)
+                self._edges[edge] = self._edges.get(edge, 0.0) + 1 / len(callers)
 
     def faded(self, share: float) -> CallCounts:
         """Give the same counts, each worth less."""
@@ -119,7 +125,9 @@ class CallCounts:
         name : str
         profiles : mapping of str to BatchingProfile
             Of each model.
-        slo_ms, rate : float
+        slo_ms : float
+        rate : float
+            Requests per second.
 
         Raises
         ------

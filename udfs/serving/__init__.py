@@ -2,6 +2,7 @@
 
 from ._admission import Admission
 from ._backend import Backend
+from ._deadlines import Deadlines
 from ._deliveries import Deliveries
 from ._emulated import EmulatedModel
 from ._errors import (
@@ -18,6 +19,7 @@ from ._link import Link
 from ._live_router import LiveRouter, Offered
 from ._messages import ATTACHING, SERVING, Attach, Attached, Placed, Results
 from ._models import OpenGroup, OpenModels, Row
+from ._pending import GRACE_S, Joined
 from ._reading import FeedReader, InputReader, TensorReader
 from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from ._router import Router, ServedModel, TensorSpec
@@ -26,6 +28,7 @@ from ._worker import BackendWorker
 
 __all__ = [
     "ATTACHING",
+    "GRACE_S",
     "SERVING",
     "Admission",
     "Attach",
@@ -34,6 +37,7 @@ __all__ = [
     "BackendWorker",
     "Background",
     "BadRequestError",
+    "Deadlines",
     "Deliveries",
     "EmulatedModel",
     "FeedReader",
@@ -43,6 +47,7 @@ __all__ = [
     "Head",
     "HeadScoring",
     "InputReader",
+    "Joined",
     "Link",
     "LiveRouter",
     "ModelFailedError",

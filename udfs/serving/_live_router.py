@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import itertools
-import math
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.serving import DeficitRoundRobin
+from udfs.serving._deadlines import Deadlines
 from udfs.serving._errors import (
     BadRequestError,
     ModelFailedError,
@@ -24,7 +23,7 @@ from udfs.serving._errors import (
     ServerStoppedError,
     TooLateError,
 )
-from udfs.serving._pending import Joined, Pending
+from udfs.serving._pending import GRACE_S, Joined, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from udfs.serving._router import ServedModel
 
 __all__ = ["LiveRouter", "Offered"]
-
-# An answer may come a little after its deadline, and is welcome then; later nobody waits for it.
-_GRACE_S = 0.05
 
 # Backends that a unit is tried on.
 _MOST_ATTEMPTS = 4
@@ -103,19 +99,17 @@ class LiveRouter:
         self._offers = {offer.model.name: offer for offer in offers}
         self.noticed: Callable[[Link, str], None] | None = None
         self.missed: Callable[[], float] | None = None
-        self._lock = threading.Condition()
+        self._lock = threading.RLock()
         self._links: dict[str, Link] = {}
         self._routes: dict[str, tuple[list[str], DeficitRoundRobin]] = {}
         self._weights: dict[str, dict[str, float]] = {}
         self._pending: dict[int, Pending] = {}
-        self._deadlines: list[tuple[float, int]] = []
         self._numbers = itertools.count(1)
         self._contents: OrderedDict[str, _Content] = OrderedDict()
         self._stopped = False
         self.arrived: Counter[str] = Counter()
         self.ended: Counter[tuple[str, str]] = Counter()
-        self._reaper = threading.Thread(target=self._reap, name="deadlines", daemon=True)
-        self._reaper.start()
+        self._deadlines = Deadlines[int](self._expire, lambda number: number not in self._pending)
 
     @property
     def models(self) -> Sequence[ServedModel]:
@@ -145,11 +139,7 @@ class LiveRouter:
         offer = self._offers.get(name)
         if offer is None:
             raise NoSuchModelError(f"no model {name!r} is served: {', '.join(self._offers)}")
-        if version not in (None, offer.model.version):
-            raise NoSuchModelError(f"{name!r} has the version {offer.model.version!r} alone, not {version!r}")
-        budget = offer.model.slo_ms if timeout_ms is None else timeout_ms
-        if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget < math.inf:
-            raise BadRequestError(f"timeout_ms={timeout_ms!r}: milliseconds, above 0")
+        budget = offer.model.budget_ms(version, timeout_ms)
         rows = offer.admission.rows(inputs)
         deadline = time.monotonic() + budget / 1000
         numbers: list[int] = []
@@ -168,9 +158,7 @@ class LiveRouter:
                 return joined.future
             for unit in units:
                 self._pending[unit.number] = unit
-                heapq.heappush(self._deadlines, (deadline + _GRACE_S, unit.number))
-            if self._deadlines[0][1] in numbers:
-                self._lock.notify_all()
+                self._deadlines.add(deadline + GRACE_S, unit.number)
         if budget < offer.least_ms:
             joined.fail(TooLateError(f"{name} takes {offer.least_ms:.1f} ms at least, and {budget:g} ms were left"))
             return joined.future
@@ -228,7 +216,7 @@ class LiveRouter:
             self._stopped = True
             units = list(self._pending.values())
             links = list(self._links.values())
-            self._lock.notify_all()
+        self._deadlines.stop()
         for unit in units:
             self._fail(unit, ServerStoppedError("the server was stopped while the request waited"))
         for link in links:
@@ -331,20 +319,10 @@ class LiveRouter:
             if link is not None:
                 link.cancel(number)
 
-    def _reap(self) -> None:
-        while True:
-            with self._lock:
-                while self._deadlines and self._deadlines[0][1] not in self._pending:
-                    heapq.heappop(self._deadlines)
-                if self._stopped:
-                    return
-                now = time.monotonic()
-                if not self._deadlines or self._deadlines[0][0] > now:
-                    self._lock.wait(self._deadlines[0][0] - now if self._deadlines else None)
-                    continue
-                unit = self._pending.get(heapq.heappop(self._deadlines)[1])
-            if unit is not None:
-                self._fail(unit, TooLateError(f"{unit.session} was not answered by its deadline"))
+    def _expire(self, number: int) -> None:
+        unit = self._pending.get(number)
+        if unit is not None:
+            self._fail(unit, TooLateError(f"{unit.session} was not answered by its deadline"))
 
 
 def _error(answer: Answer) -> RequestError:

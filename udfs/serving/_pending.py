@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     Outputs = Mapping[str, NDArray[Any]]
 
-__all__ = ["Joined", "Pending"]
+__all__ = ["GRACE_S", "Joined", "Pending"]
+
+GRACE_S = 0.05
+"""An answer may come a little after its deadline, and is welcome then; later nobody waits for it."""
 
 
 class Joined:

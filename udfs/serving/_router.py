@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from udfs.serving._errors import BadRequestError, NoSuchModelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +45,7 @@ class ServedModel:
     version : str
     inputs, outputs : tuple of TensorSpec
     platform : str
-        ``"torch"``, ``"keras"``, or ``"opaque"``.
+        ``"torch"``, ``"keras"``, ``"opaque"``, or ``"application"``.
     slo_ms : float
         A request without a deadline of its own has this one.
     """
@@ -53,6 +56,23 @@ class ServedModel:
     outputs: tuple[TensorSpec, ...]
     platform: str
     slo_ms: float
+
+    def budget_ms(self, version: str | None, timeout_ms: float | None) -> float:
+        """Check which version a request asks for, and its time; gives its milliseconds.
+
+        Raises
+        ------
+        NoSuchModelError
+            Another version.
+        BadRequestError
+            No time, or none that ends.
+        """
+        if version not in (None, self.version):
+            raise NoSuchModelError(f"{self.name!r} has the version {self.version!r} alone, not {version!r}")
+        budget = self.slo_ms if timeout_ms is None else timeout_ms
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget < math.inf:
+            raise BadRequestError(f"timeout_ms={timeout_ms!r}: milliseconds, above 0")
+        return budget
 
 
 class Router(Protocol):

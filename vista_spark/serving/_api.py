@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
 from optimizer.errors import nearest
 from udfs.serving import NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.serving._record import batch_of_one, pass_on
+from vista_spark.serving._record import ask
 from vista_spark.serving._scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
-    from optimizer.serving import ServingPlan
+    from optimizer.serving import QuerySplit, ServingPlan
     from udfs.serving import LiveRouter, Results, Router
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._applications import Applications
@@ -63,12 +63,7 @@ class Model:
         BadRequestError
             A record that the model does not take.
         """
-        inputs = batch_of_one(record, self.served.inputs)
-        asked = self._router.submit(self.served.name, inputs, timeout_ms=timeout_ms)
-        answer: Future[Any] = Future()
-        answer.add_done_callback(lambda done: asked.cancel() if done.cancelled() else None)
-        asked.add_done_callback(lambda done: pass_on(done, answer))
-        return answer
+        return ask(self._router, self.served, record, timeout_ms=timeout_ms)
 
 
 class Api:
@@ -259,6 +254,16 @@ class Api:
         if self._stopped:
             raise ServerStoppedError("the server was stopped: deploy to one that runs")
         self._deployer.deploy(session)
+
+    def split(self, name: str) -> QuerySplit:
+        """Give the calls of an application's traffic so far, and the part of the deadline that each model has now.
+
+        Raises
+        ------
+        NoSuchModelError
+            No such application was deployed.
+        """
+        return self._applications.split(name)
 
     def stop(self) -> None:
         """Fail what waits, end the backends, and give their task slots back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from optimizer.arguments import one_of, real
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from concurrent.futures import Future
 
-__all__ = ["App", "Calls", "ModelHandler"]
+__all__ = ["CURRENT", "App", "Calls", "ModelHandler"]
 
 _IMAGE = TensorSpec("image", "bytes", (-1,))
 
@@ -23,6 +24,10 @@ class Calls(Protocol):
 
     def execute(self, model: str, record: Any) -> Future[Any]:
         """Have a model answer for one record."""
+
+
+# Of the request that this thread runs, whichever server it came to.
+CURRENT: ContextVar[Calls | None] = ContextVar("calls", default=None)
 
 
 class ModelHandler:
@@ -56,7 +61,7 @@ class ModelHandler:
         udfs.serving.RequestError
             A record that the model does not take, or no time is left.
         """
-        calls = self._app.calls
+        calls = CURRENT.get() or self._app.calls
         if calls is None:
             raise InvalidArgumentError(f"application {self._app.name!r} is not deployed: Server.deploy(...) does it")
         return calls.execute(self.name, record)

@@ -11,6 +11,7 @@ from optimizer.serving import CallCounts, CallTrace, split
 from udfs.arrow import RowError
 from udfs.serving import Admission, BadRequestError, ModelFailedError, OpenModels, Row, ServedModel, TensorSpec
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._app import CURRENT
 from vista_spark.serving._call_answer import CallAnswer
 from vista_spark.serving._grouping import group_recipe
 from vista_spark.serving._record import alone, batch_of_one
@@ -96,7 +97,7 @@ def deployed_app(
     admission = Admission(app.name, tuple(app.inputs), {})
     counts = CallCounts()
     calls = _LocalCalls(deployments, threads, device)
-    former, app.calls = app.calls, calls
+    token = CURRENT.set(calls)
     answers: list[dict[str, NDArray[Any]]] = []
     try:
         for place, sample in enumerate(app.samples):
@@ -110,7 +111,7 @@ def deployed_app(
                 ) from error
             counts.add(calls.trace)
     finally:
-        app.calls = former
+        CURRENT.reset(token)
     if not counts.models:
         raise InvalidArgumentError(
             f"application {app.name!r} calls no model for its samples: give samples for which process() does"
@@ -128,15 +129,13 @@ def deployed_app(
 def request_of(app: App, row: Mapping[str, NDArray[Any]]) -> Any:
     """Give a row that was admitted as ``process`` takes it."""
     dtypes = {spec.name: spec.dtype for spec in app.inputs}
-    values = {
-        name: array.tobytes()
-        if dtypes[name] == "bytes"
-        else array.tobytes().decode()
-        if dtypes[name] == "str"
-        else array
-        for name, array in row.items()
-    }
-    return alone(values)
+    return alone({name: _value(array, dtypes[name]) for name, array in row.items()})
+
+
+def _value(array: NDArray[Any], dtype: str) -> Any:
+    if dtype == "bytes":
+        return array.tobytes()
+    return array.tobytes().decode() if dtype == "str" else array
 
 
 def outputs_of(app: App, answer: Any) -> dict[str, NDArray[Any]]:

@@ -3,64 +3,71 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from optimizer.serving import CallTrace
 from udfs.serving import NoSuchModelError, TooLateError
 from vista_spark.serving._call_answer import CallAnswer
-from vista_spark.serving._record import batch_of_one, pass_on
+from vista_spark.serving._record import ask
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from udfs.serving import LiveRouter, ServedModel
     from vista_spark.serving._app_request import AppRequest
 
-__all__ = ["CURRENT", "LiveCalls", "RowCalls"]
-
-
-class RowCalls:
-    """The calls of one run of an application's code."""
-
-    def __init__(self, request: AppRequest) -> None:
-        self.request = request
-        self.trace = CallTrace()
-
-    def execute(self, router: LiveRouter, model: ServedModel, record: Any) -> Future[Any]:
-        """Have a model answer within the part of the deadline that is the call's."""
-        inputs = batch_of_one(record, model.inputs)
-        left = 1000 * (self.request.deadline - time.monotonic())
-        name = self.request.live.deployed.served.name
-        if left <= 0:
-            raise TooLateError(f"the deadline of {name} went by before it called {model.name}")
-        number = self.trace.call(model.name)
-        time_ms = self.request.live.time_ms(self.trace.nodes[number], left)
-        asked = router.submit(model.name, inputs, timeout_ms=time_ms)
-        answer = CallAnswer(lambda: self.trace.read(number))
-        answer.add_done_callback(lambda done: asked.cancel() if done.cancelled() else None)
-        asked.add_done_callback(lambda done: pass_on(done, answer))
-        self.request.called(answer)
-        return answer
-
-
-CURRENT: ContextVar[RowCalls | None] = ContextVar("calls", default=None)
+__all__ = ["LiveCalls", "RowCalls"]
 
 
 class LiveCalls:
-    """The models of a running server, for the request whose thread asks."""
+    """The models of a running server, each within its SLO: for threads of the application's own.
+
+    Parameters
+    ----------
+    router : LiveRouter
+    """
 
     def __init__(self, router: LiveRouter) -> None:
         self._router = router
 
     def execute(self, model: str, record: Any) -> Future[Any]:
-        """Have a model answer; outside of a request, or in a thread of the application's own, within its SLO."""
-        served = {one.name: one for one in self._router.models}.get(model)
-        if served is None:
-            raise NoSuchModelError(f"no model {model!r} is served any more")
-        calls = CURRENT.get()
-        if calls is not None:
-            return calls.execute(self._router, served, record)
-        asked = self._router.submit(model, batch_of_one(record, served.inputs))
-        answer: Future[Any] = Future()
-        asked.add_done_callback(lambda done: pass_on(done, answer))
+        """Have a model answer."""
+        return ask(self._router, _served(self._router, model), record)
+
+
+class RowCalls:
+    """The calls of one run of an application's code.
+
+    Parameters
+    ----------
+    router : LiveRouter
+    request : AppRequest
+
+    Attributes
+    ----------
+    trace : CallTrace
+    """
+
+    def __init__(self, router: LiveRouter, request: AppRequest) -> None:
+        self._router, self._request = router, request
+        self.trace = CallTrace()
+
+    def execute(self, model: str, record: Any) -> Future[Any]:
+        """Have a model answer within the part of the deadline that is the call's."""
+        served = _served(self._router, model)
+        left = 1000 * (self._request.deadline - time.monotonic())
+        if left <= 0:
+            raise TooLateError(f"the deadline of {self._request.live.name} went by before it called {model}")
+        number = self.trace.call(model)
+        answer = CallAnswer(lambda: self.trace.read(number))
+        time_ms = self._request.live.time_ms(self.trace.nodes[number], left)
+        ask(self._router, served, record, timeout_ms=time_ms, answer=answer)
+        self._request.called(answer)
         return answer
+
+
+def _served(router: LiveRouter, model: str) -> ServedModel:
+    for served in router.models:
+        if served.name == model:
+            return served
+    raise NoSuchModelError(f"no model {model!r} is served any more")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.serving import TensorSpec
+    from udfs.serving import Router, ServedModel, TensorSpec
 
-__all__ = ["alone", "batch_of_one", "pass_on"]
+__all__ = ["alone", "ask", "batch_of_one"]
 
 
 def batch_of_one(record: Any, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
@@ -40,7 +40,34 @@ def alone(outputs: Mapping[str, Any]) -> Any:
     return next(iter(outputs.values())) if len(outputs) == 1 else dict(outputs)
 
 
-def pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> None:
+def ask(
+    router: Router,
+    model: ServedModel,
+    record: Any,
+    *,
+    timeout_ms: float | None = None,
+    answer: Future[Any] | None = None,
+) -> Future[Any]:
+    """Have a model answer for one record; whoever cancels the answer has nothing computed.
+
+    Parameters
+    ----------
+    router : Router
+    model : ServedModel
+    record
+        As of :func:`batch_of_one`.
+    timeout_ms : float, optional
+    answer : Future, optional
+        To settle; by default one of its own.
+    """
+    asked = router.submit(model.name, batch_of_one(record, model.inputs), timeout_ms=timeout_ms)
+    settled: Future[Any] = Future() if answer is None else answer
+    settled.add_done_callback(lambda done: asked.cancel() if done.cancelled() else None)
+    asked.add_done_callback(lambda done: _pass_on(done, settled))
+    return settled
+
+
+def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> None:
     """Settle a caller's future by that of a batch of one."""
     with suppress(InvalidStateError):  # it was cancelled
         if done.cancelled():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from http_client import HttpClient, infer_body
 from pyspark import cloudpickle
 
 from optimizer.serving import BatchingProfile, InfeasibleError
-from udfs.serving import BadRequestError, ModelFailedError, RequestError, TensorSpec, TooLateError
+from udfs.serving import BadRequestError, ModelFailedError, NoSuchModelError, RequestError, TensorSpec, TooLateError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import App, Server, Session
+from vista_spark.serving._app import CURRENT
+from vista_spark.serving._app_request import AppRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from vista_spark.serving import Api
+    from vista_spark.serving._live_app import LiveApp
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -132,7 +136,7 @@ def test_rows_of_one_request_are_a_batch(api: Api) -> None:
     batch = np.stack([frame(2, 0, 0), frame(0, 0, 40)])
     answer = api.submit("traffic", {"frame": batch}).result(SECONDS)
     assert answer["places"].tolist() == [[0], [2]]
-    with pytest.raises(ModelFailedError, match="ask for one at a time"):
+    with pytest.raises(ModelFailedError, match="answers of different shapes"):
         api.submit("traffic", {"frame": np.stack([frame(2, 0), frame(2, 2)])}).result(SECONDS)
 
 
@@ -164,7 +168,40 @@ def test_code_that_takes_too_long_is_not_waited_for(api: Api) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_cancelling_a_request_cancels_its_calls(api: Api) -> None:
+def test_calls_end_with_their_request() -> None:
+    request = AppRequest(cast("LiveApp", None), 1, time.monotonic() + SECONDS)
+    before, after = Future[Any](), Future[Any]()
+    request.called(before)
+    assert request.joined.future.cancel()
+    request.called(after)
+    assert before.cancelled()
+    assert after.cancelled()
+
+
+def test_one_application_on_two_servers_asks_the_one_that_was_asked() -> None:
+    """Its handlers are made once: the request says whose models answer."""
+    app = Sleeper("sleeper", samples=[frame(0)], slo_ms=SLO)
+    app.prepare(["boxes"])
+    answers = []
+    for server in ("first", "second"):
+        calls = _Named(server)
+        token = CURRENT.set(calls)
+        answers.append(app.detector.execute(frame(0)).result())
+        CURRENT.reset(token)
+    assert answers == ["first", "second"]
+
+
+class _Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def execute(self, model: str, record: Any) -> Future[Any]:  # noqa: ARG002 - the protocol's
+        answer: Future[Any] = Future()
+        answer.set_result(self.name)
+        return answer
+
+
+def test_a_cancelled_request_is_counted(api: Api) -> None:
     before = api.counts.get(("sleeper", "cancelled"), 0)
     asked = api["sleeper"].execute(frame(5))
     assert asked.cancel()
@@ -176,13 +213,14 @@ def test_cancelling_a_request_cancels_its_calls(api: Api) -> None:
 
 def test_budgets_follow_the_traffic(api: Api, server: Server) -> None:
     """A frame has six places by now, and the detector's part of the deadline shrinks with the next epochs."""
-    live = next(one for one in api._applications._live.values() if one.deployed.served.name == "traffic")
     crowded = frame(*[2] * 6)
     until = time.monotonic() + SECONDS
-    while live.deployed.split.query.calls["boxes", "kind"] < 4 and time.monotonic() < until:
+    while api.split("traffic").query.calls["boxes", "kind"] < 4 and time.monotonic() < until:
         for asked in [api["traffic"].execute(crowded) for _ in range(10)]:
             asked.result(SECONDS)
-    assert live.deployed.split.query.calls["boxes", "kind"] >= 4
+    assert api.split("traffic").query.calls["boxes", "kind"] >= 4
+    with pytest.raises(NoSuchModelError, match="did you mean 'traffic'"):
+        api.split("trafic")
     assert server.split("traffic").query.calls["boxes", "kind"] == 1.5, "what was deployed stays for the next start"
 
 
