@@ -23,7 +23,7 @@ __all__ = ["NetworkInputs"]
 class NetworkInputs:
     """The inputs of a network, and the columns that they are read from.
 
-    A row is bad where a value is null, an image cannot be read or a tensor has another size.
+    A row is bad where a value is null, an image cannot be read, or a tensor has another size or a null in it.
 
     Parameters
     ----------
@@ -63,15 +63,22 @@ class NetworkInputs:
         return [self._group(group, arrays, readable) for group in self.inputs], reasons
 
     def _note(self, reasons: list[str | None], values: pa.Array, column: TensorColumn) -> None:
-        """Note rows without a value, or with a tensor of another size."""
+        """Note rows without a value, or with a tensor of another size or a null in it."""
         present = values.is_valid().to_numpy(zero_copy_only=False)
-        fits = present
+        fits, whole = present, present
         if column.shape and column.name not in self.images:
             lengths = pc.fill_null(pc.list_value_length(values), -1)
             fits = lengths.to_numpy(zero_copy_only=False) == column.size
-        for row in np.flatnonzero(~fits).tolist():
-            why = f"{'tensor of another size' if present[row] else 'null'}: column {column.name!r}"
-            reasons[row] = reasons[row] or why
+            whole = _without_null(values)
+        for row in np.flatnonzero(~(fits & whole)).tolist():
+            why = (
+                "null"
+                if not present[row]
+                else "tensor of another size"
+                if not fits[row]
+                else "tensor with a null in it"
+            )
+            reasons[row] = reasons[row] or f"{why}: column {column.name!r}"
 
     def _array(
         self, column: TensorColumn, values: pa.Array, reasons: list[str | None], complete: NDArray[np.bool_]
@@ -100,3 +107,12 @@ class NetworkInputs:
             return np.ascontiguousarray(np.concatenate(joined, axis=1))
         # As in training: eight-bit pixels are shares of one.
         return own[0].astype(np.float32) / 255.0 if own[0].dtype == np.uint8 else own[0]
+
+
+def _without_null(values: pa.Array) -> NDArray[np.bool_]:
+    """Return which lists have no null among their elements."""
+    whole = np.ones(len(values), np.bool_)
+    elements = values.flatten()
+    if elements.null_count:
+        whole[pc.list_parent_indices(values).filter(elements.is_null()).to_numpy()] = False
+    return whole

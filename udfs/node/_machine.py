@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
+from udfs.handlers import DeviceError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -116,4 +118,11 @@ def _gpu_memory() -> int:
         return 0
     import torch  # noqa: PLC0415 - seconds that only a task with a GPU pays
 
-    return int(torch.cuda.get_device_properties(task_device("cuda")).total_memory)
+    device = torch.device(task_device("cuda"))
+    if (device.index or 0) >= torch.cuda.device_count():
+        seen = f"{torch.cuda.device_count()} GPUs" if torch.version.cuda else "none, for it is built without CUDA"
+        raise DeviceError(
+            f"Spark gave a task on {socket.gethostname()} the GPU {device.index}, but torch {torch.__version__} there "
+            f"sees {seen}: install a build of torch for its driver, or unset spark.executor.resource.gpu.amount"
+        )
+    return int(torch.cuda.get_device_properties(device).total_memory)

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid
-from udfs.handlers import TensorSpec, framework
+from udfs.handlers import DeviceError, TensorSpec, framework
+from udfs.node import MachineReport, task_device
 from udfs.node import _machine as machine
-from udfs.node import task_device
 from udfs.occlusion import Occlusion
 from udfs.occlusion.occluder import Occluder
 
@@ -42,6 +42,16 @@ def test_a_task_runs_on_the_device_that_spark_gave_it(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert task_device(asked) == device
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device")
+def test_a_gpu_of_spark_that_torch_cannot_see_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(resources=lambda: {"gpu": SimpleNamespace(addresses=["1"])})
+    monkeypatch.setattr(machine, "TaskContext", SimpleNamespace(get=lambda: context))
+    with pytest.raises(
+        DeviceError, match=r"gave a task on .+ the GPU 1, but torch .+ sees .+: install a build of torch"
+    ):
+        list(MachineReport(0.0)([]))
 
 
 def network() -> nn.Module:
