@@ -27,7 +27,7 @@ __all__ = [
     "epochs_with_losses",
     "remote_reads",
     "replicated_reads",
-    "speed_up",
+    "speedup",
 ]
 
 _CONFIGS, _EPOCHS, _WORKERS = 8, 5, 8
@@ -36,7 +36,7 @@ _EPOCH_S = 1.77 * 3600 * 8 / 16
 _HOP_S = _MODEL * 8 / 10**10
 
 
-def speed_up(configs: int, workers: int, *, epoch_s: float = _EPOCH_S, hop_s: float = _HOP_S) -> float:
+def speedup(configs: int, workers: int, *, epoch_s: float = _EPOCH_S, hop_s: float = _HOP_S) -> float:
     """Figure 3.8(A): of an epoch, against one worker with all data, which hops nothing.
 
     Parameters
@@ -132,7 +132,7 @@ def replicated_reads(copies: int) -> tuple[int, int]:
 
 def drill_down(report: Report) -> None:
     """Put the figures into a report."""
-    rows = [(str(p), *(f"{speed_up(configs, p):.2f}" for configs in (_CONFIGS, 256))) for p in (1, 2, 4, 8, 16, 64)]
+    rows = [(str(p), *(f"{speedup(configs, p):.2f}" for configs in (_CONFIGS, 256))) for p in (1, 2, 4, 8, 16, 64)]
     report.table("Figure 3.8(A): speed-up of an epoch by workers", ("workers", "8 configurations", "256"), rows)
     lost = [Absence(1, 1.4, 3.0), Absence(4, 2.3, 3.0)]
     rows = [(str(copies), *(f"{one:.2f}" for one in epochs_with_losses(lost, copies=copies))) for copies in (3, 2, 1)]
@@ -140,7 +140,7 @@ def drill_down(report: Report) -> None:
     report.table("Figure 3.8(B): epochs over an undisturbed one, w1 away from 1.4 to 3.0, w4 from 2.3", columns, rows)
     worst = max(epochs_with_losses(lost, copies=3))
     ours, other = remote_reads(1.0)
-    report.ratio("speed_up_8_workers", speed_up(_CONFIGS, _WORKERS), "of 8 configurations; linear in Figure 3.8(A)")
+    report.ratio("speedup_8_workers", speedup(_CONFIGS, _WORKERS), "of 8 configurations; linear in Figure 3.8(A)")
     report.ratio("longest_epoch_with_losses", worst, "3 copies, up to two of 8 workers away; smaller is better")
     report.ratio("remote_reads_over_hopping", other / ours, "bytes, all data, 5 epochs; Figure 3.10 says over 10", 10)
     traffic = [

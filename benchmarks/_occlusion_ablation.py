@@ -40,24 +40,24 @@ def patch_sizes(options: Options, report: Report) -> Figure:
         exact = {str(patch): bench.exact(bench.grid(patch)) for patch in options.patches}
         turns = take_turns(bench.naive(bench.grid()), {key: run for key, (run, _) in exact.items()}, options.repeats)
         for key, (_, network) in exact.items():
-            theory, speed_up = network.patches.overall_speed_up, _scaled(turns.speed_up(key), bench, int(key))
+            theory, speedup = network.patches.overall_speedup, _scaled(turns.speedup(key), bench, int(key))
             seeds = "falls with the patch; " + (_NEAR if name == "resnet18" else _BELOW)
             rows.append(
                 (
                     f"{name}, patch {key}",
                     f"{turns.seconds(key):.1f}",
-                    f"{speed_up:.2f}",
+                    f"{speedup:.2f}",
                     f"{theory:.2f}",
-                    f"{speed_up / theory:.3f}",
-                    f"{network.patches.centre_speed_up:.2f}",
+                    f"{speedup / theory:.3f}",
+                    f"{network.patches.centre_speedup:.2f}",
                     seeds,
                 )
             )
-            report.ratio(f"exact_speedup.{name}.{key}", speed_up, "seconds, naive / exact", 1.0)
+            report.ratio(f"exact_speedup.{name}.{key}", speedup, "seconds, naive / exact", 1.0)
             is_goal = name in {"vgg16", "resnet18"} and int(key) == 16 and options.stride == 4
             meaning = "speed-up measured / by FLOPs over all places"
-            report.ratio(f"exact_over_theory.{name}.{key}", speed_up / theory, meaning, 0.9 if is_goal else None)
-            drawn.setdefault(name, []).append(speed_up)
+            report.ratio(f"exact_over_theory.{name}.{key}", speedup / theory, meaning, 0.9 if is_goal else None)
+            drawn.setdefault(name, []).append(speedup)
             drawn.setdefault(f"{name}, theory", []).append(theory)
         report.note(bench.naive_in_words())
     report.table(f"Figure 6.11: incremental inference alone, stride {options.stride}", _COLUMNS, rows)
@@ -72,21 +72,21 @@ def taus(options: Options, report: Report) -> Figure:
         ways = {f"{tau:g}": bench.exact(bench.grid(), tau=tau) for tau in SEEDS_TAUS}
         turns = take_turns(bench.naive(bench.grid()), {key: run for key, (run, _) in ways.items()}, options.repeats)
         for key, (_, network) in ways.items():
-            theory, speed_up = network.patches.overall_speed_up, turns.speed_up(key)
+            theory, speedup = network.patches.overall_speedup, turns.speedup(key)
             rows.append(
                 (
                     f"{name}, tau {key}",
                     f"{turns.seconds(key):.1f}",
-                    f"{speed_up:.2f}",
+                    f"{speedup:.2f}",
                     f"{theory:.2f}",
-                    f"{speed_up / theory:.3f}",
-                    f"{network.patches.centre_speed_up:.2f}",
+                    f"{speedup / theory:.3f}",
+                    f"{network.patches.centre_speedup:.2f}",
                     "rises as tau falls; " + (_NEAR if name == "resnet18" else _BELOW),
                 )
             )
-            report.ratio(f"tau_speedup.{name}.{key}", speed_up, "seconds, naive / with the threshold", 1.0)
-            report.ratio(f"tau_over_theory.{name}.{key}", speed_up / theory, "speed-up measured / by FLOPs")
-            drawn.setdefault(name, []).append(speed_up)
+            report.ratio(f"tau_speedup.{name}.{key}", speedup, "seconds, naive / with the threshold", 1.0)
+            report.ratio(f"tau_over_theory.{name}.{key}", speedup / theory, "speed-up measured / by FLOPs")
+            drawn.setdefault(name, []).append(speedup)
             drawn.setdefault(f"{name}, theory", []).append(theory)
         report.note(bench.naive_in_words())
     title = f"Figure 6.12: with projective field thresholding, patch {options.patch}, stride {options.stride}"
@@ -111,25 +111,25 @@ def drill_downs(options: Options, report: Report) -> Figure:
         turns = take_turns(bench.naive(grid), {key: run for key, (run, _) in ways.items()}, options.repeats)
         for key, (step, fraction) in settings.items():
             occluder = ways[key][1]
-            speed_up, places = turns.speed_up(key), occluder.places
-            theory = occluder.patches.overall_speed_up * grid.count / places
-            equation = DrillDown(step * options.stride, options.stride, fraction).speed_up if step > 1 else 1.0
+            speedup, places = turns.speedup(key), occluder.places
+            theory = occluder.patches.overall_speedup * grid.count / places
+            equation = DrillDown(step * options.stride, options.stride, fraction).speedup if step > 1 else 1.0
             rows.append(
                 (
                     f"{name}, {key}",
                     f"{turns.seconds(key):.1f}",
-                    f"{speed_up:.2f}",
+                    f"{speedup:.2f}",
                     f"{theory:.2f}",
-                    f"{speed_up / theory:.3f}",
+                    f"{speedup / theory:.3f}",
                     f"{places} of {grid.count} ({equation:.2f})",
                     _NEAR,
                 )
             )
-            report.ratio(f"drill_speedup.{name}.{key.replace(' ', '')}", speed_up, "seconds, naive / drill-down", 1.0)
+            report.ratio(f"drill_speedup.{name}.{key.replace(' ', '')}", speedup, "seconds, naive / drill-down", 1.0)
             meaning = "speed-up measured / by FLOPs and places"
-            report.ratio(f"drill_over_theory.{name}.{key.replace(' ', '')}", speed_up / theory, meaning)
+            report.ratio(f"drill_over_theory.{name}.{key.replace(' ', '')}", speedup / theory, meaning)
             drawn = drawn_a if key.startswith("r") else drawn_b
-            drawn.setdefault(name, []).append(speed_up)
+            drawn.setdefault(name, []).append(speedup)
             drawn.setdefault(f"{name}, theory", []).append(theory)
         report.note(bench.naive_in_words())
     columns = (*_COLUMNS[:5], "places (equation 6.28)", _COLUMNS[6])
@@ -145,9 +145,9 @@ def drill_downs(options: Options, report: Report) -> Figure:
     return figure
 
 
-def _scaled(speed_up: float, bench: Bench, patch: int) -> float:
+def _scaled(speedup: float, bench: Bench, patch: int) -> float:
     """A whole naive heat map has more places with a smaller patch; the reference has those of the options' patch."""
-    return speed_up * bench.grid(patch).count / bench.grid().count
+    return speedup * bench.grid(patch).count / bench.grid().count
 
 
 def _drawn(title: str, xs: Sequence[float], series: Mapping[str, Sequence[float]], xlabel: str) -> Figure:

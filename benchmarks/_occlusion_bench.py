@@ -218,21 +218,21 @@ class Turns:
     reference : list of float
     ways : dict of list of float
         Seconds by way.
-    speed_ups : dict of list of float
+    speedups : dict of list of float
         The reference's seconds before and after a way, halved, over the way's.
     """
 
     reference: list[float] = field(default_factory=list)
     ways: dict[str, list[float]] = field(default_factory=dict)
-    speed_ups: dict[str, list[float]] = field(default_factory=dict)
+    speedups: dict[str, list[float]] = field(default_factory=dict)
 
     def seconds(self, way: str) -> float:
         """The median of a way's."""
         return statistics.median(self.ways[way])
 
-    def speed_up(self, way: str) -> float:
+    def speedup(self, way: str) -> float:
         """The median over the turns."""
-        return statistics.median(self.speed_ups[way])
+        return statistics.median(self.speedups[way])
 
 
 def take_turns(reference: Callable[[], float], ways: Mapping[str, Callable[[], float]], repeats: int) -> Turns:
@@ -246,7 +246,7 @@ def take_turns(reference: Callable[[], float], ways: Mapping[str, Callable[[], f
     repeats : int
         Turns; every second one goes through the ways backwards.
     """
-    turns = Turns(ways={way: [] for way in ways}, speed_ups={way: [] for way in ways})
+    turns = Turns(ways={way: [] for way in ways}, speedups={way: [] for way in ways})
     before = reference()
     turns.reference.append(before)
     for turn in range(repeats):
@@ -254,7 +254,7 @@ def take_turns(reference: Callable[[], float], ways: Mapping[str, Callable[[], f
             seconds = ways[way]()
             after = reference()
             turns.ways[way].append(seconds)
-            turns.speed_ups[way].append((before + after) / 2 / seconds)
+            turns.speedups[way].append((before + after) / 2 / seconds)
             turns.reference.append(after)
             before = after
     return turns

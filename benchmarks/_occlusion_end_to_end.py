@@ -120,9 +120,9 @@ def end_to_end(options: Options, report: Report) -> Figure:
         exact_rows.append(_exact(measured, report))
         rough_rows += _approximate(measured, report)
         worst = max(worst, _error(measured.bench, measured.grid))
-        drawn["exact"].append(measured.turns.speed_up("exact"))
-        drawn[_DEFAULT].append(measured.turns.speed_up(_DEFAULT))
-        drawn["approximate, as asked"].append(measured.turns.speed_up(_ASKED))
+        drawn["exact"].append(measured.turns.speedup("exact"))
+        drawn[_DEFAULT].append(measured.turns.speedup(_DEFAULT))
+        drawn["approximate, as asked"].append(measured.turns.speedup(_ASKED))
     columns = (
         "network, the fastest naive way",
         "naive, s",
@@ -187,14 +187,14 @@ def _exact(measured: _Measured, report: Report) -> tuple[str, ...]:
     """The row of the exact way."""
     bench, turns = measured.bench, measured.turns
     name, options, patches = bench.name, bench.options, measured.patches
-    theory, speed_up = patches.overall_speed_up, turns.speed_up("exact")
+    theory, speedup = patches.overall_speedup, turns.speedup("exact")
     memory = {way: peak_of(name, way, options) for way in ("naive", "exact")}
     is_goal = name in {"vgg16", "resnet18"} and options.stride == 4
-    report.ratio(f"exact_speedup.{name}", speed_up, "seconds, naive / exact", 5.4 if name == "vgg16" else 1.0)
+    report.ratio(f"exact_speedup.{name}", speedup, "seconds, naive / exact", 5.4 if name == "vgg16" else 1.0)
     meaning = "speed-up measured / by FLOPs over all places"
-    report.ratio(f"exact_over_theory.{name}", speed_up / theory, meaning, 0.9 if is_goal else None)
+    report.ratio(f"exact_over_theory.{name}", speedup / theory, meaning, 0.9 if is_goal else None)
     meaning = "seconds, naive / an explanation with its checked places"
-    report.ratio(f"explained_speedup.{name}", turns.speed_up("checked"), meaning, 1.0)
+    report.ratio(f"explained_speedup.{name}", turns.speedup("checked"), meaning, 1.0)
     if "captum" in turns.ways:
         captum = turns.seconds("captum") / turns.seconds("exact")
         report.ratio(f"captum_speedup.{name}", captum, "seconds, captum / exact")
@@ -205,9 +205,9 @@ def _exact(measured: _Measured, report: Report) -> tuple[str, ...]:
         f"{statistics.median(turns.reference):.1f}",
         f"{turns.seconds('captum'):.1f}" if "captum" in turns.ways else "-",
         f"{turns.seconds('exact'):.1f}, {turns.seconds('checked'):.1f}",
-        f"{speed_up:.2f}, {turns.speed_up('checked'):.2f}",
+        f"{speedup:.2f}, {turns.speedup('checked'):.2f}",
         f"{theory:.2f}",
-        f"{patches.uniform_speed_up:.2f}",
+        f"{patches.uniform_speedup:.2f}",
         " / ".join(f"{peak / 2**20:.0f}" for peak in memory.values()),
         _SEEDS_EXACT.get(name, "-"),
     )
@@ -218,13 +218,13 @@ def _approximate(measured: _Measured, report: Report) -> list[tuple[str, ...]]:
     turns, grid, name = measured.turns, measured.grid, measured.bench.name
     rows = []
     for key, like in _likeness(measured).items():
-        occluder, speed_up = measured.occluders[key], turns.speed_up(key)
+        occluder, speedup = measured.occluders[key], turns.speedup(key)
         rows.append(
             (
                 f"{name}, {key}: {measured.settings[key].words}",
                 f"{turns.seconds(key):.1f}",
-                f"{speed_up:.2f}",
-                f"{occluder.patches.overall_speed_up * grid.count / like.computed:.2f}",
+                f"{speedup:.2f}",
+                f"{occluder.patches.overall_speedup * grid.count / like.computed:.2f}",
                 f"{like.computed} of {grid.count}",
                 "-" if like.estimated is None else f"{like.estimated:.3f}",
                 "-" if like.ssim is None else f"{like.ssim:.3f} (contrast {like.contrast:.2f})",
@@ -233,7 +233,7 @@ def _approximate(measured: _Measured, report: Report) -> list[tuple[str, ...]]:
         )
         ending = "" if key == _ASKED else f".{key.split()[-1].lower()}"
         goal = 34.5 if name == "vgg16" and like.ssim is not None and ending in {"", ".oct"} else None
-        report.ratio(f"approx_speedup.{name}{ending}", speed_up, "seconds, naive / approximate", goal)
+        report.ratio(f"approx_speedup.{name}{ending}", speedup, "seconds, naive / approximate", goal)
         if like.ssim is not None:
             report.ratio(f"approx_ssim.{name}{ending}", like.ssim, "likeness with the exact heat map", 0.9)
         if like.ssim is not None and like.estimated is not None:

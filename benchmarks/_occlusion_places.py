@@ -33,13 +33,13 @@ def few_places(options: Options, report: Report) -> Figure:
         turns = take_turns(bench.naive(grid), ways, options.repeats)
         for count in counts:
             # The reference is of all places.
-            speed_up = turns.speed_up(str(count)) * count / grid.count
+            speedup = turns.speedup(str(count)) * count / grid.count
             # The views cost a run of the whole network.
-            theory = count / (count / exact[str(count)][1].patches.overall_speed_up + 1)
+            theory = count / (count / exact[str(count)][1].patches.overall_speedup + 1)
             seconds = f"{turns.seconds(str(count)):.2f}"
-            rows.append((name, str(count), seconds, f"{speed_up:.2f}", f"{theory:.2f}", "falls with |G|"))
-            report.ratio(f"places_speedup.{name}.{count}", speed_up, "seconds, naive / exact, over so many places")
-            drawn.setdefault(name, []).append(speed_up)
+            rows.append((name, str(count), seconds, f"{speedup:.2f}", f"{theory:.2f}", "falls with |G|"))
+            report.ratio(f"places_speedup.{name}.{count}", speedup, "seconds, naive / exact, over so many places")
+            drawn.setdefault(name, []).append(speedup)
         report.note(bench.naive_in_words())
     title = (
         f"Figure B.1: exact, batches of {_BATCH} or of all places where there are fewer, patch {options.patch}, "

@@ -63,10 +63,10 @@ def theory(options: Options, report: Report) -> Figure:
         graph = unweighted(name)
         patches = [thresholded(name, graph, patch, options.stride) for patch in _PATCHES]
         for patch, update in zip(_PATCHES, patches, strict=True):
-            report.ratio(f"theory.{name}.{patch}", update.speed_up, "FLOPs in full / incrementally, all places")
-        cells = [f"{one.speed_up:.2f}, {one.centre_speed_up:.2f}, {one.overall_speed_up:.2f}" for one in patches]
+            report.ratio(f"theory.{name}.{patch}", update.speedup, "FLOPs in full / incrementally, all places")
+        cells = [f"{one.speedup:.2f}, {one.centre_speedup:.2f}, {one.overall_speedup:.2f}" for one in patches]
         rows.append((name, *cells, _SEEDS.get(name, "2 to 3 (most CNNs)")))
-        drawn[name] = [update.centre_speed_up for update in patches]
+        drawn[name] = [update.centre_speedup for update in patches]
         update = thresholded(name, graph, options.patch, options.stride)
         sizes.append((name, *(f"{_bucketed(update, count):.2f}" for count in _BUCKETS), ""))
     title = (

@@ -28,19 +28,17 @@ _SEEDS = {"vgg16": "especially low"}
 
 def thresholding(options: Options, report: Report) -> Figure:
     """Figure 6.7 (a) and (b)."""
-    speed_ups, errors, lost = {}, {}, {}
+    speedups, errors, lost = {}, {}, {}
     rows = []
     for name in options.models:
         graph = unweighted(name)
         for patch in _PATCHES:
-            found = [thresholded(name, graph, patch, options.stride, tau).centre_speed_up for tau in SEEDS_TAUS]
-            rows.append((f"{name}, patch {patch}", *(f"{speed_up:.2f}" for speed_up in found), "rises as tau falls"))
+            found = [thresholded(name, graph, patch, options.stride, tau).centre_speedup for tau in SEEDS_TAUS]
+            rows.append((f"{name}, patch {patch}", *(f"{speedup:.2f}" for speedup in found), "rises as tau falls"))
             if patch == options.patch:
-                speed_ups[name] = found
-                for tau, speed_up in zip(SEEDS_TAUS, found, strict=True):
-                    report.ratio(
-                        f"theory_at_tau.{name}.{tau}", speed_up, "FLOPs in full / incrementally, in the middle"
-                    )
+                speedups[name] = found
+                for tau, speedup in zip(SEEDS_TAUS, found, strict=True):
+                    report.ratio(f"theory_at_tau.{name}.{tau}", speedup, "FLOPs in full / incrementally, in the middle")
     columns = ("network", *(f"tau {tau:g}" for tau in SEEDS_TAUS), "the seeds")
     report.table("Figure 6.7 (a): theoretical speed-up, patch in the middle", columns, rows)
     rows = []
@@ -65,7 +63,7 @@ def thresholding(options: Options, report: Report) -> Figure:
     )
     report.table(title, columns, rows)
     figure, (left, right) = panels("Figure 6.7", 2)
-    lines(left, SEEDS_TAUS, speed_ups, "tau", f"theoretical speed-up, patch {options.patch}")
+    lines(left, SEEDS_TAUS, speedups, "tau", f"theoretical speed-up, patch {options.patch}")
     lines(right, SEEDS_TAUS, lost, "tau", "share of the change that is left out")
     return figure
 

@@ -23,20 +23,20 @@ def variants(options: Options, report: Report) -> Figure:
         grid = bench.grid()
         exact, network = bench.exact(grid)
         turns = take_turns(bench.naive(grid), {"exact": exact}, options.repeats)
-        patches, speed_up = network.patches, turns.speed_up("exact")
+        patches, speedup = network.patches, turns.speedup("exact")
         share = patches.full_flops / (patches.full_flops + patches.whole_flops)
         rows.append(
             (
                 name,
                 f"{turns.seconds('exact'):.1f}",
-                f"{speed_up:.2f}",
-                f"{patches.overall_speed_up:.2f}",
+                f"{speedup:.2f}",
+                f"{patches.overall_speedup:.2f}",
                 f"{share:.0%}",
                 ", ".join(patches.whole[:1]) or "no layer in full",
             )
         )
-        report.ratio(f"exact_speedup.{name}", speed_up, "seconds, naive / exact", 2.0 if "_" in name else 1.0)
-        drawn[name] = speed_up
+        report.ratio(f"exact_speedup.{name}", speedup, "seconds, naive / exact", 2.0 if "_" in name else 1.0)
+        drawn[name] = speedup
     columns = ("network", "exact, s", "speed-up", "theory", "FLOPs in parts", "the first layer in full")
     report.table(f"Squeeze-excite and group norm: patch {options.patch}, stride {options.stride}", columns, rows)
     figure, (axes,) = panels("Exact explanations")

@@ -129,7 +129,7 @@ def scale_up(study: Study) -> None:
     sped = [alone / found[cores, 1].seconds for cores in many]
     last = study.cores
     report.ratio("scale_up", scaled[-1], f"1x on local[1] / {last}x on local[{last}]; 1 is ideal", 0.95)
-    report.ratio("speed_up_over_cores", sped[-1] / last, f"(1x on local[1] / 1x on local[{last}]) / {last}", 0.95)
+    report.ratio("speedup_over_cores", sped[-1] / last, f"(1x on local[1] / 1x on local[{last}]) / {last}", 0.95)
     figure, (left, right) = panels(f"Figure 12: {study.setup.model}, staged, 1x is {study.images} images", 2)
     model = study.setup.model
     lines(left, many, {model: scaled}, "cores and data scale", "scale-up", ideal=[1.0] * len(many))

@@ -246,7 +246,7 @@ def _unit(events: Sequence[Event], config: str) -> float:
     return statistics.median(event.seconds for event in events if event.kind == "train" and event.trial_id == config)
 
 
-def _speed_up(units: dict[str, float], workers: int) -> float:
+def _speedup(units: dict[str, float], workers: int) -> float:
     """Of an epoch of 256 configurations with the units that were measured, a unit a worker; against one worker."""
     seconds = np.resize(list(units.values()), 256)
     return float(seconds.sum() * workers / simulate(HopWorkload(np.outer(seconds, np.ones(workers)))).makespan)
@@ -327,7 +327,7 @@ def _report(found: list[dict[str, Measured]], work: Work, options: argparse.Name
         "share of ours in which a worker had nothing to do: at most 0.01",
     )
     units = {trial: statistics.median(one.units[trial] for one in rounds) for trial in ours.units}
-    report.ratio("simulated_64", _speed_up(units, 64) / 64, "speed-up on 64 simulated workers / 64, these units", 0.95)
+    report.ratio("simulated_64", _speedup(units, 64) / 64, "speed-up on 64 simulated workers / 64, these units", 0.95)
     report.note(f"A training unit of ours takes {min(units.values()):.2f} to {max(units.values()):.2f} s.")
     whole = statistics.median(one.whole for one in rounds)
     report.note(f"Ours with the start of its workers and the loading: {whole:.1f} s.")

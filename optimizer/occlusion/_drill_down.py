@@ -41,12 +41,12 @@ class DrillDown:
             raise PatchError(f"strides {self.first} and {self.second}: 1 <= second <= first")
 
     @property
-    def speed_up(self) -> float:
+    def speedup(self) -> float:
         """Number of re-inferences without drill-down over that with it (equation 6.28).
 
         Examples
         --------
-        >>> round(DrillDown(16, 4, 0.25).speed_up, 2)
+        >>> round(DrillDown(16, 4, 0.25).speedup, 2)
         3.2
         """
         return self.first**2 / (self.second**2 + self.fraction * self.first**2)

@@ -129,22 +129,22 @@ class UpdatePatches:
         return self._sum((name, [float(span.lengths.max()) for span in spans]) for name, spans in self._costly)
 
     @property
-    def centre_speed_up(self) -> float:
+    def centre_speedup(self) -> float:
         """Theoretical speed-up of the patch in the middle, the paper's worst case (section 6.3.1)."""
         return _ratio(self.full_flops, self.flops(*(extent // 2 for extent in self.grid.shape)))
 
     @property
-    def speed_up(self) -> float:
+    def speedup(self) -> float:
         """Theoretical speed-up of the incremental layers over all positions, as the paper counts it."""
         return _ratio(self.full_flops, self.mean_flops)
 
     @property
-    def uniform_speed_up(self) -> float:
+    def uniform_speedup(self) -> float:
         """Theoretical speed-up with patches of one size."""
         return _ratio(self.full_flops, self.uniform_flops)
 
     @property
-    def overall_speed_up(self) -> float:
+    def overall_speedup(self) -> float:
         """Theoretical speed-up of all layers over all positions; those computed in full gain nothing."""
         return _ratio(self.full_flops + self.whole_flops, self.mean_flops + self.whole_flops)
 
@@ -156,8 +156,8 @@ class UpdatePatches:
         """Describe the incremental layers, those computed in full, and the FLOPs saved."""
         rows, extents = " x ".join(map(str, self.grid.shape)), " x ".join(map(str, self.grid.patch))
         theory = (
-            f"{self.speed_up:.2f} over all positions, {self.centre_speed_up:.2f} in the middle, "
-            f"{self.uniform_speed_up:.2f} with patches of one size; {self.overall_speed_up:.2f} with the layers in full"
+            f"{self.speedup:.2f} over all positions, {self.centre_speedup:.2f} in the middle, "
+            f"{self.uniform_speedup:.2f} with patches of one size; {self.overall_speedup:.2f} with the layers in full"
         )
         lines = [
             f"a patch of {extents} at {rows} positions, tau {self.threshold:g}:",

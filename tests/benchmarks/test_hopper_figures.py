@@ -17,16 +17,16 @@ from _hopper_figures import (
     epochs_with_losses,
     remote_reads,
     replicated_reads,
-    speed_up,
+    speedup,
 )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
-def test_speed_up_is_linear(workers: int) -> None:
+def test_speedup_is_linear(workers: int) -> None:
     """Up to as many workers as there are configurations; no schedule does better than one worker each."""
-    assert speed_up(8, workers) == pytest.approx(workers, rel=0.001)
-    assert speed_up(8, 16) < 8
-    assert speed_up(8, workers, epoch_s=1.0, hop_s=0.125) == pytest.approx(workers / (1 + workers / 8 * (workers > 1)))
+    assert speedup(8, workers) == pytest.approx(workers, rel=0.001)
+    assert speedup(8, 16) < 8
+    assert speedup(8, workers, epoch_s=1.0, hop_s=0.125) == pytest.approx(workers / (1 + workers / 8 * (workers > 1)))
 
 
 def test_lost_workers() -> None:
@@ -61,5 +61,5 @@ def test_bytes() -> None:
 def test_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     schedulers.main(["--drill-down", "--json"])
     ratios = json.loads(capsys.readouterr().out.splitlines()[-1])["ratios"]
-    assert set(ratios) == {"speed_up_8_workers", "longest_epoch_with_losses", "remote_reads_over_hopping"}
+    assert set(ratios) == {"speedup_8_workers", "longest_epoch_with_losses", "remote_reads_over_hopping"}
     assert ratios["remote_reads_over_hopping"] > 10

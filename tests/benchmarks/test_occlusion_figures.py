@@ -88,11 +88,11 @@ def test_thresholding(small: str, capsys: pytest.CaptureFixture[str], tmp_path: 
     found = ratios("6.7", small, capsys, "--picture", str(picture))
     taus = ("1.0", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4")
     lost = [found[f"lost_at_tau.small.{tau}"] for tau in taus]
-    speed_ups = [found[f"theory_at_tau.small.{tau}"] for tau in taus]
+    speedups = [found[f"theory_at_tau.small.{tau}"] for tau in taus]
     assert lost[0] < 1e-9
     assert 0.01 < lost[-1] < 1
-    assert all(first <= second for first, second in itertools.pairwise(speed_ups))
-    assert speed_ups[-1] > 1.2 * speed_ups[0]
+    assert all(first <= second for first, second in itertools.pairwise(speedups))
+    assert speedups[-1] > 1.2 * speedups[0]
     assert picture.stat().st_size > 1000
 
 
@@ -152,8 +152,8 @@ def test_turns() -> None:
 
     turns = take_turns(lambda: next(load), {"a": lambda: run("a", 1.0), "b": lambda: run("b", 3.0)}, 2)
     assert order == ["a", "b", "b", "a"]
-    assert turns.speed_ups == {"a": [2.0, 2.0], "b": [2.0, 2.0]}
-    assert (turns.seconds("b"), turns.speed_up("b")) == (3.0, 2.0)
+    assert turns.speedups == {"a": [2.0, 2.0], "b": [2.0, 2.0]}
+    assert (turns.seconds("b"), turns.speedup("b")) == (3.0, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_pictures_tables_and_ratios(tmp_path: Path) -> None:
     done = run("--figure", "12,c3", *small, "--out", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     ratios = json.loads(done.stdout.splitlines()[-1])["ratios"]
-    assert set(ratios) == {"scale_up", "speed_up_over_cores", "estimated_over_actual"}
+    assert set(ratios) == {"scale_up", "speedup_over_cores", "estimated_over_actual"}
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert {path.name for path in tmp_path.iterdir()} == {"figure12.png", "figureC3.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())

@@ -52,7 +52,7 @@ _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 def is_in_full(patches: UpdatePatches) -> bool:
     """Whether every place runs through the whole network, because parts of it cost about as much."""
-    return patches.overall_speed_up < _WORTH
+    return patches.overall_speedup < _WORTH
 
 
 class IncrementalNetwork:

@@ -48,7 +48,7 @@ DETAILS = pa.struct(
         ("difference", pa.float32()),
         ("elements", pa.int32()),
         ("top", pa.list_(pa.struct([("element", pa.int32()), ("score", pa.float32())]))),
-        ("theoretical_speed_up", pa.float32()),
+        ("theoretical_speedup", pa.float32()),
         ("model", pa.string()),
         ("random_weights", pa.bool_()),
     ]
@@ -160,7 +160,7 @@ class Explaining:
             "difference": heat_map.difference,
             "elements": heat_map.elements,
             "top": [{"element": element, "score": score} for element, score in heat_map.top],
-            "theoretical_speed_up": occluder.theoretical_speed_up,
+            "theoretical_speedup": occluder.theoretical_speedup,
             "model": self.model,
             "random_weights": self.has_random_weights,
             **self._geometry,

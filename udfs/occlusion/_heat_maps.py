@@ -114,9 +114,9 @@ class HeatMaps(ABC):
         return True
 
     @property
-    def theoretical_speed_up(self) -> float:
+    def theoretical_speedup(self) -> float:
         """Of a place over the naive mode's, by FLOPs; 1 where the whole network runs for each."""
-        return 1.0 if self.in_full else self.patches.overall_speed_up
+        return 1.0 if self.in_full else self.patches.overall_speedup
 
     def has_hook(self, layer: str) -> bool:  # noqa: ARG002
         """Whether a layer is a module with hooks, which may do anything to its tensors."""

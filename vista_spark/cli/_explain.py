@@ -89,7 +89,7 @@ def explain_command(
             min=0, max=1, help="Instead of --target-ssim: how much of each change is followed; 0.8 beside the next two."
         ),
     ] = None,
-    target_speed_up: Annotated[
+    target_speedup: Annotated[
         float | None,
         typer.Option(
             min=1, help="Instead of --target-ssim: by drill-down; 3 beside --tau or the next one, and 1 is without."
@@ -140,7 +140,7 @@ def explain_command(
         "mode": mode,
         "target_ssim": target_ssim,
         "tau": tau,
-        "target_speed_up": target_speed_up,
+        "target_speedup": target_speedup,
         "drill_down_fraction": drill_down_fraction,
         "precision": precision,
         "batch_size": batch_size,

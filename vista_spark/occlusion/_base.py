@@ -30,7 +30,7 @@ class Explained:
     predicted: int
     probability: float
     mode: str
-    theoretical_speed_up: float
+    theoretical_speedup: float
     seconds: float
     score: str = field(default="", kw_only=True)
     verified: int = field(default=0, kw_only=True)
@@ -63,7 +63,7 @@ class Explained:
         predicted = f" (predicted: {self._numbered(self.predicted)})" if self.predicted != self.target else ""
         known = self.heat_map[np.isfinite(self.heat_map)]
         lowest = f"; lowest {known.min():.4f}, with a patch of {extents} at one of {rows} places" if known.size else ""
-        theory = f"; theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
+        theory = f"; theoretical speed-up of a place over naive: {self.theoretical_speedup:.2f}"
         flat = flatness(self.kind, fitting_scale(self.heat_map, self.probability)) if known.size else ""
         lines = [
             *([RANDOM_WEIGHTS] if self.has_random_weights else []),

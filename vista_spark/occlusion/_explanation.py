@@ -45,7 +45,7 @@ class Explanation(Recorded):
     probability : float
         Score of the target for the whole image; a probability where `score` says so.
     mode : str
-    theoretical_speed_up : float
+    theoretical_speedup : float
         Of a place over the naive mode's, by FLOPs.
     seconds : float
         For several targets, those of the one pass.

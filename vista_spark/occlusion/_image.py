@@ -45,7 +45,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     mode: str = "exact",
     target_ssim: float | None = None,
     tau: float | None = None,
-    target_speed_up: float | None = None,
+    target_speedup: float | None = None,
     drill_down_fraction: float | None = None,
     precision: str | None = None,
     image_size: int | None = None,
@@ -106,7 +106,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         In the approximate mode alone, instead of `target_ssim`: at most this fraction of a tensor's height and width is
         kept up to date around a patch (projective field thresholding, section 6.4.1). Default 0.8 where one of the next
         two is given. The likeness is then estimated from about 7 % of the places, computed exactly as well.
-    target_speed_up : float, optional
+    target_speedup : float, optional
         In the approximate mode alone, instead of `target_ssim`: by drill-down, which gives the first stage's stride
         (section 6.4.3), rounded up to a multiple of `stride`. Default 3 where another of these three is given; 1 is
         without drill-down.

@@ -31,7 +31,7 @@ Content: TypeAlias = str | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
 """What a patch holds, by its name, as an array of the input's shape, or as a function of the input to one."""
 
 # Options of the approximate mode, and their defaults where one of the first three is given.
-_FIXED: dict[str, Any] = {"tau": 0.8, "target_speed_up": 3.0, "drill_down_fraction": 0.25}
+_FIXED: dict[str, Any] = {"tau": 0.8, "target_speedup": 3.0, "drill_down_fraction": 0.25}
 _APPROXIMATE: dict[str, Any] = {**_FIXED, "target_ssim": 0.9, "precision": "float32"}
 
 
@@ -54,7 +54,7 @@ class OcclusionOptions:
     tau : float, optional
         In the approximate mode alone, instead of `target_ssim`: the fraction of each axis that is kept up to date
         around a patch, at most 1. Default 0.8 where one of the next two is given.
-    target_speed_up : float, optional
+    target_speedup : float, optional
         In the approximate mode alone, instead of `target_ssim`: by drill-down; 1 is without. Default 3 where another of
         these three is given.
     drill_down_fraction : float, optional
@@ -94,7 +94,7 @@ class OcclusionOptions:
     mode: str = "exact"
     target_ssim: float | None = None
     tau: float | None = None
-    target_speed_up: float | None = None
+    target_speedup: float | None = None
     drill_down_fraction: float | None = None
     precision: str | None = None
     batch_size: int = 32
@@ -252,8 +252,8 @@ class OcclusionOptions:
     def _step(self, grid: OcclusionGrid) -> int:
         """Stage one's stride over stage two's."""
         try:
-            speed_up, fraction = cast("float", self.target_speed_up), cast("float", self.drill_down_fraction)
-            return stage_one_step(grid, speed_up, fraction)
+            speedup, fraction = cast("float", self.target_speedup), cast("float", self.drill_down_fraction)
+            return stage_one_step(grid, speedup, fraction)
         except PatchError as error:
             raise InvalidArgumentError(str(error)) from None
 

@@ -64,7 +64,7 @@ class Recorded(Explained, ABC):
             "image": grid.image,
             "starts": [grid.starts(axis).tolist() for axis in range(len(grid.image))],
             "seconds": self.seconds,
-            "theoretical_speed_up": self.theoretical_speed_up,
+            "theoretical_speedup": self.theoretical_speedup,
             "verified": self.verified,
             "difference": self.difference,
             "notes": self.notes,
@@ -156,7 +156,7 @@ def fields_of_row(row: Any, heat_map: str, explanation: str) -> dict[str, Any]:
 
 
 _SAME = (
-    "target", "predicted", "probability", "mode", "theoretical_speed_up", "seconds", "score", "verified", "difference",
+    "target", "predicted", "probability", "mode", "theoretical_speedup", "seconds", "score", "verified", "difference",
     "model",
 )  # fmt: skip
 _DETAILS = {

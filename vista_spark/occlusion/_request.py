@@ -63,7 +63,7 @@ class Request:
     mode: str = "exact"
     target_ssim: float | None = None
     tau: float | None = None
-    target_speed_up: float | None = None
+    target_speedup: float | None = None
     drill_down_fraction: float | None = None
     precision: str | None = None
     batch_size: int = 32

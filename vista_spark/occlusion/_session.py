@@ -312,7 +312,7 @@ class ExplainerSession:
         return tuple(
             Explanation(
                 heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
-                occluder.theoretical_speed_up, seconds, picture, score=heat.score, verified=heat.verified,
+                occluder.theoretical_speedup, seconds, picture, score=heat.score, verified=heat.verified,
                 difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
                 notes=notes_of(own, occlusion.mode, occluder), top=heat.top,
                 class_names=names, model=self._card.name, has_random_weights=random, geometry=geometry,

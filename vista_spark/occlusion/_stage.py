@@ -81,7 +81,7 @@ class _OcclusionStage(HasOcclusion):
         region, head = self.getRegion(), self.getHead()
         if self.getMode() == "approximate":
             # The estimator measures taus, and its model has what it chose.
-            approximate = {"tau": 1.0, "target_speed_up": 1.0} | approximate
+            approximate = {"tau": 1.0, "target_speedup": 1.0} | approximate
             approximate |= {"drill_down_fraction": self.getDrillDownFraction(), "precision": self.getPrecision()}
         else:  # Params of the approximate mode may stay set while the mode is another one
             approximate = {}
@@ -141,7 +141,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         image), ``rows``, ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``,
         ``score`` (in words), ``elements`` (their number), ``top`` (the five largest and their scores), ``verified``
         (places that the untouched network computed again), ``difference`` (the largest found there), ``mode``,
-        ``theoretical_speed_up``, ``model``, ``random_weights``; and where the places are, in pixels of the network's
+        ``theoretical_speedup``, ``model``, ``random_weights``; and where the places are, in pixels of the network's
         input: ``patch``, ``stride``, ``image_rows``, ``image_columns``, ``row_starts``, ``column_starts``. Default
         ``"explanation"``. :meth:`vista_spark.Explanation.of` draws a row.
     targetCol : str, optional
@@ -279,7 +279,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return self._set(sampleSize=value)
 
     def _options(self, **approximate: Any) -> OcclusionOptions:
-        return super()._options(target_speed_up=self.getTargetSpeedup(), **approximate)
+        return super()._options(target_speedup=self.getTargetSpeedup(), **approximate)
 
     def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
         net, occlusion = self._checked(dataset)

@@ -202,7 +202,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
             mode=mode,
             target_ssim=target_ssim,
             tau=tau,
-            target_speed_up=1.0 if mode == "approximate" and target_ssim is None else None,  # no drill-down
+            target_speedup=1.0 if mode == "approximate" and target_ssim is None else None,  # no drill-down
             precision=precision,
             batch_size=batch_size,
             output=output,
@@ -234,7 +234,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return TensorExplanation(
         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
-        occluder.theoretical_speed_up, time.perf_counter() - started,
+        occluder.theoretical_speedup, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if own.channels_last else tensor, score=heat.score, verified=heat.verified,
         difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
         notes=notes_of(own, mode, occluder), top=heat.top, class_names=named,

@@ -228,10 +228,10 @@ def test_the_last_place_of_inception_is_flush_with_the_border() -> None:
 
 
 def test_drill_down() -> None:
-    assert DrillDown(16, 4, 0.25).speed_up == pytest.approx(3.2)
+    assert DrillDown(16, 4, 0.25).speedup == pytest.approx(3.2)
     for target, fraction in ((3, 0.25), (5, 0.1), (2, 0.4)):
         stride = stage_one_stride(target, 4, fraction, 224)
-        assert DrillDown(stride, 4, fraction).speed_up >= target > DrillDown(stride - 1, 4, fraction).speed_up
+        assert DrillDown(stride, 4, fraction).speedup >= target > DrillDown(stride - 1, 4, fraction).speedup
     with pytest.raises(PatchError, match=r"below 4\.00"):
         stage_one_stride(4, 4, 0.25, 100_000)
     with pytest.raises(PatchError, match="from 0 to 1"):

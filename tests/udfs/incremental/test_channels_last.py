@@ -61,7 +61,7 @@ def test_blocks_with_the_channels_last_run_in_parts(modules: bool) -> None:
     model = framework("torch").trace(net, [TensorSpec((3, SIDE, SIDE))]).prepare(1)
     fused = IncrementalNetwork(model, GRID)
     assert len(fused.patches.whole) <= 2, fused.patches.explain()
-    assert fused.patches.overall_speed_up > 2
+    assert fused.patches.overall_speedup > 2
     image, fill = torch.randn(1, 3, SIDE, SIDE), torch.zeros(3)
     (layer,) = fused.patches.graph.outputs
     found = places(fused.outputs(fused.materialise(image), fill, batch_size=8), layer)
@@ -113,4 +113,4 @@ def test_networks_of_transformers_gain_as_the_rosters_do(name: str) -> None:
     net = getattr(transformers, f"{kind}ForImageClassification")(config).eval()
     model = framework("torch").trace(net, [TensorSpec((3, 128, 128))])
     patches = IncrementalNetwork(model, OcclusionGrid((128, 128), (16, 16), (8, 8))).patches
-    assert patches.overall_speed_up >= least, patches.explain()
+    assert patches.overall_speedup >= least, patches.explain()

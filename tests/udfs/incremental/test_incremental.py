@@ -557,7 +557,7 @@ def test_the_patches_say_what_ended_them() -> None:
 def test_a_network_without_flops() -> None:
     net = nn.Sequential(nn.MaxPool2d(2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()).eval()
     patches = compared(net, (2, 12, 12)).patches
-    assert patches.speed_up == patches.centre_speed_up == patches.uniform_speed_up == patches.overall_speed_up == 1
+    assert patches.speedup == patches.centre_speedup == patches.uniform_speedup == patches.overall_speedup == 1
     assert "speed-up 1.00" in patches.explain()
 
 

@@ -68,7 +68,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"image": [[[0.0]], [[0.0, 1.0]]]}, "image: lists of unequal lengths"),
         ({"tau": 0.5}, 'tau=0.5: only in the approximate mode; leave it out of mode="exact"'),
         ({"mode": "naive", "precision": "bfloat16"}, "precision='bfloat16': only in the approximate mode"),
-        ({"target_speed_up": 2}, "target_speed_up=2: only in the approximate mode"),
+        ({"target_speedup": 2}, "target_speedup=2: only in the approximate mode"),
         ({"drill_down_fraction": 0.1}, "drill_down_fraction=0.1: only in the approximate mode"),
         ({"mode": "approximate", "tau": "much"}, "tau='much': a finite number"),
         ({"mode": "approximate", "tau": float("nan")}, "tau=nan: a finite number"),
@@ -126,7 +126,7 @@ def test_numbers_of_numpy_and_tensors_of_torch_are_taken() -> None:
     )
     np.testing.assert_allclose(given.heat_map, plain.heat_map, atol=1e-6)
     rough = explain_image(
-        PICTURE, CARD, mode="approximate", tau=np.float32(0.5), target_speed_up=np.float64(1), **SQUARE
+        PICTURE, CARD, mode="approximate", tau=np.float32(0.5), target_speedup=np.float64(1), **SQUARE
     )
     assert rough.mode == "approximate"
     by_tensor = explain_tensor(
@@ -170,7 +170,7 @@ def test_an_explanation_says_its_score_and_what_was_verified() -> None:
     assert "theoretical speed-up of a place over naive" in said
     assert "with a patch of 4 x 4 at one of 4 x 4 places" in said
     naive = explain_image(PICTURE, CARD, mode="naive", **SQUARE)
-    assert naive.theoretical_speed_up == 1
+    assert naive.theoretical_speedup == 1
     assert "speed-up" not in naive.explain(), "the naive way is what others are compared with"
     odds = explain_image(PICTURE, CARD, output="log_odds", head=None, verify=0, **SQUARE)
     assert odds.score.startswith("log_odds")

@@ -69,7 +69,7 @@ def test_an_array_broadcasts_and_a_tensor_is_an_array() -> None:
 
 def test_the_approximate_mode_takes_an_array() -> None:
     heat_map = explain_image(
-        PICTURE, perturbation=OTHER, mode="approximate", tau=1.0, target_speed_up=1.0, **SETTINGS
+        PICTURE, perturbation=OTHER, mode="approximate", tau=1.0, target_speedup=1.0, **SETTINGS
     ).heat_map
     np.testing.assert_allclose(heat_map, explain_image(PICTURE, perturbation=OTHER, **SETTINGS).heat_map, atol=1e-5)
 

@@ -41,7 +41,7 @@ def test_exact_is_naive() -> None:
     np.testing.assert_allclose(exact.heat_map, naive.heat_map, atol=1e-5)
     assert exact.probability > 0.9
     assert exact.heat_map.min() < exact.probability - 0.01, "no patch changes anything"
-    assert 1.5 < exact.theoretical_speed_up < 3
+    assert 1.5 < exact.theoretical_speedup < 3
     assert "class 990" in exact.explain()
     # The object is in the left half: what is laid over the right one changes little.
     assert np.abs(exact.heat_map[:, 6] - exact.probability).max() < np.abs(exact.heat_map - exact.probability).max()
@@ -81,10 +81,10 @@ def test_an_approximate_heat_map_is_nearly_the_exact_one() -> None:
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 12, "image_size": 128}
     exact = explain_image(path, "mobilenet_v2", **common)
     assert np.ptp(exact.heat_map) > 0.05, "a flat heat map would be like any other"
-    rough = explain_image(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speed_up=1.0, **common)
-    drilled = explain_image(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.5, **common)
+    rough = explain_image(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speedup=1.0, **common)
+    drilled = explain_image(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speedup=1.5, **common)
     lean = explain_image(
-        path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.0, precision="bfloat16", **common
+        path, "mobilenet_v2", mode="approximate", tau=1.0, target_speedup=1.0, precision="bfloat16", **common
     )
     assert similarity(exact.heat_map, lean.heat_map) > 0.95
     for found in (rough, drilled, lean):
@@ -136,7 +136,7 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     path, _ = foolbox_images()[3]
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "image_size": 128, "stride": 12}
-    rough = {"mode": "approximate", "tau": 0.8, "target_speed_up": 1.5}
+    rough = {"mode": "approximate", "tau": 0.8, "target_speedup": 1.5}
     for extra, nearly in (({}, 1e-5), (rough, 1e-5), (rough | {"precision": "bfloat16"}, 1e-2)):
         told: list[float] = []
         seen: list[np.ndarray] = []
@@ -211,8 +211,8 @@ def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
         ({"patch_size": 65}, PatchError, "a patch of 65 on axis 0 does not fit into 64"),
         ({"stride": 0}, InvalidArgumentError, "stride=0: at least 1"),
         ({"stride": 25}, InvalidArgumentError, "stride 25 is larger than the patch of 24"),
-        ({"mode": "approximate", "tau": 0.0, "target_speed_up": 1.0}, PatchError, r"tau=0\.0: above 0, at most 1"),
-        ({"mode": "approximate", "target_speed_up": 5.0}, InvalidArgumentError, "speed-up of 5 by drill-down.*below"),
+        ({"mode": "approximate", "tau": 0.0, "target_speedup": 1.0}, PatchError, r"tau=0\.0: above 0, at most 1"),
+        ({"mode": "approximate", "target_speedup": 5.0}, InvalidArgumentError, "speed-up of 5 by drill-down.*below"),
         ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
         ({"target": 1000}, InvalidArgumentError, "target=1000: from 0 to 999"),
         ({"perturbation": "colour"}, InvalidArgumentError, "perturbation='colour'; did you mean 'color'"),

@@ -33,7 +33,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "seconds": 1.0, "mode": "approximate", "patch": 16, "stride": 8, "image_rows": 61, "image_columns": 64,
         "row_starts": [2, 10, 18, 26, 34, 41], "column_starts": [0, 8, 16, 24, 32, 40, 48], "score": "value: of 'fc'",
         "verified": 0, "difference": 0.0, "elements": 1000, "top": [{"element": 8, "score": 0.9}],
-        "theoretical_speed_up": 2.0, "model": "squeezenet1_1", "random_weights": True,
+        "theoretical_speedup": 2.0, "model": "squeezenet1_1", "random_weights": True,
     }  # fmt: skip
     return {"heat_map": np.arange(42.0), "explanation": details | changes, "id": 3}
 

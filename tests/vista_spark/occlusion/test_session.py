@@ -108,7 +108,7 @@ def test_levels_are_computed_for_those_who_watch_them(
 
 def test_bfloat16_has_views_of_its_own(explainer: ExplainerSession, runs: list[str]) -> None:
     exact = explainer.explain(PICTURE, **COMMON)
-    options: dict[str, Any] = {"mode": "approximate", "tau": 1.0, "target_speed_up": 1.0}
+    options: dict[str, Any] = {"mode": "approximate", "tau": 1.0, "target_speedup": 1.0}
     lean = explainer.explain(PICTURE, precision="bfloat16", **options, **COMMON)
     again = explainer.explain(PICTURE, **options, **COMMON)
     # Float32's, bfloat16's, and float32's once more for the places that tell how alike the two are.

@@ -67,7 +67,7 @@ def test_a_time_series(recognizer: nn.Module, perturbation: str) -> None:
     assert np.ptp(exact.heat_map) > 1e-3
     assert exact.probability == pytest.approx(float(scores[case].max()), abs=1e-5)
     assert exact.predicted == scores[case].argmax()
-    assert exact.theoretical_speed_up > 1.5
+    assert exact.theoretical_speedup > 1.5
     by_hand = windows[case].copy()
     filled = {"mean": by_hand.mean(axis=1), "color": np.arange(6)}
     if perturbation in filled:
@@ -144,7 +144,7 @@ def test_an_approximate_heat_map_and_its_picture(recognizer: nn.Module) -> None:
     lean = explain_tensor(recognizer, window, patch=8, stride=4, mode="approximate", tau=1, precision="bfloat16")
     assert 0 < np.abs(lean.heat_map - exact.heat_map).max() < 0.1 * np.ptp(exact.heat_map)
     assert isinstance(rough, TensorExplanation)
-    assert rough.theoretical_speed_up > exact.theoretical_speed_up
+    assert rough.theoretical_speedup > exact.theoretical_speedup
     assert np.isnan(seen[0]).any()
     assert len(rough.plot().axes) == 2
     assert "of 24 places" in rough.explain()
@@ -183,7 +183,7 @@ def test_what_ran_as_a_whole_does_not_claim_parts() -> None:
     normed = nn.Sequential(nn.GroupNorm(1, 3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 2))
     picture = np.random.default_rng(0).normal(size=(3, 16, 16)).astype(np.float32)
     explanation = explain_tensor(normed.eval(), picture, patch=4, stride=4)
-    assert explanation.theoretical_speed_up < 1.05
+    assert explanation.theoretical_speedup < 1.05
     assert "in parts up to" not in explanation.explain()
     assert "computed in full: parts of the network would cost about as much" in explanation.explain()
     assert "they end at '0' (GroupNorm)" in explanation.explain()
