@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import OrderedDict
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     from optimizer.serving import Policy
     from udfs.rpc import Request
     from udfs.serving._deliveries import Deliveries
-    from udfs.serving._messages import Placed, Unit
+    from udfs.serving._messages import Placed
     from udfs.serving._models import OpenGroup
     from udfs.serving._recipes import GroupRecipe
+    from udfs.serving._rounds import Content
 
 __all__ = ["Backend"]
 
@@ -89,12 +89,11 @@ class Backend:
         self._warming: list[tuple[OpenGroup, list[Row], threading.Event]] = []
         self._changed = threading.Condition()
         self._opening = threading.Lock()
-        self._arrived: queue.SimpleQueue[tuple[Unit, float] | None] = queue.SimpleQueue()
-        self._unread: set[int] = set()
         self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
         self._outbox = Outbox()
         self._stopped = False
         self._since: float | None = None
+        self._until_ms = 0.0
         self._collected = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
 
@@ -106,7 +105,6 @@ class Backend:
         with self._changed:
             for _, _, done in self._warming:
                 done.set()
-        self._arrived.put(None)
 
     def answer(self, request: Request[Any]) -> Any:
         """Reply to a request of :data:`SERVING`."""
@@ -138,12 +136,16 @@ class Backend:
 
     def _submit(self, request: Submit) -> Noted:
         now = _now_ms()
+        absent = []
         with self._changed:
             self._rounds.cancel(request.cancelled)
-            self._unread.update(unit.number for unit in request.units)
-            self._unread.difference_update(request.cancelled)
-        for unit in request.units:
-            self._arrived.put((unit, now + unit.remaining_ms))
+            for unit in request.units:
+                waiting = Waiting(unit.number, now + unit.remaining_ms, unit.session)
+                if not self._rounds.put(unit.group, waiting, unit.key, unit.inputs):
+                    absent.append(unit)
+            self._changed.notify_all()
+        if absent:
+            self._outbox.put(Answer(unit.number, "absent", "", {}) for unit in absent)
         return Noted()
 
     def _adopt(self, placements: Sequence[Placed]) -> Adopted:
@@ -217,32 +219,46 @@ class Backend:
         self._outbox.put(Answer(unit.number, "absent", "", {}) for unit in returned)
 
     def _read(self) -> None:
-        while (arrived := self._arrived.get()) is not None:
-            unit, deadline = arrived
-            if unit.number in self._unread:
-                self._queue(unit, deadline)
+        """Read what the next batches need, in a thread of its own."""
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return
+                now = _now_ms()
+                unread = self._rounds.unread(now, max(0.0, self._until_ms - now))
+                group = self._groups.get(unread.group)
+                if unread.content is None and not unread.dropped:
+                    self._changed.wait(_POLL_S)
+                    continue
+            if unread.dropped:
+                self._outbox.put(_given_up(unread.dropped))
+            if unread.content is not None:
+                self._read_content(unread.group, group, unread.content)
 
-    def _queue(self, unit: Unit, deadline: float) -> None:
-        """Read a unit and queue it, or answer why not."""
-        name = unit.group
-        group = self._groups.get(name)
-        row = _row(group, unit, self._read_before.get((name, unit.key)), late=_now_ms() >= deadline)
-        if unit.key and isinstance(row, Row):
-            # One image for several sessions is decoded once. No two groups ever have one name.
-            self._read_before[name, unit.key] = row.arrays
+    def _read_content(self, name: str, group: OpenGroup | None, content: Content) -> None:
+        arrays = self._read_before.get((name, content.key)) if content.key else None
+        failure, why = "", ""
+        if group is None:
+            failure = "absent"
+        elif arrays is None:
+            try:
+                arrays = group.readers[content.units[0].session].read(content.inputs)
+            except RowError as error:
+                failure, why = "bad", str(error)
+            except Exception as error:  # noqa: BLE001 - of a decoder or a tokenizer: this row's alone
+                failure, why = "bad", f"{type(error).__name__}: {error}"
+        if content.key and arrays is not None:
+            # It may come for other sessions a little later. No two groups ever have one name.
+            self._read_before[name, content.key] = arrays
             if len(self._read_before) > _CONTENTS:
                 self._read_before.popitem(last=False)
         with self._changed:
-            # It may have been cancelled while it was read.
-            if unit.number not in self._unread:
-                return
-            self._unread.discard(unit.number)
-            if isinstance(row, Row):
-                if self._rounds.put(name, Waiting(unit.number, deadline, row)):
-                    self._changed.notify_all()
-                    return
-                row = Answer(unit.number, "absent", "", {})
-        self._outbox.put([row])
+            if not self._rounds.read(name, content, arrays):
+                failure = "absent"
+            self._changed.notify_all()
+        if failure:
+            why = why[:_LONGEST_MESSAGE]
+            self._outbox.put(Answer(unit.number, failure, why, {}) for unit in content.units)
 
     def _run_next(self) -> bool:
         """Run a batch, or wait for one; ``False`` at the end."""
@@ -262,49 +278,39 @@ class Backend:
                     _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
                     return False
                 return True
-            self._since = time.monotonic() if due.batch else None
+            if due.batch:
+                self._since, self._until_ms = time.monotonic(), now + due.expected_ms
+                # There is room for the next batch to be read.
+                self._changed.notify_all()
         if due.dropped:
-            why = "more requests came than could be answered in time"
-            self._outbox.put(Answer(unit.number, "overloaded", why, {}) for unit in due.dropped)
+            self._outbox.put(_given_up(due.dropped))
         if group is not None:
             began = time.perf_counter()
             answers = _answers(group, due.batch)
             took = 1000 * (time.perf_counter() - began)
             self._outbox.put(answers)
             with self._changed:
-                self._since = None
-                self._rounds.took(due.group, len(due.batch), took)
+                self._since, self._until_ms = None, 0.0
+                self._rounds.took(due.group, due.size, took)
         return True
 
 
-def _row(
-    group: OpenGroup | None, unit: Unit, read_before: dict[str, NDArray[Any]] | None, *, late: bool
-) -> Row | Answer:
-    if group is None:
-        return Answer(unit.number, "absent", "", {})
-    if late:
-        return Answer(unit.number, "late", "its time was over before it was read", {})
-    if read_before is not None:
-        return Row(unit.session, unit.key, read_before)
-    try:
-        return Row(unit.session, unit.key, group.readers[unit.session].read(unit.inputs))
-    except RowError as error:
-        why = str(error)
-    except Exception as error:  # noqa: BLE001 - of a decoder or a tokenizer: this row's alone
-        why = f"{type(error).__name__}: {error}"
-    return Answer(unit.number, "bad", why[:_LONGEST_MESSAGE], {})
+def _given_up(units: Sequence[Waiting]) -> list[Answer]:
+    return [
+        Answer(unit.number, "overloaded", "more requests came than could be answered in time", {}) for unit in units
+    ]
 
 
-def _answers(group: OpenGroup, batch: Sequence[Waiting]) -> list[Answer]:
+def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Answer]:
     """Run a batch; where it fails, a row at a time, so that one spoils no other."""
     try:
-        outputs = group.run([unit.row for unit in batch])
+        outputs = group.run([row for _, row in batch])
     except Exception as error:  # noqa: BLE001 - of a user's model, of any kind
         if len(batch) == 1:
-            return [Answer(batch[0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
+            return [Answer(batch[0][0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
         _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
-        return [answer for unit in batch for answer in _answers(group, [unit])]
-    return [Answer(unit.number, "", "", own) for unit, own in zip(batch, outputs, strict=True)]
+        return [answer for one in batch for answer in _answers(group, [one])]
+    return [Answer(unit.number, "", "", own) for (unit, _), own in zip(batch, outputs, strict=True)]
 
 
 def _now_ms() -> float:

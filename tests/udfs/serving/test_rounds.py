@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
 from optimizer.serving import deferred, earliest_first, sliding_window
-from udfs.serving._models import Row
 from udfs.serving._rounds import Rounds, Waiting
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def unit(number: int, deadline_ms: float, session: str = "a") -> Waiting:
-    return Waiting(number, deadline_ms, Row(session, "", {}))
+    from udfs.serving._rounds import Due
+
+ARRAYS = {"x": np.zeros(1)}
 
 
-def numbers(batch: tuple[Waiting, ...]) -> list[int]:
-    return [one.number for one in batch]
+def put(rounds: Rounds, group: str, number: int, deadline_ms: float, *, key: str = "", session: str = "a") -> bool:
+    return rounds.put(group, Waiting(number, deadline_ms, session), key, ARRAYS)
+
+
+def read_all(rounds: Rounds, now_ms: float = 0.0, running_ms: float = 0.0) -> list[int]:
+    """Read as the reader does; gives the units that it dropped."""
+    dropped: list[int] = []
+    while True:
+        unread = rounds.unread(now_ms, running_ms)
+        dropped += [unit.number for unit in unread.dropped]
+        if unread.content is None:
+            return dropped
+        assert rounds.read(unread.group, unread.content, ARRAYS)
+
+
+def due(rounds: Rounds, now_ms: float = 0.0) -> Due:
+    read_all(rounds, now_ms)
+    return rounds.due(now_ms)
+
+
+def numbers(units: Sequence[Waiting]) -> list[int]:
+    return [unit.number for unit in units]
+
+
+def batch(found: Due) -> list[int]:
+    return [unit.number for unit, _ in found.batch]
 
 
 def test_groups_take_turns() -> None:
@@ -21,55 +52,164 @@ def test_groups_take_turns() -> None:
         rounds.place(group, 2, [0.0, 1.0, 2.0])
     for number in range(4):
         for group in ("a", "c"):
-            rounds.put(group, unit(number, 100.0))
-    assert [rounds.due(0.0).group for _ in range(4)] == ["a", "c", "a", "c"]
-    assert rounds.due(0.0).group == ""
+            put(rounds, group, number, 100.0)
+    assert [due(rounds).group for _ in range(4)] == ["a", "c", "a", "c"]
+    assert due(rounds).group == ""
 
 
 def test_the_earliest_deadline_goes_first_whoever_came_first() -> None:
     rounds = Rounds(earliest_first)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
     for number, deadline in enumerate([30.0, 10.0, 20.0]):
-        rounds.put("a", unit(number, deadline))
-    assert numbers(rounds.due(0.0).batch) == [1, 2]
+        put(rounds, "a", number, deadline)
+    assert batch(due(rounds)) == [1, 2]
 
 
 def test_what_cannot_be_in_time_is_not_computed() -> None:
     rounds = Rounds(sliding_window)
     rounds.place("a", 1, [0.0, 5.0])
-    rounds.put("a", unit(1, 14.0))
-    rounds.put("a", unit(2, 16.0))
-    due = rounds.due(10.0)
-    assert numbers(due.dropped) == [1]
-    assert numbers(due.batch) == [2]
+    put(rounds, "a", 1, 14.0)
+    put(rounds, "a", 2, 16.0)
+    read_all(rounds)
+    found = rounds.due(10.0)
+    assert numbers(found.dropped) == [1]
+    assert batch(found) == [2]
+
+
+def test_what_cannot_be_in_time_is_not_even_read() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 2, [0.0, 4.0, 5.0])
+    for number in range(6):
+        put(rounds, "a", number, 10.0 + number)
+    # The batch that runs takes 8 ms more, and a full one 5.
+    assert read_all(rounds, 0.0, 8.0) == [0, 1, 2]
+    assert batch(rounds.due(8.0)) == [3, 4]
+
+
+def test_no_more_is_read_than_the_next_batch_takes() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 3, [0.0, 1.0, 1.0, 1.0])
+    rounds.place("b", 1, [0.0, 1.0])
+    for number in range(9):
+        put(rounds, "a", number, 100.0)
+        put(rounds, "b", number, 200.0)
+    reads = []
+    while (unread := rounds.unread(0.0)).content is not None:
+        reads.append(unread.group)
+        rounds.read(unread.group, unread.content, ARRAYS)
+    assert reads == ["a", "a", "a", "b", "b"], "the group that is read has the earlier deadline"
+    assert rounds.waiting == 18
+
+
+def test_a_few_that_fit_a_smaller_batch_are_read() -> None:
+    """The window of a full batch is for a full queue: two of four are in time with a batch of two."""
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 4, [0.0, 1.0, 2.0, 30.0, 40.0])
+    for number in range(2):
+        put(rounds, "a", number, 3.0)
+    assert read_all(rounds) == []
+    assert batch(rounds.due(0.0)) == [0, 1]
+
+
+def test_one_content_is_read_once_and_is_one_row_of_the_batch() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 2, [0.0, 1.0, 2.0])
+    for number in range(9):
+        put(rounds, "a", number, 100.0 - number, key=f"content {number % 3}", session=f"s{number}")
+    reads = []
+    while (unread := rounds.unread(0.0)).content is not None:
+        reads.append(unread.content.key)
+        rounds.read("a", unread.content, {"x": np.full(1, len(reads))})
+    assert reads == ["content 2", "content 1"]
+    put(rounds, "a", 9, 50.0, key="content 1", session="s9")
+    found = rounds.due(0.0)
+    assert sorted(batch(found)) == [1, 2, 4, 5, 7, 8, 9]
+    assert found.size == 2
+    assert {(row.session, row.key, float(row.arrays["x"][0])) for _, row in found.batch} == {
+        *((f"s{number}", "content 2", 1.0) for number in (2, 5, 8)),
+        *((f"s{number}", "content 1", 2.0) for number in (1, 4, 7, 9)),
+    }
+    assert rounds.waiting == 3
+
+
+def test_a_unit_joins_its_content_while_that_is_read() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 2, [0.0, 1.0, 2.0])
+    put(rounds, "a", 1, 100.0, key="k")
+    content = rounds.unread(0.0).content
+    assert content is not None
+    put(rounds, "a", 2, 100.0, key="k")
+    assert rounds.unread(0.0).content is None
+    rounds.read("a", content, ARRAYS)
+    assert batch(rounds.due(0.0)) == [1, 2]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_who_has_more_time_stays_when_another_of_the_content_is_late(is_read: bool) -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 2, [0.0, 5.0, 6.0])
+    for number, deadline in enumerate([8.0, 50.0, 8.0]):
+        put(rounds, "a", number, deadline, key="k")
+    dropped = read_all(rounds) if is_read else []
+    dropped += read_all(rounds, 10.0)
+    found = rounds.due(10.0)
+    assert [*dropped, *numbers(found.dropped)] == [0, 2]
+    assert batch(found) == [1]
+
+
+def test_what_could_not_be_read_is_in_no_batch() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 2, [0.0, 1.0, 2.0])
+    put(rounds, "a", 1, 100.0, key="k")
+    content = rounds.unread(0.0).content
+    assert content is not None
+    assert rounds.read("a", content, None)
+    assert (due(rounds).batch, rounds.waiting) == ((), 0)
+    put(rounds, "a", 2, 100.0, key="k")
+    assert batch(due(rounds)) == [2], "a later one of its content is tried again"
 
 
 def test_a_group_whose_requests_are_all_late_does_not_hold_the_others_up() -> None:
     rounds = Rounds(sliding_window)
     rounds.place("a", 1, [0.0, 5.0])
     rounds.place("b", 1, [0.0, 5.0])
-    rounds.put("a", unit(1, 1.0))
-    rounds.put("b", unit(2, 100.0))
-    due = rounds.due(10.0)
-    assert (due.group, numbers(due.batch), numbers(due.dropped)) == ("b", [2], [1])
+    put(rounds, "a", 1, 6.0)
+    put(rounds, "b", 2, 100.0)
+    read_all(rounds)
+    found = rounds.due(10.0)
+    assert (found.group, batch(found), numbers(found.dropped)) == ("b", [2], [1])
 
 
 def test_a_policy_may_wait() -> None:
     rounds = Rounds(deferred)
     rounds.place("a", 2, [0.0, 3.0, 5.0])
-    rounds.put("a", unit(1, 20.0))
-    due = rounds.due(0.0)
-    assert (due.group, due.wake_ms) == ("", 15.0)
-    assert numbers(rounds.due(15.0).batch) == [1]
+    put(rounds, "a", 1, 20.0)
+    found = due(rounds)
+    assert (found.group, found.wake_ms) == ("", 15.0)
+    assert batch(rounds.due(15.0)) == [1]
 
 
 def test_cancelled_units_are_in_no_batch() -> None:
     rounds = Rounds(sliding_window)
     rounds.place("a", 3, [0.0, 1.0, 2.0, 3.0])
-    for number in range(3):
-        rounds.put("a", unit(number, 100.0 + number))
-    rounds.cancel([1, 99])
-    assert numbers(rounds.due(0.0).batch) == [0, 2]
+    for number in range(6):
+        put(rounds, "a", number, 100.0 + number)
+    read_all(rounds)
+    assert rounds.waiting == 6
+    rounds.cancel([1, 4, 99])
+    assert batch(rounds.due(0.0)) == [0, 2]
+    assert batch(due(rounds)) == [3, 5]
+
+
+def test_cancelled_while_it_is_read() -> None:
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 3, [0.0, 1.0, 2.0, 3.0])
+    put(rounds, "a", 1, 100.0, key="k")
+    content = rounds.unread(0.0).content
+    assert content is not None
+    rounds.cancel([1])
+    assert rounds.read("a", content, ARRAYS)
+    assert (rounds.due(0.0).batch, rounds.waiting) == ((), 0)
 
 
 def test_a_slow_machine_takes_smaller_batches() -> None:
@@ -79,15 +219,59 @@ def test_a_slow_machine_takes_smaller_batches() -> None:
         rounds.took("a", 4, 40.0)
     assert 9.9 < rounds.pace["a"] <= 10.0
     for number in range(4):
-        rounds.put("a", unit(number, 25.0))
-    due = rounds.due(0.0)
-    assert len(due.batch) == 2, "of the profile's batch of 4, which takes 40 ms here"
+        put(rounds, "a", number, 25.0)
+    found = due(rounds)
+    assert found.size == 2, "of the profile's batch of 4, which takes 40 ms here"
+    assert found.expected_ms == pytest.approx(20.0, rel=0.01)
 
 
 def test_a_group_that_goes_gives_its_units_back() -> None:
     rounds = Rounds(sliding_window)
     rounds.place("a", 1, [0.0, 1.0])
-    rounds.put("a", unit(1, 9.0))
-    assert numbers(rounds.remove("a")) == [1]
-    assert not rounds.put("a", unit(2, 9.0))
+    for number in range(4):
+        put(rounds, "a", number, 9.0)
+    read_all(rounds)
+    rounds.due(0.0)
+    content = rounds.unread(0.0).content
+    assert content is not None
+    assert sorted(numbers(rounds.remove("a"))) == [1, 3]
+    assert not rounds.read("a", content, ARRAYS)
+    assert numbers(content.units) == [2], "who read it gives it back"
+    assert not put(rounds, "a", 9, 9.0)
     assert rounds.remove("a") == ()
+
+
+def test_what_is_gone_is_in_no_queue_afterwards() -> None:
+    """Against a model of the queues: every unit ends once, in a batch, dropped, cancelled or with its group."""
+    draw = np.random.default_rng(3)
+    rounds = Rounds(sliding_window)
+    rounds.place("a", 3, [0.0, 2.0, 3.0, 4.0])
+    waiting: set[int] = set()
+    now = 0.0
+    for number in range(3000):
+        now += float(draw.exponential(1.0))
+        key = f"k{draw.integers(4)}" if draw.random() < 0.5 else ""
+        assert put(rounds, "a", number, now + float(draw.uniform(0, 20)), key=key)
+        waiting.add(number)
+        if draw.random() < 0.1:
+            gone = {int(draw.integers(number + 1))}
+            rounds.cancel(gone)
+            waiting -= gone
+        if draw.random() < 0.6:
+            unread = rounds.unread(now, float(draw.uniform(0, 4)))
+            ended = set(numbers(unread.dropped))
+            assert ended <= waiting
+            waiting -= ended
+            if unread.content is not None:
+                failed = draw.random() < 0.1
+                rounds.read("a", unread.content, None if failed else ARRAYS)
+                waiting -= set(numbers(unread.content.units)) if failed else set()
+        if draw.random() < 0.3:
+            found = rounds.due(now)
+            ended = set(batch(found)) | set(numbers(found.dropped))
+            assert len(ended) == len(found.batch) + len(found.dropped)
+            assert ended <= waiting
+            assert found.size <= 3
+            waiting -= ended
+        assert rounds.waiting == len(waiting)
+    assert len(waiting) < 100
