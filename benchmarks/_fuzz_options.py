@@ -110,6 +110,12 @@ _GIVEN: dict[str, dict[str, tuple[Any, ...]]] = {
     "MiniBatchKMeans": {"n_clusters": (2, 3, 5)},
     "Nystroem": {"n_components": (3, 10)},
     "PolynomialFeatures": {"degree": (1, 2, 3, (0, 2), (2, 2))},
+    # Without a limit libsvm may go on for hours, and nothing interrupts it.
+    "NuSVC": {"max_iter": (2000,)},
+    "NuSVR": {"max_iter": (2000,)},
+    "OneClassSVM": {"max_iter": (2000,)},
+    "SVC": {"max_iter": (2000,)},
+    "SVR": {"max_iter": (2000,)},
     "QuantileTransformer": {"n_quantiles": (5, 30), "output_distribution": ("uniform", "normal")},
     "RBFSampler": {"n_components": (3, 10)},
     "SelectKBest": {"k": (1, 2, "all")},

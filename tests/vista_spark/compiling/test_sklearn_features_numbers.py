@@ -164,6 +164,11 @@ def test_splines(extrapolation: Any, degree: int, knots: Any) -> None:
 
 def test_other_splines() -> None:
     same(SplineTransformer(handle_missing="zeros"), HOLES, HOLES)
+    same(
+        SplineTransformer(handle_missing="zeros"),
+        HOLES,
+        np.where(HOLES > 1, np.inf, np.where(HOLES < -1, -np.inf, HOLES)),
+    )
     same(SplineTransformer(sparse_output=True), TABLE, TABLE)
     same(SplineTransformer(degree=0, extrapolation="linear"), TABLE, FAR[:-3])
     own = np.array([[-9.0], [-1.0], [0.5], [9.0]]).repeat(5, axis=1)

@@ -152,7 +152,9 @@ def lower_splines(model: Any, build: Builder, table: str) -> Mapping[str, Output
             ends[1, column, :terms] = spline(low[column], nu=1)[:terms]
             ends[3, column, count - terms :] = spline(high[column], nu=1)[count - terms :]
     knots = np.stack([np.asarray(spline.t, np.float64) for spline in splines], axis=1)
-    rows = checked(model, build, table)
+    # With "zeros" the library looks for nothing. An infinity is beyond the knots, where only "constant" has a number.
+    unchecked = model.handle_missing == "zeros" and model.extrapolation == "constant"
+    rows = table if unchecked else checked(model, build, table)
     rows = build.add(Splines(knots, degree, count, model.extrapolation, low, high, ends), rows)
     if model.extrapolation == "error":
         rows = build.add(Finite("as given", nan=False, who="SplineTransformer beyond its knots"), rows)
