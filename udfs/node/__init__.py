@@ -1,6 +1,6 @@
 """A worker's node: its memory and accelerator, its allocator, and the folder its processes share."""
 
-from udfs.node._allocator import keep_freed_memory, return_freed_memory
+from udfs.node._allocator import freed_memory_kept, keep_freed_memory, return_freed_memory
 from udfs.node._background import background
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.node._device import DEVICES, check_device
@@ -14,6 +14,7 @@ __all__ = [
     "NodeCacheError",
     "background",
     "check_device",
+    "freed_memory_kept",
     "keep_freed_memory",
     "limit_threads",
     "memory_limit",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["keep_freed_memory", "return_freed_memory"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-# The parameters of mallopt(3), from glibc's malloc.h.
+__all__ = ["freed_memory_kept", "keep_freed_memory", "return_freed_memory"]
+
+# The parameters of mallopt(3), from glibc's malloc.h, and their defaults.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_TRIM_DEFAULT, _MMAP_DEFAULT = 128 << 10, 65536
 
 
 def keep_freed_memory() -> bool:
@@ -23,10 +29,34 @@ def keep_freed_memory() -> bool:
     bool
         Whether the C library took it; another one than glibc does not.
     """
+    return _set(0, -1)
+
+
+@contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Keep freed memory within a block, as a worker does: what is measured there takes as long as on a worker.
+
+    Afterwards glibc's defaults hold, and what was kept goes back to the system.
+
+    Examples
+    --------
+    >>> with freed_memory_kept():
+    ...     held = bytearray(1 << 20)
+    """
+    kept = keep_freed_memory()
+    try:
+        yield
+    finally:
+        if kept:
+            _set(_MMAP_DEFAULT, _TRIM_DEFAULT)
+            return_freed_memory()
+
+
+def _set(mmap_max: int, trim_threshold: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
+    return mallopt is not None and bool(mallopt(_MMAP_MAX, mmap_max)) and bool(mallopt(_TRIM_THRESHOLD, trim_threshold))
 
 
 def return_freed_memory() -> bool:
