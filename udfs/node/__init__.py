@@ -3,6 +3,7 @@
 from udfs.node._allocator import freed_memory_kept, keep_freed_memory, return_freed_memory
 from udfs.node._background import background
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node._collector import FrozenHeap
 from udfs.node._device import DEVICES, check_device
 from udfs.node._machine import MachineReport, memory_limit, task_device
 from udfs.node._threads import limit_threads
@@ -10,6 +11,7 @@ from udfs.node._threads import limit_threads
 __all__ = [
     "CACHE_VARIABLE",
     "DEVICES",
+    "FrozenHeap",
     "MachineReport",
     "NodeCacheError",
     "background",

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from udfs.arrow import RowError
+from udfs.node import FrozenHeap
 from udfs.rpc import RefusedError
 from udfs.serving._messages import (
     SERVING,
@@ -47,6 +48,9 @@ _POLL_S = 0.5
 
 # A router that is gone collects nothing; the backend then ends itself.
 _FORSAKEN_S = 60.0
+
+# What an answer takes to whoever asked, of the time that is left at most so much.
+_BACK_MS, _BACK_SHARE = 5.0, 0.1
 
 _LONGEST_MESSAGE = 2_000
 
@@ -91,6 +95,7 @@ class Backend:
         self._opening = threading.Lock()
         self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
         self._outbox = Outbox()
+        self._heap = FrozenHeap()
         self._stopped = False
         self._since: float | None = None
         self._until_ms = 0.0
@@ -105,6 +110,7 @@ class Backend:
         with self._changed:
             for _, _, done in self._warming:
                 done.set()
+        self._heap.thaw()
 
     def answer(self, request: Request[Any]) -> Any:
         """Reply to a request of :data:`SERVING`."""
@@ -140,7 +146,8 @@ class Backend:
         with self._changed:
             self._rounds.cancel(request.cancelled)
             for unit in request.units:
-                waiting = Waiting(unit.number, now + unit.remaining_ms, unit.session)
+                remaining = unit.remaining_ms - min(_BACK_MS, _BACK_SHARE * unit.remaining_ms)
+                waiting = Waiting(unit.number, now + remaining, unit.session)
                 if not self._rounds.put(unit.group, waiting, unit.key, unit.inputs):
                     absent.append(unit)
             self._changed.notify_all()
@@ -151,6 +158,7 @@ class Backend:
     def _adopt(self, placements: Sequence[Placed]) -> Adopted:
         failures: dict[str, str] = {}
         with self._opening:
+            before = list(self._groups.values())
             wanted = {placed.group: placed for placed in placements}
             for name, placed in wanted.items():
                 try:
@@ -167,6 +175,9 @@ class Backend:
                 self._leaving = set(self._groups) - set(wanted)
                 self._changed.notify_all()
             self._close_left()
+            if list(self._groups.values()) != before:
+                del before
+                self._heap.freeze()
         return Adopted(failures)
 
     def _opened(self, placed: Placed) -> OpenGroup:

@@ -120,6 +120,7 @@ class _Slot:
     batch: int
     latencies: Sequence[float]
     pace: float = 1.0
+    unsteady: float = 0.0
     unread: _Queue = field(default_factory=_Queue)
     ready: _Queue = field(default_factory=_Queue)
     reading: Content | None = None
@@ -136,7 +137,8 @@ class _Slot:
 
     @property
     def paced(self) -> list[float]:
-        return [self.pace * ms for ms in self.latencies]
+        """Latencies that most batches keep: under overload the head of a queue is always just in time."""
+        return [(self.pace + self.unsteady) * ms for ms in self.latencies]
 
     def forget(self, content: Content) -> None:
         if self.by_key.get(content.key) is content:
@@ -350,6 +352,7 @@ class Rounds:
         if slot is None or not 0 < batch < len(slot.latencies):
             return
         share = min(max(took_ms / slot.latencies[batch], _FASTEST), _SLOWEST)
+        slot.unsteady += _NEWEST * (abs(share - slot.pace) - slot.unsteady)
         slot.pace += _NEWEST * (share - slot.pace)
 
     def _dispatch(

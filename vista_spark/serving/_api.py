@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.serving import QuerySplit, ServingPlan
+    from udfs.node import FrozenHeap
     from udfs.serving import LiveRouter, Results, Router
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._applications import Applications
@@ -84,12 +85,14 @@ class Api:
         control: Control,
         deployer: Deployer,
         applications: Applications,
+        heap: FrozenHeap,
     ) -> None:
         self._router = router
         self._backends = backends
         self._control = control
         self._deployer = deployer
         self._applications = applications
+        self._heap = heap
         self._stopped = False
         self.front_end: FrontEnd | None = None
 
@@ -277,6 +280,7 @@ class Api:
         self._control.stop()
         self._backends.stop()
         self._router.stop()
+        self._heap.thaw()
 
 
 def _either(what: str, one: str | None, several: Sequence[str] | None) -> Sequence[str] | None:

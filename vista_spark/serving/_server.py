@@ -12,7 +12,7 @@ from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
 from udfs.driver import encrypts, is_local, task_slots
 from udfs.inference import files_of_this_process
-from udfs.node import check_device
+from udfs.node import FrozenHeap, check_device
 from udfs.serving import Deliveries, LiveRouter
 from udfs.store import Store
 from vista_spark.errors import InvalidArgumentError
@@ -276,7 +276,8 @@ class Server:
         applications = Applications(router, list(deployed.apps.values()))
         control.budgets = applications.budgets
         deployer = Deployer(self._spark, deployed, control, deliveries, self._store, self._epoch_s)
-        api = Api(router, backends, control, deployer, applications)
+        heap = FrozenHeap()
+        api = Api(router, backends, control, deployer, applications, heap)
         try:
             backends.start(len(self._names) if self._least == len(self._names) else began, timeout_s)
             control.start(backends)
@@ -284,6 +285,7 @@ class Server:
             deployer.start()
             if port is not None:
                 api.front_end = front_end(api, host, port, token)
+            heap.freeze()
         except BaseException:
             api.stop()
             raise

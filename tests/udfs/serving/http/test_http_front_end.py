@@ -66,8 +66,10 @@ def test_it_ends_with_its_block() -> None:
         assert front.url == f"http://127.0.0.1:{front.port}"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", front.port))
-    left = [thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("front-end")]
-    assert not left
+    left = [thread for thread in set(threading.enumerate()) - threads if thread.name.startswith("front-end")]
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
     front.close()
     with pytest.raises(InvalidArgumentError, match="make another one"):
         front.start()
