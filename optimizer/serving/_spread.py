@@ -22,10 +22,11 @@ _DOUBLINGS, _HALVINGS = 24, 12
 def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
     """Share the work of a plan with backends that it leaves idle, and let every batch grow as far as deadlines allow.
 
-    A plan takes as few backends as possible. Where others are held anyway, each of them takes half of what the busiest
-    one has, model by model: one that is lost is then replaced without loading anything. A batch of the plan is as large
-    as the planned rate fills; with the batches here a burst of all sessions of a backend alike is in time too, up to
-    what the backend can bear at all.
+    A plan takes as few backends as possible, and fills one after the other. Where others are held anyway, each of them
+    takes the models of the busiest one, and backends of one kind that have the same models take equal parts of their
+    requests: one that is lost is then replaced without loading anything. A batch of the plan is as large as the planned
+    rate fills; with the batches here a burst of all sessions of a backend alike is in time too, up to what the backend
+    can bear at all.
 
     Parameters
     ----------
@@ -58,18 +59,45 @@ def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
     for backend in backends:
         if backend.name in used:
             continue
-        for busiest in sorted(nodes, key=lambda node: -node.occupancy):
-            if _alike(backend, busiest.backend):
-                nodes.remove(busiest)
-                half = tuple(replace(one, rate=one.rate / 2) for one in busiest.placements)
-                nodes += [replace(busiest, placements=half), replace(busiest, backend=backend, placements=half)]
-                break
-    grown = tuple(_grown(node, known) for node in nodes)
+        alike = [node for node in _balanced(nodes) if _alike(backend, node.backend)]
+        if alike:
+            busiest = max(alike, key=_busy)
+            idle = tuple(replace(one, rate=0.0) for one in busiest.placements)
+            nodes.append(replace(busiest, backend=backend, placements=idle))
+    grown = tuple(_grown(node, known) for node in _balanced(nodes))
     return replace(plan, nodes=grown, method=f"{plan.method}, spread", optimal=False)
+
+
+def _balanced(nodes: Sequence[NodePlan]) -> list[NodePlan]:
+    """Have backends of one kind with the same models take equal parts of the requests for each."""
+    kinds: dict[tuple[object, ...], list[NodePlan]] = {}
+    for node in nodes:
+        kinds.setdefault(_kind(node), []).append(node)
+    rates = {
+        kind: {
+            one.session: sum(other.rate for node in same for other in node.placements if other.session == one.session)
+            / len(same)
+            for one in same[0].placements
+        }
+        for kind, same in kinds.items()
+    }
+    return [
+        replace(node, placements=tuple(replace(one, rate=rates[_kind(node)][one.session]) for one in node.placements))
+        for node in nodes
+    ]
+
+
+def _kind(node: NodePlan) -> tuple[object, ...]:
+    return node.backend.speed, node.backend.room, frozenset(one.session for one in node.placements)
 
 
 def _alike(backend: Backend, other: Backend) -> bool:
     return (backend.speed, backend.room) == (other.speed, other.room)
+
+
+def _busy(node: NodePlan) -> float:
+    """Compute the share of its time that a backend's requests take, in the batches of the plan."""
+    return sum(one.rate * one.latency_ms / one.batch for one in node.placements) / 1000
 
 
 def _grown(node: NodePlan, known: Mapping[str, Session]) -> NodePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 
 from optimizer.serving import Backend, BatchingProfile, InfeasibleError, ServingPlan, Session, plan, spread
@@ -48,6 +49,24 @@ def test_batches_grow_as_far_as_the_deadline_allows() -> None:
     (node,) = spread(made, BACKENDS[:1]).nodes
     assert node.placements[0].batch == session.profile.best_batch(50.0)
     assert node.placements[0].rate == 1.0
+
+
+def test_backends_with_the_same_models_take_equal_parts() -> None:
+    """With halves, two of four were as full as before, and their requests were late in any burst."""
+    session = Session("s", BatchingProfile.from_line(0.69, 5.0, 64), 100.0, 1.0)
+    for load in (0.9, 1.1, 1.6, 2.5, 3.9):
+        made = plan([session.at_rate(load * session.peak_rate)], BACKENDS)
+        found = [placement.rate for node in spread(made, BACKENDS).nodes for placement in node.placements]
+        assert found == pytest.approx([load * session.peak_rate / 4] * 4)
+
+
+def test_an_idle_backend_takes_from_the_busiest() -> None:
+    profile = BatchingProfile({1: 10.0})
+    sessions = [Session("busy", profile, 20.0, 48.0), Session("calm", profile, 20.0, 47.0)]
+    made = plan(sessions, BACKENDS[:3])
+    assert len(made.nodes) == 2
+    found = [(node.placements[0].session, node.placements[0].rate) for node in spread(made, BACKENDS[:3]).nodes]
+    assert sorted(found) == [("busy", 24.0), ("busy", 24.0), ("calm", 47.0)]
 
 
 def test_a_slower_backend_does_not_take_half() -> None:
