@@ -14,7 +14,7 @@ DEMO := .cache/demo
 # One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures and its one Spark.
 PARALLEL := -n 2 --dist loadfile
 # What has a lane of its own, for it starts servers or needs what others do not.
-OWN_LANE := cluster or faults or horovod or mlmd
+OWN_LANE := cluster or faults or horovod or mlmd or gpu
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 DEMO_MODEL = --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc
 # `make pictures` writes here; runs leave their files in RUNS.
@@ -26,7 +26,7 @@ FIGURES ?= --images 64
 SOAK ?= --minutes 120
 FUZZ ?= --pipelines 2000
 
-.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -43,6 +43,7 @@ help:
 	@echo "make faults-test  an executor, a Python worker and a driver killed in the middle of a search"
 	@echo "make test-all     all of these, and what is too slow for them: before a release"
 	@echo "make horovod-test builds Horovod in an environment of its own, and trains with it (needs a C++ compiler)"
+	@echo "make gpu-test     tests networks, training and heat maps on a GPU that torch sees"
 	@echo "make mlmd-test    builds an environment with ML Metadata, and writes a run's record to it (Python 3.9 to 3.11)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
@@ -137,6 +138,9 @@ test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
 
 horovod-test: java $(HOROVOD)/test.stamp
 	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
+
+gpu-test: $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m gpu tests/udfs
 
 mlmd-test: java $(VENV)/test.stamp $(MLMD)/test.stamp
 	$(VENV)/bin/python -m pytest -m mlmd tests/mlmd

@@ -92,8 +92,13 @@ class Refusal:
 
 
 class HandlerContract:
-    """The contract of a handler. Subclass it with the three class attributes; a method is a test."""
+    """The contract of a handler. Subclass it with the three class attributes; a method is a test.
 
+    ``device`` is the framework's name of what models run on: the CPU, unless a subclass has another. The bit-for-bit
+    comparisons hold within one device.
+    """
+
+    device: ClassVar[str] = "cpu"
     framework: ClassVar[Framework]
     samples: ClassVar[Sequence[Sample]]
     refusals: ClassVar[Sequence[Refusal]]
@@ -106,7 +111,7 @@ class HandlerContract:
 
     def trace(self, sample: Sample) -> TracedModel:
         """Trace a new model of the sample."""
-        return self.framework.trace(sample.build(), sample.inputs)
+        return self.framework.trace(sample.build(), sample.inputs, device=self.device)
 
     def test_framework_is_found_by_its_name(self) -> None:
         from udfs.handlers import framework  # noqa: PLC0415 - the name belongs to the class above

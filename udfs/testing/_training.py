@@ -73,7 +73,7 @@ class FrameworkContract(HandlerContract):
 
     def session(self, seed: int = 3, **params: Any) -> Session:
         """Open the training sample."""
-        return open_session(self.training.trainer_fn, params, seed, device="cpu")
+        return open_session(self.training.trainer_fn, params, seed, device=self.device)
 
     def unit(self, session: Session) -> None:
         """Train one unit in a fixed order."""

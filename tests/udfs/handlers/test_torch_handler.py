@@ -306,7 +306,7 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
 
 
 def weights(model: nn.Module) -> dict[str, np.ndarray]:
-    return {name: parameter.detach().numpy().copy() for name, parameter in model.named_parameters()}
+    return {name: parameter.detach().cpu().numpy().copy() for name, parameter in model.named_parameters()}
 
 
 def tensors(rows: int = 72) -> Tensors:
@@ -329,6 +329,27 @@ class TestContract(FrameworkContract):
         Refusal("wrong shape", lambda: built(chain), (TensorSpec((5, 8, 8)),), "another shape"),
     )
     training = TrainingSample(trainer, tensors(), weights)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+class TestContractOnAGpu(TestContract):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def precise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+    def test_whole_is_the_models_own_call_bit_for_bit(self, sample: Sample) -> None:
+        """Within rounding: the sample's own call is on the CPU."""
+        traced = self.trace(sample)
+        fed = {
+            name: records(spec, seed=i)
+            for i, (name, spec) in enumerate(zip(traced.graph.inputs, sample.inputs, strict=True))
+        }
+        expected = sample.call(sample.build(), list(fed.values()))
+        for name, array in zip(traced.graph.outputs, expected, strict=True):
+            np.testing.assert_allclose(traced.run(fed, [name])[name], array, rtol=1e-4, atol=1e-5)
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,12 +12,18 @@ from torch import nn
 
 from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import DeviceError, TensorSpec, framework
+from udfs.handlers.torch import FRAMEWORK
 from udfs.node import MachineReport, task_device
 from udfs.node import _machine as machine
 from udfs.occlusion import Occlusion
 from udfs.occlusion.occluder import Occluder
+from udfs.shards import Tensors
+from udfs.training import ModelTrainer, open_adapted, open_session
 
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,8 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5)).eval()
 
 
-@gpu
+@pytest.mark.gpu
+@needs_gpu
 def test_the_accelerator_gives_the_same_features() -> None:
     images = np.random.default_rng(0).random((4, 3, 8, 8), np.float32)
     found = []
@@ -71,7 +79,8 @@ def test_the_accelerator_gives_the_same_features() -> None:
     np.testing.assert_allclose(found[0], found[1], atol=1e-4)
 
 
-@gpu
+@pytest.mark.gpu
+@needs_gpu
 def test_a_larger_batch_takes_more_of_the_accelerator() -> None:
     from vista_spark import profile  # noqa: PLC0415 - with what it imports, only where it is used
 
@@ -79,7 +88,8 @@ def test_a_larger_batch_takes_more_of_the_accelerator() -> None:
     assert 0 < few.runtime_gpu_bytes < many.runtime_gpu_bytes
 
 
-@gpu
+@pytest.mark.gpu
+@needs_gpu
 def test_the_accelerator_gives_the_same_heat_map() -> None:
     picture = np.random.default_rng(0).random((3, 8, 8), np.float32)
     occlusion = Occlusion(OcclusionGrid((8, 8), (3, 3), (1, 1)), (0.0, 0.0, 0.0))
@@ -89,3 +99,66 @@ def test_the_accelerator_gives_the_same_heat_map() -> None:
         occluder = Occluder(model, occlusion)
         found.append(occluder.heat_map(occluder.opened(picture)).values)
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_model_hops_from_an_accelerator_to_a_cpu_and_back() -> None:
+    def trainer(_params: dict[str, object]) -> ModelTrainer:
+        model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
+        solver = torch.optim.Adam(model.parameters(), 0.01)
+        return ModelTrainer(model=model, optimizer=solver, loss=nn.CrossEntropyLoss(), batch_size=16)
+
+    inputs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    data = Tensors((inputs,), ((inputs.sum(axis=1) > 0).astype(np.int64),), 64)
+    there, here = (open_session(trainer, {}, 3, device=device) for device in ("cuda", "cpu"))
+    losses = []
+    for epoch, session in enumerate((there, here) * 4):
+        order = np.random.default_rng(epoch).permutation(data.rows)
+        losses.append(session.sums.results(session.train(data, order, ends_epoch=True))["loss"])
+        other = here if session is there else there
+        other.restore(session.checkpoint())
+        np.testing.assert_allclose(other.predict((inputs,))[0], session.predict((inputs,))[0], rtol=1e-4, atol=1e-5)
+    assert losses[-1] < losses[0]
+    assert next(there.model.parameters()).is_cuda
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_network_that_its_author_left_on_a_gpu_runs_on_a_cpu_elsewhere(tmp_path: Path) -> None:
+    """As in a notebook: trained on the GPU, and given to a stage as it is."""
+    here, there = network(), network().cuda()
+    images = np.random.default_rng(0).random((4, 3, 8, 8), np.float32)
+    inputs, expected = (TensorSpec((3, 8, 8)),), here(torch.from_numpy(images)).detach().numpy()
+    assert FRAMEWORK.fingerprint(there) == FRAMEWORK.fingerprint(here)
+
+    code = FRAMEWORK.pack(there, inputs, tmp_path / "weights")
+    FRAMEWORK.write_network(there, inputs, tmp_path / "network.pt2")
+    models = [FRAMEWORK.unpack(code, tmp_path / "weights"), FRAMEWORK.open_network(tmp_path / "network.pt2"), there]
+    for model in models:
+        for traced in (FRAMEWORK.trace(model, inputs), FRAMEWORK.trace(model, inputs).prepare(1)):
+            (image,), (scores,) = traced.graph.inputs, traced.graph.outputs
+            np.testing.assert_allclose(traced.run({image: images}, [scores])[scores], expected, rtol=1e-3, atol=1e-3)
+    assert next(there.parameters()).is_cuda, "it was moved"
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_network_that_only_torch_export_follows_is_opened_on_a_gpu() -> None:
+    class Chunked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.below, self.above = nn.Linear(6, 8), nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            gate, value = self.below(x).chunk(2, -1)
+            return self.above(torch.sigmoid(gate) * value)
+
+    def trainer(_params: dict[str, object]) -> ModelTrainer:
+        model = Chunked()
+        model.below.requires_grad_(False)
+        solver = torch.optim.SGD(model.above.parameters(), 0.1)
+        return ModelTrainer(model=model, optimizer=solver, loss=nn.CrossEntropyLoss(), batch_size=4)
+
+    adapted = open_adapted(trainer, {}, 1, inputs=(TensorSpec((6,)),), columns=["x"], device="cuda")
+    assert not adapted.whole, adapted.whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import io
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from udfs.handlers.torch._archive import check_program, load_program
+from udfs.handlers.torch._held import on_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,7 @@ def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
     """Write a ``.pt2`` archive for the CPU, whatever device the module is on, and check that it can be opened."""
     rows = [np.concatenate([array] * _TRACED_ROWS)[:_TRACED_ROWS] for array in inputs]
     batch = torch.export.Dim("batch")
-    on_cpu = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
-    network = model if on_cpu else copy.deepcopy(model).cpu()
+    network = on_cpu(model)
     training = network.training
     network.eval()
     # By the names of forward's parameters, of which *args is one.

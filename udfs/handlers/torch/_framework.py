@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,20 @@ class TorchFramework(Framework):
         torch.manual_seed(seed)
 
     def take_random(self) -> Any:
-        """Copy the state of torch's generator for the CPU."""
-        return torch.get_rng_state().numpy()
+        """Copy the states of torch's generators: of the CPU, and of the current GPU once this process uses one."""
+        state = torch.get_rng_state().numpy()
+        return [state, torch.cuda.get_rng_state().numpy()] if torch.cuda.is_initialized() else state  # type: ignore[no-untyped-call]
 
     def apply_random(self, state: Any) -> None:
-        """Set torch's generator for the CPU."""
-        torch.set_rng_state(torch.from_numpy(state.copy()))
+        """Set torch's generators; a GPU's follows from the CPU's where the state comes from a process without one."""
+        cpu, *gpu = state if isinstance(state, (list, tuple)) else [state]
+        torch.set_rng_state(torch.from_numpy(cpu.copy()))
+        if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            return
+        if gpu:
+            torch.cuda.set_rng_state(torch.from_numpy(gpu[0].copy()))
+        else:
+            torch.cuda.manual_seed(int.from_bytes(hashlib.blake2b(cpu.tobytes(), digest_size=7).digest()))
 
     def threads(self) -> int:
         """Count the threads that an operation of torch uses now."""

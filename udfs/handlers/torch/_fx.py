@@ -81,10 +81,13 @@ class _Tracer(fx.Tracer):
 
 
 def example(inputs: Sequence[TensorSpec], batch: int, network: nn.Module | None = None) -> tuple[torch.Tensor, ...]:
-    """Make zeros of shape ``(batch, *spec.shape)``, one tensor an input, in the precision of a network."""
+    """Make zeros of shape ``(batch, *spec.shape)``, one tensor an input, in a network's precision and on its device."""
     own = None if network is None else _precision(network)
+    device = None if network is None else next((tensor.device for tensor in network.parameters()), None)
     types = (_type(spec, own) for spec in inputs)
-    return tuple(torch.zeros((batch, *spec.shape), dtype=kind) for spec, kind in zip(inputs, types, strict=True))
+    return tuple(
+        torch.zeros((batch, *spec.shape), dtype=kind, device=device) for spec, kind in zip(inputs, types, strict=True)
+    )
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

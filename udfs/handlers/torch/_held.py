@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from types import FunctionType
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from udfs.handlers._protocol import UntraceableModelError
 
-__all__ = ["check_held", "has_meta_tensor", "is_lazy", "not_copyable"]
+__all__ = ["check_held", "has_meta_tensor", "is_lazy", "not_copyable", "on_cpu"]
 
 # Lists within lists; a network's own attributes are no deeper.
 _DEPTH = 4
@@ -76,6 +77,12 @@ def check_held(model: nn.Module) -> None:
 def not_copyable(model: nn.Module) -> dict[int, torch.Tensor]:
     """Find tensors of modules' attributes that :func:`copy.deepcopy` refuses, by id, each without its history."""
     return {id(held): held.detach() for held in _unknown_tensors(model) if not held.is_leaf}
+
+
+def on_cpu(model: nn.Module) -> nn.Module:
+    """Return the module where it is on the CPU, else a copy there."""
+    there = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
+    return model if there else deepcopy(model).cpu()
 
 
 def has_meta_tensor(model: nn.Module) -> bool:

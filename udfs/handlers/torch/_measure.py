@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.flop_counter import FlopCounterMode
@@ -122,7 +122,12 @@ def measure(
     tensors = [tensor.to(device) for tensor in example(inputs, batch)]
     laid = [tensor.contiguous(memory_format=layout) if tensor.dim() == _IMAGE_RANK else tensor for tensor in tensors]
     try:
-        with torch.set_grad_enabled(learning), quiet(), _put_back(module.buffers() if learning else ()):
+        with (
+            torch.set_grad_enabled(learning),
+            quiet(),
+            _without_cudnn(module),
+            _put_back(module.buffers() if learning else ()),
+        ):
             measured.propagate(*laid)
     except Exception as error:
         told = first_line(error)
@@ -131,6 +136,20 @@ def measure(
             f"the graph does not run on {batch} records of {described}: {way_out(told)} ({told})"
         ) from error
     return measured
+
+
+@contextmanager
+def _without_cudnn(module: nn.Module) -> Iterator[None]:
+    """Keep recurrent modules on a GPU from cuDNN for a block: it packs their weights, which fake tensors have not."""
+    recurrent = (inner for inner in module.modules() if isinstance(inner, nn.RNNBase))
+    if not any(parameter.is_cuda for inner in recurrent for parameter in inner.parameters()):
+        yield
+        return
+    before, torch.backends.cudnn.enabled = torch.backends.cudnn.enabled, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -421,7 +422,14 @@ class TorchModel:
         return node
 
     def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
-        return self._laid(self._node(name), torch.from_numpy(_lent(array)).to(self._device))
+        return self._laid(self._node(name), torch.from_numpy(_lent(array)).to(self._placed()))
+
+    def _placed(self) -> torch.device | str:
+        """Where the weights are: on the model's own device, until :meth:`prepare` moves them."""
+        if self._prepared:
+            return self._device
+        held = next(chain(self._module.parameters(), self._module.buffers()), None)
+        return self._device if held is None else held.device
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, ...]]:

@@ -81,9 +81,8 @@ def run_order(network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
     for path, module in heard.named_modules():
         if path:
             module.register_forward_hook(finish(path))
-    device = next((held.device for held in heard.parameters()), torch.device("meta"))
     with torch.no_grad():
-        heard(*(tensor.to(device) for tensor in example(inputs, 1, network=heard)))
+        heard(*example(inputs, 1, network=heard))
     return list(finished)
 
 

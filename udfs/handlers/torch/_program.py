@@ -13,6 +13,7 @@ from udfs.handlers._archives import UnsafeArchiveError, parsed
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._archive import check_program, load_program
 from udfs.handlers.torch._fx import baked, example, exported, private, unwrapped
+from udfs.handlers.torch._held import on_cpu
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened import is_program
 
@@ -36,7 +37,7 @@ _CLOSE = 1e-4
 
 
 def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) -> None:
-    """Write a module as a ``.pt2`` archive, weights and the paths of its modules included.
+    """Write a module as a ``.pt2`` archive for the CPU, weights and the paths of its modules included.
 
     The program runs beside the module, and what each module returns has to be there in it: a path of the archive never
     stands for another tensor. A path whose tensor the program does not have is left out.
@@ -46,7 +47,7 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
     UntraceableModelError
         ``torch.export`` cannot follow its code, or gives other numbers.
     """
-    network = unwrapped(model)
+    network = on_cpu(unwrapped(model))
     if is_program(network):
         raise UntraceableModelError("the network was opened from a file without its code: keep that file")
     leaves = {inner for inner, module in network.named_modules() if inner and not any(module.children())}

@@ -78,6 +78,8 @@ class TorchSession:
         self._epoch = 0
         self._freezing = Freezing(trainer)
         self._device = torch.device(device)
+        if self._device.type == "cuda" and self._device.index is not None:
+            torch.cuda.set_device(self._device)  # what draws random numbers is the current GPU
         self.model = trainer.model.to(self._device)
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
         self._weighted = [WeightedLoss(loss, self._one_loss) for loss in self._losses]
