@@ -116,11 +116,11 @@ class AdaptationContract:
             assert_same_random(session, whole)
             assert session.sums.results(session.evaluate(rows)).keys() >= {"loss"}
         assert_same_bits(adapted.session.evaluate(fed)["loss"], whole.evaluate(data)["loss"], "loss of the evaluation")
-        found, expected = adapted.session.predict(fed.inputs)[0], whole.predict(data.inputs)[0]
+        predicted, wanted = adapted.session.predict(fed.inputs)[0], whole.predict(data.inputs)[0]
         if self.device == "cpu":
-            assert_same_bits(found, expected, "predictions")
+            assert_same_bits(predicted, wanted, "predictions")
         else:  # of another batch size than the trunk's: an accelerator may take another kernel
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(predicted, wanted, rtol=1e-5, atol=1e-6)
 
     def test_rows_with_weights_train_as_in_the_whole_model(self, sample: AdaptationSample) -> None:
         weights = np.random.default_rng(1).uniform(0.1, 3, sample.data.rows).astype(np.float32)
