@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from udfs.driver.command import out_file, refused_before_spark
+from udfs.driver.command import Json, out_file, print_json, refused_before_spark
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.errors import InvalidArgumentError
 
@@ -22,7 +21,7 @@ def compile_command(
     out: Annotated[
         Path, typer.Option(help="The compiled pipeline: a new .safetensors.", parser=out_file, metavar="FILE")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the operators.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compile a model file into a tensor program, which needs no training library to run."""
     with refused_before_spark():
@@ -45,7 +44,7 @@ def compile_command(
         "columns": None if compiled.columns is None else list(compiled.columns),
     }
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
         return
     typer.echo(compiled.explain())
     typer.echo(

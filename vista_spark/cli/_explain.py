@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from udfs.driver.command import Master, choice, picture_file, refused_before_spark
+from udfs.driver.command import Device, Json, Master, choice, picture_file, print_json, refused_before_spark
 from udfs.handlers import framework
 from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark import roster
@@ -125,7 +125,9 @@ def explain_command(
         str | None,
         typer.Option(help="File of the classes' names, one per line or JSON; by default ImageNet's where installed."),
     ] = None,
+    device: Device = "auto",
     master: Master = None,
+    as_json: Json = False,
 ) -> None:
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
     from udfs.images import decode  # noqa: PLC0415 - `vista --help` is not to wait for it
@@ -154,6 +156,8 @@ def explain_command(
             _check_writable(written)
         card = roster.of(opened_model(model), image_size=image_size)
         check_explainable(card, {mode})
+        if master is None:
+            framework(card.framework).device(device)
         weights = opened_weights(weights, model)
         net = network(card, weights, seed, image_size)
         OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, **options).occlusion(
@@ -191,9 +195,21 @@ def explain_command(
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
             class_names=class_names,
             spark=spark,
+            device=device,
             **options,
         )
     picture, numbers = explanation.save(out)
+    if as_json:
+        print_json(
+            {
+                "picture": str(picture),
+                "numbers": str(numbers),
+                "target": explanation.target,
+                "predicted": explanation.predicted,
+                "seconds": round(explanation.seconds, 2),
+            }
+        )
+        return
     typer.echo(explanation.explain())
     typer.echo(f"drawn: {picture}; numbers: {numbers}")
 

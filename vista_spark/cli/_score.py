@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,16 @@ import typer
 from rich.console import Console
 
 from optimizer.compiling import BACKENDS, STRATEGIES
-from udfs.driver.command import Master, TableFormat, choice, comma_separated, out_folder, refused_before_spark
+from udfs.driver.command import (
+    Json,
+    Master,
+    TableFormat,
+    choice,
+    comma_separated,
+    out_folder,
+    print_json,
+    refused_before_spark,
+)
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.cli._options import Table
 from vista_spark.errors import ColumnError, InvalidArgumentError
@@ -58,7 +66,7 @@ def score_command(
         str, typer.Option(help="What runs the program.", parser=choice(*BACKENDS), metavar="BACKEND")
     ] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per run of the program.")] = 8192,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+    as_json: Json = False,
     master: Master = None,
 ) -> None:
     """Add the predictions of a model file to a table, on executors that have no training library."""
@@ -105,7 +113,7 @@ def score_command(
     facts |= {"columns": written.columns, "seconds": round(time.monotonic() - began, 2)}
     spark.stop()
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
         return
     why = (
         f"; {facts['refused']:,} that the model refuses have nulls, and the reason in {_ERROR!r}"

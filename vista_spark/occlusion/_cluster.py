@@ -38,6 +38,8 @@ class Spread:
     rounds : int
         Jobs for the places that are asked for, one after the other: the heat map so far is known after each. The first
         of several computes a lattice of twice the stride.
+    device : str
+        Of the tasks.
     """
 
     spark: SparkSession
@@ -45,6 +47,7 @@ class Spread:
     occlusion: Occlusion
     slots: int
     rounds: int = 1
+    device: str = "auto"
 
     def __call__(
         self, pixels: NDArray[np.float32], score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]
@@ -64,7 +67,7 @@ class Spread:
         work : float
             Of all places, in runs of the network.
         """
-        cost = ShareCost(self.source, self.occlusion, "auto")
+        cost = ShareCost(self.source, self.occlusion, self.device)
         measured = self._numbers.mapInArrow(cost, from_arrow_schema(COST)).collect()
         (spec,) = self.source.inputs
         started = time.perf_counter()
@@ -92,7 +95,7 @@ class Spread:
         targets: Sequence[int],
         places: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        share = Share(self.source, self.occlusion, "auto", pixels, score, tuple(targets), places, self.slots)
+        share = Share(self.source, self.occlusion, self.device, pixels, score, tuple(targets), places, self.slots)
         computed = self._numbers.mapInArrow(share, from_arrow_schema(VALUES)).toArrow()
         index = np.stack(np.unravel_index(computed.column("place").to_numpy(), self.occlusion.grid.shape), axis=1)
         values = computed.column("values").combine_chunks().flatten().to_numpy()

@@ -58,6 +58,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     seed: int = 0,
     class_names: ClassNames | None = None,
     spark: SparkSession | None = None,
+    device: str = "auto",
 ) -> Explanation:
     """Lay a patch on every place of an image and see what the network predicts then (Krypton, equations 6.1 to 6.6).
 
@@ -144,6 +145,9 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     spark : SparkSession, optional
         Spreads the places over the session's tasks, as many as run at a time; without it, this process computes them.
         Weights are a file then, which the workers read. `on_update` is called a few times.
+    device : str
+        ``"auto"`` (default) is an accelerator where there is one; ``"cpu"``, ``"cuda"``, ... With `spark`, of the
+        tasks, and this process stays on the CPU.
 
     Returns
     -------
@@ -288,6 +292,8 @@ def explain_image_targets(
 
 def _session(options: dict[str, Any], **given: Any) -> ExplainerSession:
     """Open the network for one request; removes what the session takes from the options."""
-    given.update({name: options.pop(name) for name in ("model", "weights", "image_size", "spark") if name in options})
+    given.update(
+        {name: options.pop(name) for name in ("model", "weights", "image_size", "spark", "device") if name in options}
+    )
     # Of the views, those of the one picture stay.
     return ExplainerSession(**given, seed=options.get("seed", 0), view_bytes=0)

@@ -15,6 +15,7 @@ import numpy as np
 from udfs.driver import hint_keywords, task_slots
 from udfs.handlers import framework
 from udfs.images import decode, open_rgb, picture_geometry
+from udfs.node import check_device
 from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
@@ -68,6 +69,7 @@ class ExplainerSession:
         image_size: int | None = None,
         seed: int = 0,
         spark: SparkSession | None = None,
+        device: str = "auto",
         view_bytes: int = 2**29,
     ) -> None:
         self._card = roster.of(model, image_size=image_size)
@@ -78,6 +80,7 @@ class ExplainerSession:
         self._preprocessing = preprocessing
         self._weights = self._card.weights if weights is None else weights
         self._image_size, self._seed, self._spark = image_size, whole_number("seed", seed, 0), spark
+        self._device = check_device(device)
         self._views = ViewCache(whole_number("view_bytes", view_bytes, 0))
         self._framework = framework(self._card.framework)
         self._lock, self._requests = threading.RLock(), set[threading.Event]()
@@ -339,7 +342,7 @@ class ExplainerSession:
         spark: Any = self._spark
         watched = (request.on_update, request.on_progress, request.cancel)
         rounds = 1 if all(each is None for each in watched) else _ROUNDS
-        return Spread(spark, self._net.shipped(spark).source, occlusion, task_slots(spark), rounds)
+        return Spread(spark, self._net.shipped(spark).source, occlusion, task_slots(spark), rounds, self._device)
 
     @cached_property
     def _net(self) -> Network:
@@ -359,7 +362,7 @@ class ExplainerSession:
         if self._spark is not None:
             return self._net.traced
         loaded = roster.load(self._card, self._weights, seed=self._seed)
-        return self._framework.trace(loaded, list(self._preprocessing.inputs))
+        return self._framework.trace(loaded, list(self._preprocessing.inputs), device=self._device)
 
     @cached_property
     def _ready(self) -> Any:
@@ -385,13 +388,14 @@ def open_explainer(
     image_size: int | None = None,
     seed: int = 0,
     spark: SparkSession | None = None,
+    device: str = "auto",
     view_bytes: int = 2**29,
 ) -> ExplainerSession:
     """Open a network for several requests for explanations, as those of a page in a browser.
 
     Parameters
     ----------
-    model, weights, image_size, seed, spark
+    model, weights, image_size, seed, spark, device
         As for :func:`vista_spark.explain_image`.
     view_bytes : int
         Memory for the views of the last pictures; those of one picture stay whatever they need. Default 512 MiB, about
@@ -405,7 +409,9 @@ def open_explainer(
     Raises
     ------
     InvalidArgumentError
-        A model that reads no images; with `spark`, weights that are not a file.
+        A model that reads no images; an unknown device; with `spark`, weights that are not a file.
+    udfs.handlers.DeviceError
+        This process has no such device.
     udfs.weights.WeightsError
         The weights do not fit.
 
@@ -419,7 +425,10 @@ def open_explainer(
     >>> whole.heat_map.shape, part.heat_map.shape
     ((4, 4), (5, 5))
     """
-    return ExplainerSession(model, weights, image_size=image_size, seed=seed, spark=spark, view_bytes=view_bytes).open()
+    session = ExplainerSession(
+        model, weights, image_size=image_size, seed=seed, spark=spark, device=device, view_bytes=view_bytes
+    )
+    return session.open()
 
 
 def _element(target: Any) -> int | None:

@@ -162,3 +162,17 @@ def test_a_network_that_only_torch_export_follows_is_opened_on_a_gpu() -> None:
 
     adapted = open_adapted(trainer, {}, 1, inputs=(TensorSpec((6,)),), columns=["x"], device="cuda")
     assert not adapted.whole, adapted.whole
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_an_image_is_explained_on_a_gpu_as_on_a_cpu() -> None:
+    from vista_spark import explain_image  # noqa: PLC0415 - with what it imports, only where it is used
+
+    picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype(np.float32)
+    one, other = (
+        explain_image(picture, "squeezenet1_1", image_size=64, patch_size=16, stride=8, seed=1, device=device)
+        for device in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(one.heat_map, other.heat_map, atol=1e-5)
+    assert other.verified == 1

@@ -256,6 +256,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
         ("--out", "{folder}/image.jpg/heat.png", "name a file that can be written"),
         ("--output", "logits", "did you mean 'logit'"),
         ("--head", "boxes", "the network returns one tensor"),
+        ("--device", "gpu0", "one of: auto, cpu, cuda"),
     ],
 )
 def test_explain_refuses_a_wrong_argument_before_spark_starts(
@@ -281,8 +282,14 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
     (tmp_path / "image.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
     patch = ("--image-size", "64", "--patch-size", "32", "--stride", "32")
     files = (str(tmp_path / "image.jpg"), "--out", str(tmp_path / "new" / "heat.png"))
-    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights")
+    elsewhere = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights", "--device", "cuda:99")
+    assert (elsewhere.returncode, elsewhere.stderr.count("\n")) == (2, 1), elsewhere.stderr
+    assert "no device 'cuda:99' in this process" in elsewhere.stderr
+    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights", "--json")
     assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["picture"] == str(tmp_path / "new" / "heat.png")
+    assert told["target"] == told["predicted"]
     lines = [line for line in done.stderr.splitlines() if "random weights" in line]
     assert [line.partition(", drawn")[0] for line in lines] == [
         "RandomWeightsWarning: model 'squeezenet1_1' has random weights"

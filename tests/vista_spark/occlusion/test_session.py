@@ -261,6 +261,6 @@ def test_what_has_no_photograph_is_refused(explainer: ExplainerSession) -> None:
 
 def test_a_request_has_the_keywords_and_defaults_of_a_single_explanation() -> None:
     whole = {each.name: each.default for each in signature(explain_image).parameters.values()}
-    for name in ("image", "model", "weights", "image_size", "spark"):
+    for name in ("image", "model", "weights", "image_size", "spark", "device"):
         del whole[name]
     assert {each.name: each.default for each in fields(Request)} == whole
