@@ -12,6 +12,7 @@ from _serving_search import highest, simulated_highest
 from optimizer.serving import Backend, BatchingProfile
 from optimizer.serving import Session as PlannedSession
 from udfs.serving import EmulatedModel
+from udfs.serving.http import HttpLimits
 from vista_spark.serving import Server, Session
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ def emulated(report: Report, spark: SparkSession, client: Client, options: Names
         "inception", model=model, inputs=model.inputs, profile=model.stretched, slo_ms=slo, rate=0.5 * simulated
     )
     seconds = max(options.seconds, 3 * slo / 1000)
+    # All that come before a deadline ends may wait at a time: the deadlines are stretched, and the rates are not.
+    limits = HttpLimits(in_flight=int(2 * simulated * slo / 1000))
     tried: dict[float, Loaded] = {}
-    with Server(spark, backends=count).deploy(session).start(port=0) as api:
+    with Server(spark, backends=count).deploy(session).start(port=0, limits=limits) as api:
         client.run(api, Load({"inception": 0.2 * simulated}, 2.0, slo, body="tensor"))
 
         def share(rate: float) -> float:

@@ -288,6 +288,9 @@ class _MLflow(Callback):
             self._finish(selection)
         except Exception:  # noqa: BLE001 - whatever a tracking server does, hours of training must not go with it
             _LOG.exception("the search is done, but MLflow could not log the end of run %s", selection.spec.run)
+            # A run that looks alive would be waited for; where the server is gone, nothing ends it.
+            with suppress(Exception):
+                self._end("FINISHED")
 
     def _finish(self, selection: Finished) -> None:
         self._log_facts(selection.facts)

@@ -40,6 +40,9 @@ def serve_command(
         typer.Option(envvar="VISTA_TOKEN", help="What clients send as Authorization: Bearer; drawn without it."),
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody ask who reaches the port.")] = False,
+    in_flight: Annotated[
+        int, typer.Option(min=1, help="Requests at a time; further ones are answered with 503.")
+    ] = 512,
     epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
     store: Annotated[
         str | None, typer.Option(help="Folder or URI of the models that sessions name as store:/NAME@ALIAS.")
@@ -54,7 +57,7 @@ def serve_command(
     master: Master = None,
 ) -> None:
     """Serve models over HTTP within their deadlines, until interrupted."""
-    from udfs.serving.http import check_address  # noqa: PLC0415 - an optional extra
+    from udfs.serving.http import HttpLimits, check_address  # noqa: PLC0415 - an optional extra
     from vista_spark.serving import App  # noqa: PLC0415 - `vista --help` is not to wait for Spark
 
     with refused_before_spark():
@@ -84,7 +87,13 @@ def serve_command(
                 server.deploy(one)
         plan = server.plan()
         with _CONSOLE.status("starting backends"):
-            api = server.start(port=port, host=host, token=False if no_token else token, experiment=experiment)
+            api = server.start(
+                port=port,
+                host=host,
+                token=False if no_token else token,
+                limits=HttpLimits(in_flight=in_flight),
+                experiment=experiment,
+            )
         with api:
             _end_on_signals(over)
             if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from udfs.serving.http import FrontEnd, Gauge
+    from udfs.serving.http import FrontEnd, Gauge, HttpLimits
     from vista_spark.serving._api import Api
 
 __all__ = ["check_http", "front_end"]
@@ -18,7 +18,9 @@ def check_http(host: str, port: int, token: str | Literal[False] | None) -> None
     check_address(host, port, token)
 
 
-def front_end(api: Api, host: str, port: int, token: str | Literal[False] | None) -> FrontEnd:
+def front_end(
+    api: Api, host: str, port: int, token: str | Literal[False] | None, limits: HttpLimits | None = None
+) -> FrontEnd:
     """Start a front end in a thread of this process.
 
     Raises
@@ -30,7 +32,7 @@ def front_end(api: Api, host: str, port: int, token: str | Literal[False] | None
     """
     from udfs.serving.http import FrontEnd  # noqa: PLC0415 - an optional extra
 
-    return FrontEnd(api, host=host, port=port, token=token, gauges=lambda: _gauges(api)).start()
+    return FrontEnd(api, host=host, port=port, token=token, limits=limits, gauges=lambda: _gauges(api)).start()
 
 
 def _gauges(api: Api) -> list[Gauge]:

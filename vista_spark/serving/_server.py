@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from optimizer.serving import BatchingProfile, QuerySplit, ServingPlan
+    from udfs.serving.http import HttpLimits
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._session import Session
 
@@ -208,6 +209,7 @@ class Server:
         port: int | None = None,
         host: str = "127.0.0.1",
         token: str | Literal[False] | None = None,
+        limits: HttpLimits | None = None,
         experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
@@ -224,6 +226,9 @@ class Server:
         token : str or False, optional
             What HTTP clients send as ``Authorization: Bearer``. By default one is drawn, ``api.token``; ``False`` lets
             everybody ask.
+        limits : udfs.serving.http.HttpLimits, optional
+            Of HTTP clients: bytes, requests at a time, seconds. About as many requests are there at a time as come in
+            the seconds of an answer: 512, the default, are too few for 300 a second with a deadline of 5 s.
         experiment : str, optional
             Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
@@ -284,7 +289,7 @@ class Server:
             _await(api, timeout_s)
             deployer.start()
             if port is not None:
-                api.front_end = front_end(api, host, port, token)
+                api.front_end = front_end(api, host, port, token, limits)
             heap.freeze()
         except BaseException:
             api.stop()

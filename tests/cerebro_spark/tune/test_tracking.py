@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -110,6 +110,22 @@ def test_an_error_marks_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> No
     ):
         raise KeyboardInterrupt
     assert server.ends == {"first": "FAILED"}
+
+
+def test_a_run_whose_end_cannot_be_logged_looks_alive_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unpicturable:
+        facts: ClassVar[dict[str, float]] = {}
+        spec = SimpleNamespace(run="first")
+
+        def explain(self) -> str:
+            raise OSError("no space left on device")
+
+    server = Server()
+    monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
+    followers = Followers(experiment="e", progress=False)
+    with tracked(followers, run="first", parameters={}) as following:
+        following.finish(Unpicturable())
+    assert server.ends == {"first": "FINISHED"}
 
 
 def test_runs_of_a_campaign_have_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
-from udfs.serving.http import PortTakenError
+from udfs.serving.http import HttpLimits, PortTakenError
 from vista_spark.serving import Server, Session
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_three_images_over_http(spark: SparkSession) -> None:
     server = server_of(spark)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortTakenError):
         server.start(port=taken.getsockname()[1])
-    with server.start(timeout_s=600, port=0) as api:
+    with server.start(timeout_s=600, port=0, limits=HttpLimits(body_bytes=1 << 20)) as api:
         assert api.front_end is not None
         client = HttpClient(api.front_end.port, api.token)
         assert client.get("/v2/health/ready").status == 200
@@ -67,6 +67,8 @@ def test_three_images_over_http(spark: SparkSession) -> None:
         corrupt = client.ask("POST", "/v2/models/cats/infer", image(0)[:80], {"Content-Type": "image/png"})
         assert corrupt.status == 400, corrupt.body
         assert HttpClient(api.front_end.port, None).get("/v2").status == 401
+        large = HttpClient(api.front_end.port, api.token)
+        assert large.ask("POST", "/v2/models/cats/infer", bytes(2 << 20), {"Content-Type": "image/png"}).status == 413
         gauges = {gauge["name"]: gauge["value"] for gauge in client.get("/status").json["gauges"]}
         assert gauges["backends"] == 1
         assert gauges["waiting"] == 0

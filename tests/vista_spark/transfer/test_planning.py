@@ -283,6 +283,9 @@ def test_vista_profile() -> None:
     done = CliRunner().invoke(app, ["profile", "squeezenet1_1", "--batch-size", "2"])
     assert done.exit_code == 0, done.output
     assert "squeezenet1_1 on auto, batches of 2, 1 thread" in done.output
+    told = json.loads(CliRunner().invoke(app, ["profile", "squeezenet1_1", "--batch-size", "2", "--json"]).stdout)
+    assert (told["model"], told["batch_size"]) == ("squeezenet1_1", 2)
+    assert told["runtime_bytes"] > 0
 
 
 def test_the_picture_has_every_region() -> None:
