@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import hypothesis
@@ -43,6 +45,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def store(tmp_path: Path) -> Store:
     """Make a store of the test's own."""
     return Store.from_uri(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def tracking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Give MLflow with a tracking server of the test's own; what the test made current there ends with it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of mlflow's own type hints
+        mlflow = pytest.importorskip("mlflow")
+    # No public call takes the active experiment back.
+    monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
+    with patch.dict(os.environ):
+        os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
+        before = mlflow.get_tracking_uri()
+        mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+        yield mlflow
+        mlflow.set_tracking_uri(before)
 
 
 @pytest.fixture

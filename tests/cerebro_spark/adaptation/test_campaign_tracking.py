@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from campaigns import campaign, frame, records
 from searches import disk_full_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from udfs.store import Store
@@ -23,12 +21,8 @@ pytestmark = [pytest.mark.extended, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture
-def _tracked(tmp_path: Path) -> Iterator[None]:
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    mlflow.create_experiment("tweets", artifact_location=(tmp_path / "artifacts").as_uri())
-    yield
-    mlflow.set_tracking_uri(before)
+def _tracked(tracking: Any, tmp_path: Path) -> None:
+    tracking.create_experiment("tweets", artifact_location=(tmp_path / "artifacts").as_uri())
 
 
 @pytest.mark.usefixtures("_tracked")

@@ -33,15 +33,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def tracking(tmp_path: Path) -> Iterator[None]:
-    """Point MLflow to a server of the test's own."""
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    mlflow.create_experiment("tuned", artifact_location=(tmp_path / "mlruns").as_uri())
-    mlflow.set_experiment("tuned")
+def _tuned(tracking: Any, tmp_path: Path) -> Iterator[None]:
+    """Make an experiment the active one, and end autologging."""
+    tracking.create_experiment("tuned", artifact_location=(tmp_path / "mlruns").as_uri())
+    tracking.set_experiment("tuned")
     yield
     cerebro_spark.autolog(disable=True)
-    mlflow.set_tracking_uri(before)
 
 
 @pytest.mark.skipif(CONNECT, reason="spark_udf of MLflow asks the classic session for its settings")
@@ -91,7 +88,7 @@ class Watcher(Callback):
 
 
 @pytest.mark.extended
-@pytest.mark.usefixtures("tracking")
+@pytest.mark.usefixtures("_tuned")
 def test_a_search_logs_itself_below_the_active_run(spark: SparkSession, store: Store) -> None:
     watcher = Watcher()
     cerebro_spark.autolog(registered_model_name="income")

@@ -341,31 +341,25 @@ def test_the_three_functions_of_the_paper(spark: SparkSession, store: Store, tab
 
 @pytest.mark.filterwarnings("default")  # mlflow's own, on import
 def test_mlflow_and_tensorboard_have_every_epoch(
-    spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: Store, table: DataFrame, tracking: Any, tmp_path: Path
 ) -> None:
-    import mlflow  # noqa: PLC0415
-
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    mlflow.set_tracking_uri(uri)
-    mlflow.create_experiment("hopping", artifact_location=(tmp_path / "mlruns").as_uri())
+    tracking.create_experiment("hopping", artifact_location=(tmp_path / "mlruns").as_uri())
     task = {"search_space": {"lr": [0.01], "hidden": [4, 8]}, "experiment": "hopping"}
     found = search(spark, store, tensorboard=str(tmp_path / "events"), **task).fit(table)
-    runs = mlflow.search_runs(experiment_names=["hopping"], output_format="list")
+    runs = tracking.search_runs(experiment_names=["hopping"], output_format="list")
     (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     children = {run.info.run_name: run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id}
     assert sorted(children) == ["c000", "c001"]
     for trial in found.trials:
         child = children[trial.trial_id]
         assert child.data.params == {name: str(value) for name, value in trial.params.items()}
-        logged = mlflow.MlflowClient().get_metric_history(child.info.run_id, "val_accuracy")
+        logged = tracking.MlflowClient().get_metric_history(child.info.run_id, "val_accuracy")
         assert [metric.value for metric in logged] == [entry["val_accuracy"] for entry in trial.history]
         assert list((tmp_path / "events" / trial.trial_id).glob("events.out.tfevents.*"))
-    names = {artifact.path for artifact in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
+    names = {artifact.path for artifact in tracking.MlflowClient().list_artifacts(parent.info.run_id)}
     assert names >= {"gantt.png", "learning_curves.png", "visits.json", "run.txt", "best_model"}
     assert parent.data.tags["best_trial_id"] == found.best.trial_id
     assert parent.data.tags["environment.torch"] == torch.__version__
-    mlflow.set_tracking_uri(None)
 
 
 def test_one_that_was_taken_for_lost_comes_back(

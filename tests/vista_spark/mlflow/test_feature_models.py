@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,21 +26,15 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.transfer import PredictorInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def tracking(tmp_path: Path) -> Iterator[None]:
-    """Point MLflow to a server of the test's own."""
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    mlflow.create_experiment("features", artifact_location=(tmp_path / "mlruns").as_uri())
-    mlflow.set_experiment("features")
-    yield
-    mlflow.set_tracking_uri(before)
+def _features(tracking: Any, tmp_path: Path) -> None:
+    tracking.create_experiment("features", artifact_location=(tmp_path / "mlruns").as_uri())
+    tracking.set_experiment("features")
 
 
 def own_network() -> torch.nn.Module:
@@ -51,7 +45,7 @@ def own_network() -> torch.nn.Module:
         ).eval()
 
 
-@pytest.mark.usefixtures("tracking")
+@pytest.mark.usefixtures("_features")
 @pytest.mark.skipif(CONNECT, reason="spark_udf of MLflow asks the classic session for its settings")
 def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
     stage = CNNFeaturizer(

@@ -56,30 +56,24 @@ def test_more_at_once_and_fewer_only_after_a_while() -> None:
 
 
 @pytest.mark.extended
-def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    mlflow.create_experiment("serving", artifact_location=(tmp_path / "runs").as_uri())
-    try:
-        server = Server(spark, backends=(0, 1), epoch_s=3.0).deploy(session())
-        with server.start(timeout_s=600.0, experiment="serving") as api:
-            assert api.backends == ("backend-0",)
-            assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
-            until(lambda: api.backends == ())
-            assert api.ready, "a request would wake it"
-            assert api.plan is None
-            assert spark.range(0, 4, 1, 2).count() == 4
-            with pytest.raises(OverloadedError, match="try again in") as refused:
-                api["double"].execute(ONE).result(SECONDS)
-            assert refused.value.retry_after_s >= 1
-            until(lambda: api.ready and api.backends)
-            assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
-        (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("serving").experiment_id])
-        texts = sorted((tmp_path / "runs").rglob("plans/*.txt"))
-        plans = [path.read_text() for path in texts]
-    finally:
-        mlflow.set_tracking_uri(before)
+def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tracking: Any, tmp_path: Path) -> None:
+    tracking.create_experiment("serving", artifact_location=(tmp_path / "runs").as_uri())
+    server = Server(spark, backends=(0, 1), epoch_s=3.0).deploy(session())
+    with server.start(timeout_s=600.0, experiment="serving") as api:
+        assert api.backends == ("backend-0",)
+        assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
+        until(lambda: api.backends == ())
+        assert api.ready, "a request would wake it"
+        assert api.plan is None
+        assert spark.range(0, 4, 1, 2).count() == 4
+        with pytest.raises(OverloadedError, match="try again in") as refused:
+            api["double"].execute(ONE).result(SECONDS)
+        assert refused.value.retry_after_s >= 1
+        until(lambda: api.ready and api.backends)
+        assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
+    (run,) = tracking.MlflowClient().search_runs([tracking.get_experiment_by_name("serving").experiment_id])
+    texts = sorted((tmp_path / "runs").rglob("plans/*.txt"))
+    plans = [path.read_text() for path in texts]
     assert run.info.status == "FINISHED"
     assert run.data.params["backends"] == "0 to 1"
     assert run.data.metrics["seconds"] > 0

@@ -188,23 +188,15 @@ def test_references() -> None:
             Reference.read(text)
 
 
-@pytest.fixture
-def tracking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of mlflow's own type hints
-        mlflow = pytest.importorskip("mlflow")
-        for module in ("models", "pyfunc", "pytorch"):
-            importlib.import_module(f"mlflow.{module}")
-    monkeypatch.chdir(tmp_path)
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    yield mlflow
-    mlflow.set_tracking_uri(before)
-
-
 @pytest.mark.extended
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_network_and_another_model_of_mlflow(tracking: Any) -> None:
+def test_a_network_and_another_model_of_mlflow(tracking: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # for the artifacts
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of mlflow's own type hints
+        for module in ("models", "pyfunc", "pytorch"):
+            importlib.import_module(f"mlflow.{module}")
+
     class Halving(tracking.pyfunc.PythonModel):  # type: ignore[misc]
         def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
             del context, params

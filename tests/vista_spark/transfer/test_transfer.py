@@ -432,43 +432,37 @@ def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> 
 
 
 @pytest.mark.filterwarnings("default")  # mlflow's own, on import and on Spark models
-def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow")
+def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tracking: Any, tmp_path: Path) -> None:
     structured, images = tables
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    try:
-        own = mlflow.create_experiment("mine", artifact_location=(tmp_path / "mine").as_uri())
-        mlflow.create_experiment("flowers", artifact_location=(tmp_path / "artifacts").as_uri())
-        bad = images.withColumn("image", F.when(F.col("id") != 5, F.col("image")).otherwise(F.lit(b"%PDF")))
-        with mlflow.start_run(experiment_id=own) as around:
-            found = run((structured, bad), transfer(layers=["fire5", "pool10"], experiment="flowers"))
-            assert mlflow.active_run().info.run_id == around.info.run_id, "the user's own run is still open"
-        runs = mlflow.search_runs(experiment_names=["flowers"], output_format="list")
-        (parent,) = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == around.info.run_id]
-        children = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-        assert len(runs) == 1 + len(children)
-        assert {entry.info.run_name: entry.data.metrics["f1"] for entry in children} == {
-            row.name: row.score for row in found.rows
-        }
-        assert all(entry.info.status == "FINISHED" for entry in runs)
-        assert parent.data.metrics["best_f1"] == found.best.score
-        assert parent.data.metrics["baseline_f1"] == found.baseline.score
-        assert parent.data.tags["best_layer"] == (found.best_layer or "none")
-        assert parent.data.tags["verdict"] == found.verdict
-        assert parent.data.params["model"] == "squeezenet1_1"
-        assert parent.data.params["downstream"] == "LogisticRegression"
-        assert int(parent.data.params["train_rows"]) + int(parent.data.params["test_rows"]) == ROWS - 1
-        folder = Path(parent.info.artifact_uri.removeprefix("file://"))
-        assert (folder / "plan.txt").read_text() == found.choice.explain()
-        assert (folder / "layers.png").read_bytes().startswith(b"\x89PNG")
-        assert "structured + pool10" in (folder / "layers.csv").read_text()
-        assert "not a JPEG" in "".join(path.read_text() for path in folder.glob("dropped*"))
-        kept = mlflow.spark.load_model(f"runs:/{parent.info.run_id}/best_model")
-        joined = structured.join(images, "id").limit(4)
-        assert predictions(kept, joined) == predictions(found.best_model, joined)
-    finally:
-        mlflow.set_tracking_uri(before)
+    own = tracking.create_experiment("mine", artifact_location=(tmp_path / "mine").as_uri())
+    tracking.create_experiment("flowers", artifact_location=(tmp_path / "artifacts").as_uri())
+    bad = images.withColumn("image", F.when(F.col("id") != 5, F.col("image")).otherwise(F.lit(b"%PDF")))
+    with tracking.start_run(experiment_id=own) as around:
+        found = run((structured, bad), transfer(layers=["fire5", "pool10"], experiment="flowers"))
+        assert tracking.active_run().info.run_id == around.info.run_id, "the user's own run is still open"
+    runs = tracking.search_runs(experiment_names=["flowers"], output_format="list")
+    (parent,) = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == around.info.run_id]
+    children = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(runs) == 1 + len(children)
+    assert {entry.info.run_name: entry.data.metrics["f1"] for entry in children} == {
+        row.name: row.score for row in found.rows
+    }
+    assert all(entry.info.status == "FINISHED" for entry in runs)
+    assert parent.data.metrics["best_f1"] == found.best.score
+    assert parent.data.metrics["baseline_f1"] == found.baseline.score
+    assert parent.data.tags["best_layer"] == (found.best_layer or "none")
+    assert parent.data.tags["verdict"] == found.verdict
+    assert parent.data.params["model"] == "squeezenet1_1"
+    assert parent.data.params["downstream"] == "LogisticRegression"
+    assert int(parent.data.params["train_rows"]) + int(parent.data.params["test_rows"]) == ROWS - 1
+    folder = Path(parent.info.artifact_uri.removeprefix("file://"))
+    assert (folder / "plan.txt").read_text() == found.choice.explain()
+    assert (folder / "layers.png").read_bytes().startswith(b"\x89PNG")
+    assert "structured + pool10" in (folder / "layers.csv").read_text()
+    assert "not a JPEG" in "".join(path.read_text() for path in folder.glob("dropped*"))
+    kept = tracking.spark.load_model(f"runs:/{parent.info.run_id}/best_model")
+    joined = structured.join(images, "id").limit(4)
+    assert predictions(kept, joined) == predictions(found.best_model, joined)
 
 
 def predictions(model: PipelineModel, joined: DataFrame) -> dict[int, float]:
@@ -477,16 +471,11 @@ def predictions(model: PipelineModel, joined: DataFrame) -> dict[int, float]:
 
 @pytest.mark.filterwarnings("default")  # mlflow's own, on import
 def test_a_tracking_server_that_fails_does_not_take_the_result_with_it(
-    tables: tuple[DataFrame, DataFrame], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tables: tuple[DataFrame, DataFrame], tracking: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    before = mlflow.get_tracking_uri()
     (tmp_path / "not-a-database").write_text("x" * 4096)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'not-a-database'}")
-    try:
-        found = run(tables, transfer(layers=["pool10"], experiment="flowers"))
-    finally:
-        mlflow.set_tracking_uri(before)
+    tracking.set_tracking_uri(f"sqlite:///{tmp_path / 'not-a-database'}")
+    found = run(tables, transfer(layers=["pool10"], experiment="flowers"))
     assert [row.name for row in found.layers] == ["pool10"]
     assert "MLflow could not log it to experiment 'flowers'" in caplog.text
 
