@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import optuna
     import pandas as pd
+    import plotly.graph_objects as go
     from matplotlib.figure import Figure
 
     from cerebro_spark.hopper import Outcome, RunSpec, Trial
@@ -254,6 +255,39 @@ class Results:
         if follow is not None:
             self._known(follow)
         return gantt(self.outcome.events, self.outcome.losses, follow)
+
+    def interactive(self) -> go.Figure:
+        """Draw learning curves with plotly: each point says its params and all of its metrics.
+
+        Raises
+        ------
+        ImportError
+            Plotly is not installed: the extra ``plot`` has it.
+        """
+        from cerebro_spark.tune._interactive import interactive_curves  # noqa: PLC0415
+
+        return interactive_curves(self.trials, self.spec.metric)
+
+    def interactive_gantt(self, follow: str | None = None) -> go.Figure:
+        """Draw which configuration trained where and when with plotly; a click on the legend hides one.
+
+        Parameters
+        ----------
+        follow : str, optional
+            Trial id; a line joins its units: its hops.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        ImportError
+            Plotly is not installed: the extra ``plot`` has it.
+        """
+        from cerebro_spark.tune._interactive import interactive_gantt  # noqa: PLC0415
+
+        if follow is not None:
+            self._known(follow)
+        return interactive_gantt(self.outcome.events, self.outcome.losses, follow)
 
     def explain(self) -> str:
         """Describe the run in words."""

@@ -17,6 +17,7 @@ from vista_spark.occlusion._record import Recorded, fields_of_row
 if TYPE_CHECKING:
     import os
 
+    import plotly.graph_objects as go
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
@@ -134,6 +135,29 @@ class Explanation(Recorded):
             An unknown palette; ``"jet_r"`` for a score that is not a probability.
         """
         return plot_image(self, self.image, palette)
+
+    def interactive(self, palette: str = PALETTE) -> go.Figure:
+        """Draw the heat map over the image with plotly; the pointer reads a place's patch and its score.
+
+        Parameters
+        ----------
+        palette : str
+            As for :meth:`plot`.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        ImportError
+            Plotly is not installed: the extra ``plot`` has it.
+        InvalidArgumentError
+            As for :meth:`plot`.
+        """
+        from vista_spark.occlusion._interactive import interactive_explanation  # noqa: PLC0415 - plotly is optional
+
+        return interactive_explanation(self, palette)
 
     def draw(self, axes: Axes, palette: str = PALETTE) -> QuadMesh:
         """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._base import Explained
     from vista_spark.occlusion._scale import ColorScale
 
-__all__ = ["PALETTE", "draw_over_image", "plot_image", "plot_tensor"]
+__all__ = ["PALETTE", "cell_edges", "color_map", "draw_over_image", "plot_image", "plot_tensor", "scale_of"]
 
 PALETTE = "RdBu"
 """Red where covering a place lowers the score, blue where it raises it.
@@ -63,7 +63,7 @@ def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = 
     left.set_axis_off()
     left.set_title(f"predicted: {explanation.name_of(explanation.predicted)}", fontsize=_TITLE, wrap=True)
     shown = draw_over_image(explanation, image, right, palette)
-    right.set_title(map_title(explanation, _scale(explanation, palette)), fontsize=_TITLE, wrap=True)
+    right.set_title(map_title(explanation, scale_of(explanation, palette)), fontsize=_TITLE, wrap=True)
     _color_bar(figure, shown, right, explanation)
     _say(figure, explanation)
     return figure
@@ -113,7 +113,7 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
     heat_map, grid = explanation.heat_map, explanation.grid
     if heat_map.ndim > 2:  # noqa: PLR2004 - a page has two axes
         raise InvalidArgumentError(f"a heat map of {heat_map.ndim} axes: draw its planes, heat_map[0] and so on")
-    scale = _scale(explanation, palette)
+    scale = scale_of(explanation, palette)
     figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
     if heat_map.ndim == 1:
         above, below = figure.subplots(2, 1, sharex=True)
@@ -138,7 +138,7 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
     return figure
 
 
-def _scale(explanation: Explained, palette: str) -> ColorScale:
+def scale_of(explanation: Explained, palette: str) -> ColorScale:
     if palette != _SEED_PALETTE:
         return fitting_scale(explanation.heat_map, explanation.probability)
     if score_kind(explanation.kind) != "probability":
@@ -150,17 +150,17 @@ def _scale(explanation: Explained, palette: str) -> ColorScale:
 
 
 def _mesh(explanation: Explained, axes: Axes, palette: str, *, is_translucent: bool) -> QuadMesh:
-    scale = _scale(explanation, palette)
+    scale = scale_of(explanation, palette)
     mesh = axes.pcolormesh(
-        _edges(explanation.grid, 1), _edges(explanation.grid, 0), np.ma.masked_invalid(explanation.heat_map),
-        cmap=_colors(palette, is_translucent=is_translucent), vmin=scale.low, vmax=scale.high,
+        cell_edges(explanation.grid, 1), cell_edges(explanation.grid, 0), np.ma.masked_invalid(explanation.heat_map),
+        cmap=color_map(palette, is_translucent=is_translucent), vmin=scale.low, vmax=scale.high,
     )  # fmt: skip
     colors: Any = mesh.cmap
     colors.colorbar_extend = scale.extend  # read by Figure.colorbar, also by a caller's own
     return mesh
 
 
-def _colors(palette: str, *, is_translucent: bool) -> Colormap:
+def color_map(palette: str, *, is_translucent: bool) -> Colormap:
     """Find a colour map; over an image, make it the more opaque the farther a value is from the middle."""
     from matplotlib import colormaps  # noqa: PLC0415 - only who draws pays for matplotlib
     from matplotlib.colors import ListedColormap  # noqa: PLC0415
@@ -202,7 +202,7 @@ def _middles(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
     return np.asarray(grid.starts(axis) + grid.patch[axis] / 2, np.float64)
 
 
-def _edges(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
+def cell_edges(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
     """Edges of the places' cells on an axis: half-way between two middles, for the last place may be nearer."""
     middles, half = _middles(grid, axis), grid.stride[axis] / 2
     between = (middles[:-1] + middles[1:]) / 2

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+    import plotly.graph_objects as go
     from matplotlib.figure import Figure
     from pyspark.ml import Model, PipelineModel
 
@@ -266,10 +267,26 @@ class TransferResult:
         seconds.legend(frameon=False, fontsize="small")
         for axes in (scores, seconds):
             axes.spines[["top", "right"]].set_visible(False)
-        added = "the structured features" if self.has_structured else "a guess without features"
-        random = " (random weights)" if self.random_weights else ""
-        figure.suptitle(f"{self.plan.model}{random}: what each layer adds to {added}")
+        figure.suptitle(self._title)
         return figure
+
+    def interactive(self) -> go.Figure:
+        """Draw scores by layer with plotly; the pointer reads lift, size and seconds.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        ImportError
+            Plotly is not installed: the extra ``plot`` has it.
+        """
+        from vista_spark.transfer._interactive import interactive_scores  # noqa: PLC0415
+
+        return interactive_scores(
+            self.to_pandas(), self.metric, baseline=self.baseline.score, best=self._label(self.best), title=self._title
+        )
 
     def _repr_html_(self) -> str:
         import pandas as pd  # noqa: PLC0415 - only a table needs it
@@ -278,6 +295,12 @@ class TransferResult:
         rows = [[None if pd.isna(value) else value for value in row] for row in table.itertuples(index=False)]
         plan = html_details("plan", html_text(self.choice.explain()))
         return html_text(self.verdict) + html_table(list(table.columns), rows) + plan
+
+    @property
+    def _title(self) -> str:
+        added = "the structured features" if self.has_structured else "a guess without features"
+        random = " (random weights)" if self.random_weights else ""
+        return f"{self.plan.model}{random}: what each layer adds to {added}"
 
     def _pass(self, row: LayerResult) -> int | None:
         """The number of a layer's pass, from 1."""

@@ -143,6 +143,21 @@ def test_pictures(found: Selection) -> None:
         found.gantt(follow="c01")
 
 
+def test_pictures_of_plotly(found: Selection) -> None:
+    pytest.importorskip("plotly")
+    curves = found.interactive().data
+    assert [curve.name for curve in curves] == [trial.trial_id for trial in found.trials], "the best first"
+    assert list(curves[0].y) == [entry[found.spec.metric] for entry in found.best.history]
+    assert all(f"{name} = {value}" in curves[0].hovertemplate for name, value in found.best.params.items())
+    *bars, followed = found.interactive_gantt(follow="c001").data
+    assert sum(len(bar.x) for bar in bars) == len(found.outcome.events)
+    assert {bar.name for bar in bars if bar.opacity == 1.0} == {"c001"}, "who is not followed is pale"
+    path = [event for event in found.outcome.events if event.trial_id == "c001" and event.kind == "train"]
+    assert list(followed.y) == [event.worker for event in path]
+    with pytest.raises(InvalidArgumentError, match="did you mean 'c001'"):
+        found.interactive_gantt(follow="c01")
+
+
 def test_the_same_data_is_not_prepared_twice(found: Selection, spark: SparkSession, table: DataFrame) -> None:
     again = search(spark, found.prepared.store, seed=5).prepare(table.repartition(3))
     assert again == found.prepared

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from vista_spark import InferencePass, LayerResult, TransferResult
 
@@ -46,3 +49,19 @@ def test_a_transfer_shows_its_verdict_and_a_row_for_each_set() -> None:
 
 def test_random_weights_are_said() -> None:
     assert "The weights of mobilenet_v2 are random" in result(random_weights=True)._repr_html_()
+
+
+def test_plotly_draws_a_bar_for_each_set_the_best_in_another_colour() -> None:
+    pytest.importorskip("plotly")
+    found = result()
+    (bar,) = found.interactive().data
+    assert list(bar.y) == list(found.to_pandas()["features"])
+    assert bar.x[list(bar.y).index("structured + pool")] == 0.87654321
+    (best,) = {color for color, name in zip(bar.marker.color, bar.y, strict=True) if name == "structured + pool"}
+    assert list(bar.marker.color).count(best) == 1
+
+
+def test_without_plotly_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ImportError, match=r"pip install 'cerebro-spark\[plot\]'"):
+        result().interactive()
