@@ -42,7 +42,30 @@ def live_display(*, pause_s: float = _PAUSE_S, ticking: bool = False) -> LiveDis
     """
     if get_console().is_jupyter:
         return _NotebookDisplay(pause_s)
+    if not get_console().is_terminal:
+        return _LastDrawing()
     return Live(auto_refresh=ticking, transient=False)
+
+
+class _LastDrawing:
+    """What was drawn last, as lines of their own: for a file or a pipe, where Rich's ends without a newline."""
+
+    def __init__(self) -> None:
+        self._last: RenderableType | None = None
+
+    def start(self) -> None:
+        """Draw nothing yet."""
+
+    def update(self, renderable: RenderableType, *, refresh: bool) -> None:
+        """Keep it."""
+        del refresh
+        self._last = renderable
+
+    def stop(self) -> None:
+        """Draw it."""
+        if self._last is not None:
+            get_console().print(self._last)
+            self._last = None
 
 
 class _NotebookDisplay:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -13,9 +14,15 @@ from optimizer import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import pandas as pd
+
 __all__ = ["Pyfunc", "pyfunc_signature"]
 
 _DATA = "model"
+
+# Values of an example, by a type of MLflow's; an image is drawn.
+_EXAMPLES = {"string": "a text", "double": 1.0, "float": 1.0, "long": 1, "integer": 1, "boolean": True}
+_EXAMPLE_PIXELS = 32
 
 
 class Pyfunc:
@@ -54,16 +61,41 @@ class Pyfunc:
         data = scratch / _DATA
         self._write(data)
         own = {"signature": self._signature, "pip_requirements": self._requirements}
+        if given.get("signature") is None:
+            own["input_example"] = _example_of(self._signature)
         wanted = {name: value for name, value in given.items() if value is not None}
-        return {"loader_module": self._loader_module, "data_path": str(data), **own, **wanted}
+        merged = {name: value for name, value in (own | wanted).items() if value is not None}
+        return {"loader_module": self._loader_module, "data_path": str(data), **merged}
 
 
 @contextmanager
 def _exact_signature() -> Iterator[None]:
-    """Leave out MLflow's advice to try a signature with an example: this one follows from the stage."""
+    """Leave out MLflow's advice to add an example, where there is none: the signature follows from the stage."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*An input example was not provided", UserWarning)
         yield
+
+
+def _example_of(signature: Any) -> pd.DataFrame | None:
+    """Make a row that the model reads, or none where a column is an array, whose length no signature has."""
+    import pandas as pd  # noqa: PLC0415
+    from mlflow.types import DataType  # noqa: PLC0415
+
+    row: dict[str, list[Any]] = {}
+    for column in signature.inputs.inputs:
+        if not isinstance(column.type, DataType):
+            return None
+        kind = column.type.name
+        row[column.name] = [_grey_picture() if kind == "binary" else _EXAMPLES[kind]]
+    return pd.DataFrame(row)
+
+
+def _grey_picture() -> bytes:
+    from PIL import Image  # noqa: PLC0415
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (_EXAMPLE_PIXELS, _EXAMPLE_PIXELS), "grey").save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def pyfunc_signature(inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]) -> Any:

@@ -48,7 +48,7 @@ def save_model(model: Any, path: str | Path, *, signature: Any = None, input_exa
         By default: encoded images as ``binary``, texts as ``string``, structured numbers as ``double``. Give one with
         ``string`` for paths of images.
     input_example : pandas.DataFrame, optional
-        Stored with the model.
+        Stored with the model, and tried. By default a row made of the signature, unless a column is an array.
 
     Raises
     ------

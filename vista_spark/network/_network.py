@@ -273,7 +273,9 @@ def network(
     weights = card.weights if weights is None else os.fspath(weights)
     if isinstance(held, Texts):
         weights, held = _beside(card, weights, held)
-    return _network(replace(card, preprocessing=held.preprocessing), weights, _file_version(weights), seed)
+    # Equal builders may lie in two places, and the one that was opened first may be gone.
+    place = card.builder.file if isinstance(card.builder, NetworkFile) else ""
+    return _network(replace(card, preprocessing=held.preprocessing), weights, _file_version(weights), seed, place)
 
 
 def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | None, Texts]:
@@ -306,7 +308,7 @@ def _known(tokenization: Tokenization) -> None:
 
 # Each holds its weights; two serve a featurizer beside the transfer that made it.
 @lru_cache(maxsize=2)
-def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> Network:
+def _network(card: ModelCard, weights: str | None, version: str, seed: int, _place: str) -> Network:
     held = reads(card)
     structure, values = _told_apart(card.builder)
     source = ModelSource(

@@ -155,9 +155,15 @@ class Explanation(Recorded):
         InvalidArgumentError
             As for :meth:`plot`.
         """
-        from vista_spark.occlusion._interactive import interactive_explanation  # noqa: PLC0415 - plotly is optional
+        from vista_spark.occlusion._interactive import interactive_heat_map  # noqa: PLC0415 - plotly is optional
 
-        return interactive_explanation(self, palette)
+        rows, columns = self.heat_map.shape
+        patches = [[self._patch_in_words(row, column) for column in range(columns)] for row in range(rows)]
+        return interactive_heat_map(self, self.image, patches, palette)
+
+    def _patch_in_words(self, row: int, column: int) -> str:
+        (top, bottom), (left, right) = self.covered(row, column)
+        return f"rows {top} to {bottom}, columns {left} to {right}"
 
     def draw(self, axes: Axes, palette: str = PALETTE) -> QuadMesh:
         """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.

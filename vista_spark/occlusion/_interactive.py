@@ -12,18 +12,33 @@ from vista_spark.occlusion._picture import cell_edges, color_map, scale_of
 from vista_spark.occlusion._trust import RANDOM_WEIGHTS, score_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import plotly.graph_objects as go
+    from numpy.typing import NDArray
 
-    from vista_spark.occlusion._explanation import Explanation
+    from vista_spark.occlusion._base import Explained
 
-__all__ = ["interactive_explanation"]
+__all__ = ["interactive_heat_map"]
 
 # Steps of a colour scale: as many as a screen tells apart.
 _STEPS = 64
 
 
-def interactive_explanation(explanation: Explanation, palette: str) -> go.Figure:
-    """Draw a heat map over its image, in grey; the pointer reads a place's patch and its score."""
+def interactive_heat_map(
+    explanation: Explained, image: NDArray[np.uint8], patches: Sequence[Sequence[str]], palette: str
+) -> go.Figure:
+    """Draw a heat map over its image, in grey; the pointer reads a place's patch and its score.
+
+    Parameters
+    ----------
+    explanation : Explained
+    image : array of uint8, of shape (height, width, 3)
+    patches : sequence of sequence of str
+        By row and column of the heat map, the words for its patch.
+    palette : str
+        As for :func:`vista_spark.occlusion._picture.draw_over_image`.
+    """
     graphs = graph_objects()
     scale = scale_of(explanation, palette)
     colors = color_map(palette, is_translucent=True)
@@ -32,9 +47,7 @@ def interactive_explanation(explanation: Explanation, palette: str) -> go.Figure
         [share, f"rgba({','.join(str(round(255 * part)) for part in rgb)},{alpha:.3f})"]
         for share, (*rgb, alpha) in zip(shares, colors(shares), strict=True)
     ]
-    grey = np.repeat(explanation.image.mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)
-    rows, columns = explanation.heat_map.shape
-    patches = [[_patch(explanation, row, column) for column in range(columns)] for row in range(rows)]
+    grey = np.repeat(image.mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)
     kind = score_kind(explanation.kind)
     figure = graphs.Figure(
         [
@@ -48,7 +61,7 @@ def interactive_explanation(explanation: Explanation, palette: str) -> go.Figure
                 zmax=scale.high,
                 colorscale=steps,
                 colorbar={"title": {"text": kind}},
-                customdata=patches,
+                customdata=[list(row) for row in patches],
                 hovertemplate=f"%{{customdata}}<br>{kind} with the patch there: %{{z:.4g}}<extra></extra>",
             ),
         ]
@@ -58,8 +71,3 @@ def interactive_explanation(explanation: Explanation, palette: str) -> go.Figure
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     return figure
-
-
-def _patch(explanation: Explanation, row: int, column: int) -> str:
-    (top, bottom), (left, right) = explanation.covered(row, column)
-    return f"rows {top} to {bottom}, columns {left} to {right}"

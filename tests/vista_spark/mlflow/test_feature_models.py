@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +36,6 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.transfer import PredictorInputs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -71,6 +79,61 @@ def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
                 assert (got is None) == (row[name] is None), (place, name)
                 assert row[name] is None or np.allclose(got, row[name], atol=1e-5), (place, name)
         assert found["error"][place] == in_spark[place]["error"] == (row["image_error"] or "")
+
+
+def test_an_example_is_stored_and_runs(tmp_path: Path) -> None:
+    stage = CNNFeaturizer(model=own_network(), imageSize=32, layers=["3"], outputCols=["f"])
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    found = loaded.predict(loaded.input_example)
+    assert list(found["error"]) == [""]
+    assert len(found["f"][0]) == 4
+    own = pd.DataFrame({"image": [b"mine"]})
+    vista_spark.mlflow.save_model(stage, tmp_path / "other", input_example=own)
+    assert mlflow.pyfunc.load_model(str(tmp_path / "other")).input_example["image"][0] == b"mine"
+
+
+@pytest.mark.extended
+def test_mlflow_serves_it(tmp_path: Path) -> None:
+    """With the request that MLflow stored beside the model, and with no image for an image."""
+    stage = CNNFeaturizer(model=own_network(), imageSize=32, layers=["3"], outputCols=["f"])
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--env-manager", "local", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(tmp_path / "model"), *options]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # MLflow starts its server by name
+    log = (tmp_path / "log").open("w")
+    server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=os.environ | {"PATH": path})
+    try:
+        asked = (tmp_path / "model" / "serving_input_example.json").read_bytes()
+        good = answer_of(port, asked, server)
+        (bad,) = answer_of(port, json.dumps({"dataframe_records": [{"image": "bm8gaW1hZ2U="}]}).encode(), server)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+        log.close()
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    np.testing.assert_allclose(good[0]["f"], loaded.predict(loaded.input_example)["f"][0], atol=1e-6)
+    assert good[0]["error"] == ""
+    assert "not a JPEG" in bad["error"]
+
+
+def answer_of(port: int, body: bytes, server: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
+    """Post to MLflow's server once it listens."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"})
+    for _ in range(240):
+        assert server.poll() is None, "the server ended"
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - of this machine
+                predictions: list[dict[str, Any]] = json.load(reply)["predictions"]
+                return predictions
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode()) from error
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError("the server does not listen")
 
 
 def test_a_transfer_predicts_as_its_best_model(spark: SparkSession, tmp_path: Path) -> None:
