@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from optimizer.errors import nearest
 from udfs.serving import NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._app import App
 from vista_spark.serving._record import ask
 from vista_spark.serving._scorer import Scorer
 
@@ -234,15 +235,16 @@ class Api:
             output_format=outputFormat,
         )
 
-    def deploy(self, session: Session) -> None:
-        """Deploy a session while the server runs, or another version of one: a hot swap.
+    def deploy(self, session: Session | App) -> None:
+        """Deploy a session or an application while the server runs, or another version of one: a hot swap.
 
         The backends load the model beside what they serve and run it once; then all new requests go to it, those from
-        before are answered by the version that they were sent to, and that one is closed. No request is lost.
+        before are answered by the version that they were sent to, and that one is closed. No request is lost. An
+        application is run on its samples here, and the plan counts its calls before it takes requests.
 
         Parameters
         ----------
-        session : Session
+        session : Session or App
             Of a new name; or of a name that is there, and another version.
 
         Raises
@@ -256,7 +258,10 @@ class Api:
         """
         if self._stopped:
             raise ServerStoppedError("the server was stopped: deploy to one that runs")
-        self._deployer.deploy(session)
+        if isinstance(session, App):
+            self._applications.add(self._deployer.deploy_app(session))
+        else:
+            self._deployer.deploy(session)
 
     def split(self, name: str) -> QuerySplit:
         """Give the calls of an application's traffic so far, and the part of the deadline that each model has now.

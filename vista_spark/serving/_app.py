@@ -85,6 +85,8 @@ class App:
         Requests per second that are expected. Default 1.
     split : {"node", "stage"}
         Whether each model has a budget of its own (default), or all of one stage the same, as in the thesis.
+    version : str
+        What takes the place of an application while the server runs has another one. Default ``"1"``.
 
     Attributes
     ----------
@@ -122,9 +124,11 @@ class App:
         slo_ms: float = 500.0,
         rate: float = 1.0,
         split: Literal["node", "stage"] = "node",
+        version: str = "1",
     ) -> None:
-        if not isinstance(name, str) or not name or "/" in name:
-            raise InvalidArgumentError(f"name={name!r}: a text without a slash")
+        for what, text in (("name", name), ("version", version)):
+            if not isinstance(text, str) or not text or "/" in text:
+                raise InvalidArgumentError(f"{what}={text!r}: a text without a slash")
         if isinstance(samples, str | bytes | dict) or not len(samples):
             raise InvalidArgumentError(
                 f"samples of application {name!r}: a list of at least one request; process() is run on them to see "
@@ -140,7 +144,7 @@ class App:
                 )
         if not self.inputs:
             raise InvalidArgumentError(f"application {name!r} has no inputs: leave them out, or give one")
-        self.name = name
+        self.name, self.version = name, version
         self.samples = tuple(samples)
         self.slo_ms, self.rate, self.split = float(slo_ms), float(rate), split
         self.calls: Calls | None = None

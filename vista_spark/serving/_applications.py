@@ -74,6 +74,12 @@ class Applications:
         for one in apps:
             one.app.calls = LiveCalls(router)
 
+    def add(self, app: DeployedApp) -> None:
+        """Take requests for another application, or another version of one; those before end as they began."""
+        app.app.calls = LiveCalls(self._router)
+        # Read by others meanwhile.
+        self._live = {**self._live, app.served.name: LiveApp(app)}
+
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """The applications as callers see them."""

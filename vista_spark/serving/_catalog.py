@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from optimizer.serving import InfeasibleError
 from optimizer.serving import Session as PlannedSession
@@ -97,7 +97,8 @@ class Deployed:
             As of :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(session.name)
-        self._take(*self.tried(session, store))
+        deployment, profile = self.tried(session, store)
+        self._profiles[session.name,], self._deployments[session.name] = profile, deployment
 
     def add_app(self, app: App) -> None:
         """Set an application up, run it on its samples, and split its deadline.
@@ -108,14 +109,18 @@ class Deployed:
             As of :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(app.name)
-        profiles = {name: self.profile(name) for name in self._deployments}
-        self._apps[app.name] = deployed_app(app, self._deployments, profiles, threads=self._threads, device=self.device)
+        self._apps[app.name] = self.tried_app(app)
 
-    def check_free(self, name: str) -> None:
-        """Refuse a name that a session or an application has."""
-        for kind, names in (("a session", self._deployments), ("an application", self._apps)):
-            if name in names:
-                raise InvalidArgumentError(f"{kind} {name!r} is deployed already: give this one another name")
+    def tried_app(self, app: App) -> DeployedApp:
+        """Set an application up and run it on its samples, and keep nothing."""
+        profiles = {name: self.profile(name) for name in self._deployments}
+        return deployed_app(app, self._deployments, profiles, threads=self._threads, device=self.device)
+
+    def check_free(self, name: str, *, of: Literal["session", "application"] | None = None) -> None:
+        """Refuse a name that a session or an application has; with `of`, that one of the other kind has."""
+        for kind, article, names in (("session", "a", self._deployments), ("application", "an", self._apps)):
+            if name in names and kind != of:
+                raise InvalidArgumentError(f"{article} {kind} {name!r} is deployed already: give this one another name")
 
     def tried(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
         """Open a session and measure it, and keep nothing.
@@ -145,17 +150,24 @@ class Deployed:
 
     def replaced(self, deployment: Deployment, profile: BatchingProfile) -> Deployed:
         """Give the same sessions with one that is new, or that takes another's place."""
-        other = Deployed(self._threads, self.device)
         name = deployment.session.name
-        other._deployments = dict(self._deployments)
-        other._profiles = {names: held for names, held in self._profiles.items() if name not in names}
-        other._named, other._apps = dict(self._named), dict(self._apps)
-        other._take(deployment, profile)
-        return other
+        profiles = {names: held for names, held in self._profiles.items() if name not in names}
+        return self._with({**self._deployments, name: deployment}, {**profiles, (name,): profile}, self._apps)
 
-    def _take(self, deployment: Deployment, profile: BatchingProfile) -> None:
-        self._profiles[deployment.session.name,] = profile
-        self._deployments[deployment.session.name] = deployment
+    def with_app(self, app: DeployedApp) -> Deployed:
+        """Give the same sessions with an application that is new, or that takes another's place."""
+        return self._with(self._deployments, self._profiles, {**self._apps, app.served.name: app})
+
+    def _with(
+        self,
+        deployments: Mapping[str, Deployment],
+        profiles: Mapping[tuple[str, ...], BatchingProfile],
+        apps: Mapping[str, DeployedApp],
+    ) -> Deployed:
+        other = Deployed(self._threads, self.device)
+        other._deployments, other._profiles, other._apps = dict(deployments), dict(profiles), dict(apps)
+        other._named = dict(self._named)
+        return other
 
     def planned(self) -> list[tuple[tuple[Deployment, ...], PlannedSession]]:
         """Give groups of sessions, and each as the planner sees it."""

@@ -273,7 +273,9 @@ class Control:
                 _LOG.info("%d backends from now on: %s", count, why)
             return f"{count} backends: {why}" if why else ""
 
-    def swap(self, catalog: Catalog, recipes: Mapping[str, str]) -> None:
+    def swap(
+        self, catalog: Catalog, recipes: Mapping[str, str], why: str, expected: Mapping[str, float] | None = None
+    ) -> None:
         """Serve another catalog: load and warm what is new, switch, drain what is gone, unload it.
 
         What was asked before the switch is answered by the version that was there then.
@@ -283,6 +285,10 @@ class Control:
         catalog : Catalog
         recipes : mapping of str to str
             Digests of the recipes of its new groups.
+        why : str
+            For the plan's record.
+        expected : mapping of str to float, optional
+            By session, requests per second that will come beside those that are measured.
 
         Raises
         ------
@@ -294,7 +300,14 @@ class Control:
             gone = former.members.keys() - catalog.members.keys()
             rates = {one.name: one.rate for one in self._sessions}
             self._recipes |= recipes
-            self._sessions = [one.at_rate(rates.get(one.name, one.rate)) for one in catalog.sessions]
+            added = {
+                group: sum((expected or {}).get(name, 0.0) for name in names)
+                for group, names in catalog.members.items()
+            }
+            self._sessions = [
+                one.at_rate(rates[one.name] + added[one.name] if one.name in rates else one.rate)
+                for one in catalog.sessions
+            ]
             self._catalog = catalog
             began = time.monotonic()
             links = self._links()
@@ -317,7 +330,7 @@ class Control:
                 pass
             self._router.route(self._routes)
             self._unload(links, wanted)
-            self._record(f"deployed {', '.join(catalog.members.keys() - former.members.keys())}", began)
+            self._record(why, began)
 
     def _renew(self, why: str) -> dict[str, str]:
         """Plan for the backends that are there, have models opened, send requests there, have others closed."""

@@ -122,7 +122,7 @@ def deployed_app(
             "for all, then read their results"
         )
     query = counts.query(app.name, profiles, app.slo_ms, app.rate)
-    served = ServedModel(app.name, "1", tuple(app.inputs), _specs(app, answers), "application", app.slo_ms)
+    served = ServedModel(app.name, app.version, tuple(app.inputs), _specs(app, answers), "application", app.slo_ms)
     return DeployedApp(app, served, admission, counts, split(query, by=app.split), profiles)
 
 

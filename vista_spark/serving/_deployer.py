@@ -10,18 +10,24 @@ from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._registry import newest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from udfs.serving import Deliveries
     from udfs.store import Store
+    from vista_spark.serving._app import App
     from vista_spark.serving._catalog import Deployed
     from vista_spark.serving._control import Control
+    from vista_spark.serving._deployed_app import DeployedApp
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
 
 __all__ = ["Deployer"]
 
 _LOG = logging.getLogger(__name__)
+
+_NO_STORE = "{} cannot reach backends that run: Server(store=...) names a folder that they and this process reach"
 
 
 class Deployer:
@@ -79,13 +85,10 @@ class Deployer:
 
     def deploy(self, session: Session) -> None:
         """Deploy a session, or another version of one; see :meth:`Api.deploy`."""
-        deliveries = self.deliveries
-        if deliveries is None:
-            raise InvalidArgumentError(
-                f"session {session.name!r} cannot reach backends that run: Server(store=...) names a folder that they "
-                "and this process reach"
-            )
         with self._deploying:
+            if self.deliveries is None:
+                raise InvalidArgumentError(_NO_STORE.format(f"session {session.name!r}"))
+            self._deployed.check_free(session.name, of="session")
             deployment, profile = self._deployed.tried(session, self._store)
             name, version = deployment.session.name, deployment.session.version
             former = self._deployed.deployments.get(name)
@@ -93,12 +96,34 @@ class Deployer:
                 raise InvalidArgumentError(
                     f"version {version!r} of {name!r} is deployed already: give what takes its place another version"
                 )
-            other = self._deployed.replaced(deployment, profile)
-            catalog = other.catalog(lambda one: one.shipped(self._spark, deliveries))
-            digests = {group: deliveries.send(recipe) for group, recipe in catalog.recipes.items()}
-            self._control.swap(catalog, digests)
-            self._deployed = other
-            _LOG.info("%s: version %s is served", name, version)
+            self._swap(self._deployed.replaced(deployment, profile), f"deployed {name}, version {version}")
+
+    def deploy_app(self, app: App) -> DeployedApp:
+        """Deploy an application, or another version of one; see :meth:`Api.deploy`. Its requests are not taken yet."""
+        with self._deploying:
+            self._deployed.check_free(app.name, of="application")
+            former = self._deployed.apps.get(app.name)
+            if former is not None and former.app.version == app.version:
+                raise InvalidArgumentError(
+                    f"version {app.version!r} of {app.name!r} is deployed already: give what takes its place another "
+                    "version"
+                )
+            made = self._deployed.tried_app(app)
+            # What the former version asks for is among the rates that were measured.
+            expected = made.rates if former is None else {}
+            why = f"deployed {app.name}, version {app.version}"
+            self._swap(self._deployed.with_app(made), why, expected)
+            return made
+
+    def _swap(self, deployed: Deployed, why: str, expected: Mapping[str, float] | None = None) -> None:
+        deliveries = self.deliveries
+        catalog = deployed.catalog(lambda one: one.shipped(self._spark, deliveries))
+        if catalog.recipes and deliveries is None:
+            raise InvalidArgumentError(_NO_STORE.format(", ".join(catalog.recipes)))
+        digests = {group: deliveries.send(recipe) for group, recipe in catalog.recipes.items()} if deliveries else {}
+        self._control.swap(catalog, digests, why, expected)
+        self._deployed = deployed
+        _LOG.info("%s", why)
 
     def _follow(self) -> None:
         while not self._over.wait(self._follow_s):

@@ -224,6 +224,51 @@ def test_budgets_follow_the_traffic(api: Api, server: Server) -> None:
     assert server.split("traffic").query.calls["boxes", "kind"] == 1.5, "what was deployed stays for the next start"
 
 
+class Doubled(Sleeper):
+    """Another version of an application: it asks another model, too."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.cars = self.model("kind")
+
+    def process(self, request: Any) -> Any:
+        super().process(request)
+        return {"kind": self.cars.execute(request[:2]).result()}
+
+
+def test_an_application_is_deployed_while_the_server_runs(api: Api) -> None:
+    """The plan counts its calls before its first request; what a former version was asked, it answers."""
+    with pytest.raises(NoSuchModelError, match="no model 'late'"):
+        api["late"]
+    api.deploy(Sleeper("late", samples=[frame(0)], slo_ms=SLO, rate=50))
+    assert api.plan is not None
+    planned = {one.session: one for node in api.plan.nodes for one in node.placements}
+    assert planned["boxes"].rate >= 50
+    assert api["late"].execute(frame(0, 2)).result(SECONDS).tolist() == [1]
+    with pytest.raises(InvalidArgumentError, match="version '1' of 'late' is deployed already"):
+        api.deploy(Sleeper("late", samples=[frame(0)], slo_ms=SLO))
+    asked = api["late"].execute(frame(1, 2))
+    api.deploy(Doubled("late", samples=[frame(0, 0)], slo_ms=SLO, version="2"))
+    assert not asked.done()
+    assert asked.result(SECONDS).tolist() == [1], "the former one"
+    assert api["late"].execute(frame(0, 20)).result(SECONDS).tolist() == 1
+    assert api["late"].served.version == "2"
+    assert api.split("late").query.calls == {("boxes", "kind"): 1.0}
+
+
+def test_what_cannot_be_deployed_on_a_running_server_changes_nothing(api: Api) -> None:
+    before = [served.name for served in api.models]
+    for wrong, why in (
+        (Sleeper("kind", samples=[frame(0)], slo_ms=SLO), "a session 'kind' is deployed already"),
+        (Wrong(silent), "calls no model for its samples"),
+        (Session("traffic", model=kind, inputs=PART, profile=PROFILE, slo_ms=SLO), "an application 'traffic' is"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=why):
+            api.deploy(wrong)
+    assert [served.name for served in api.models] == before
+    assert api["traffic"].execute(frame(0, 2)).result(SECONDS)["places"].tolist() == [1]
+
+
 class Wrong(Traffic):
     def __init__(self, answer: Any, **options: Any) -> None:
         super().__init__("wrong", **{"samples": [frame(2)], "slo_ms": SLO, **options})

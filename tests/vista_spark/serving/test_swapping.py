@@ -108,7 +108,8 @@ class Serving:
     def swap(self, one: Session) -> None:
         other = self.deployed.replaced(*self.deployed.tried(one))
         catalog = other.catalog(lambda deployment: deployment.recipe)
-        self.control.swap(catalog, {group: self.deliveries.send(own) for group, own in catalog.recipes.items()})
+        digests = {group: self.deliveries.send(own) for group, own in catalog.recipes.items()}
+        self.control.swap(catalog, digests, f"deployed {one.name}")
         self.deployed = other
 
     def ask(self, name: str = "times", **options: Any) -> Any:
