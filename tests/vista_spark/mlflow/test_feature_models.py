@@ -104,16 +104,20 @@ def test_mlflow_serves_it(tmp_path: Path) -> None:
     options = ["--env-manager", "local", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(tmp_path / "model"), *options]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # MLflow starts its server by name
-    log = (tmp_path / "log").open("w")
-    server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=os.environ | {"PATH": path})
-    try:
-        asked = (tmp_path / "model" / "serving_input_example.json").read_bytes()
-        good = answer_of(port, asked, server)
-        (bad,) = answer_of(port, json.dumps({"dataframe_records": [{"image": "bm8gaW1hZ2U="}]}).encode(), server)
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
-        log.close()
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env=os.environ | {"PATH": path}
+        )
+        try:
+            asked = (tmp_path / "model" / "serving_input_example.json").read_bytes()
+            good = answer_of(port, asked, server)
+            (bad,) = answer_of(port, json.dumps({"dataframe_records": [{"image": "bm8gaW1hZ2U="}]}).encode(), server)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {(tmp_path / 'log').read_text()[-2000:]}") from error
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
     loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     np.testing.assert_allclose(good[0]["f"], loaded.predict(loaded.input_example)["f"][0], atol=1e-6)
     assert good[0]["error"] == ""
