@@ -86,9 +86,9 @@ class Deployer:
     def deploy(self, session: Session) -> None:
         """Deploy a session, or another version of one; see :meth:`Api.deploy`."""
         with self._deploying:
+            self._deployed.check_free(session.name, of="session")
             if self.deliveries is None:
                 raise InvalidArgumentError(_NO_STORE.format(f"session {session.name!r}"))
-            self._deployed.check_free(session.name, of="session")
             deployment, profile = self._deployed.tried(session, self._store)
             name, version = deployment.session.name, deployment.session.version
             former = self._deployed.deployments.get(name)

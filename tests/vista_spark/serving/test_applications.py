@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 from http_client import HttpClient, infer_body
 from pyspark import cloudpickle
+from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile, InfeasibleError
 from udfs.serving import BadRequestError, ModelFailedError, NoSuchModelError, RequestError, TensorSpec, TooLateError
@@ -332,3 +334,11 @@ def test_models_come_first_and_names_are_taken_once(spark: SparkSession) -> None
     app.prepare(["boxes"])
     with pytest.raises(InvalidArgumentError, match="is not deployed"):
         app.process(frame(0))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CONNECT, reason="it is there already")
+def test_through_connect(pytestconfig: pytest.Config) -> None:
+    assert " passed" in pytest_on_connect(
+        Path(__file__), "application or answer or budgets or cancelled", pytestconfig.inipath
+    )

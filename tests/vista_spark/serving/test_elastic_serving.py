@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from pyspark import cloudpickle
+from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import OverloadedError, TensorSpec
@@ -17,8 +19,6 @@ from vista_spark.serving import Server, Session
 from vista_spark.serving._scaling import Scaling
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -90,3 +90,9 @@ def test_bounds_are_checked(spark: SparkSession, backends: Any) -> None:
 def test_the_most_leaves_a_slot_free(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgumentError, match="at most 1, so that a slot stays free"):
         Server(spark, backends=(0, 2)).deploy(session()).start()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CONNECT, reason="it is there already")
+def test_through_connect(pytestconfig: pytest.Config) -> None:
+    assert " passed" in pytest_on_connect(Path(__file__), "without_traffic or slot_free", pytestconfig.inipath)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import VectorAssembler
+from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import Deliveries, FunctionRecipe, GroupRecipe, TensorReader, TensorSpec
@@ -30,7 +32,6 @@ torch = pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from torch import nn
@@ -240,3 +241,9 @@ def test_a_pipeline_of_spark_ml_is_compiled(spark: SparkSession) -> None:
     wanted = fitted.transform(table.where("a in (1, 9)")).orderBy("a").collect()
     assert found["predict"].tolist() == [row["prediction"] for row in wanted]
     np.testing.assert_allclose(found["predict_proba"], [row["probability"].toArray() for row in wanted], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CONNECT, reason="it is there already")
+def test_through_connect(pytestconfig: pytest.Config) -> None:
+    assert " passed" in pytest_on_connect(Path(__file__), "swap or alias or added or opened", pytestconfig.inipath)
