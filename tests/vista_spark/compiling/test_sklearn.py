@@ -66,7 +66,7 @@ CLASSES = (
     GradientBoostingClassifier(n_estimators=6, max_depth=3, init="zero"),
     GradientBoostingClassifier(n_estimators=6, max_leaf_nodes=9),
     HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=9),
-    LogisticRegression(max_iter=2000),
+    make_pipeline(StandardScaler(), LogisticRegression()),
     LinearSVC(dual=False),
     Perceptron(),
     RidgeClassifier(),
