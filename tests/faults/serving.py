@@ -1,7 +1,8 @@
 """A server that a test disturbs: ``python serving.py MASTER STORE RUN fit SETTINGS``, as a search's driver is run.
 
 ``fault`` is ``"hangs"`` (a batch never ends), ``"slow"`` (one of two backends takes three times as long), ``"flood"``
-(five times the load for ten seconds), ``"hang up"`` (clients that close their connections), or nothing.
+(five times the load for ten seconds), ``"hang up"`` (clients that close their connections), or nothing. With
+``application`` requests are for an application, which asks the model twice.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from pyspark.sql import SparkSession
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import EmulatedModel, RequestError
-from vista_spark.serving import Server, Session
+from vista_spark.serving import App, Server, Session
 
 # Two backends bear 80 requests a second; each request has these milliseconds.
 MODEL = EmulatedModel(BatchingProfile({1: 50.0, 4: 100.0}))
 RATE = 25.0
+APPLICATION_RATE = 12.0
 SLO_MS = 4000.0
 GRACE_MS = 100.0
 
@@ -74,6 +76,18 @@ class Fragile:
         return int((self.folder / what).read_text() or 0)
 
 
+class Twice(App):
+    """Asks the model, and asks it again for what it said."""
+
+    inputs = tuple(MODEL.inputs)
+
+    def setup(self) -> None:
+        self.double = self.model("double")
+
+    def process(self, request: Any) -> Any:
+        return self.double.execute(self.double.execute(request).result()["y"]).result()
+
+
 def say(word: str, rest: str) -> None:
     sys.stdout.write(f"{word} {rest}\n")
     sys.stdout.flush()
@@ -81,8 +95,9 @@ def say(word: str, rest: str) -> None:
 
 def main() -> None:
     """Serve from two backends for some seconds, and print what came of it."""
-    master, fault = sys.argv[1], json.loads(sys.argv[5]).get("fault", "")
-    seconds = json.loads(sys.argv[5])["seconds"]
+    master, settings = sys.argv[1], json.loads(sys.argv[5])
+    fault, seconds = settings.get("fault", ""), settings["seconds"]
+    name, factor, rate = ("twice", 4, APPLICATION_RATE) if settings.get("application") else ("double", 2, RATE)
     folder = Path.cwd()
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     spark = SparkSession.builder.master(master).appName("serving").getOrCreate()
@@ -91,6 +106,8 @@ def main() -> None:
     server.deploy(
         Session("double", model=fragile, inputs=MODEL.inputs, profile=MODEL.profile, slo_ms=SLO_MS, rate=RATE)
     )
+    if name == "twice":
+        server.deploy(Twice(name, samples=[np.ones(1, np.float32)], slo_ms=SLO_MS, rate=rate))
     asked: list[list[Any]] = []
     with server.start(port=0 if fault == "hang up" else None) as api:
         say("SERVING", " ".join(api.backends))
@@ -101,17 +118,19 @@ def main() -> None:
             if at >= FAULT_S and not done:
                 done = True
                 if fault == "hangs":
-                    ask(api, asked, HANGS)
+                    ask(api, asked, name, HANGS)
                 elif fault == "hang up":
                     hang_up(api)
-            ask(api, asked, float(len(asked)))
-            if not loaded and len({process for _, process in map(ended, asked)} - {0}) == len(api.backends):
+            ask(api, asked, name, float(len(asked)))
+            if not loaded and len({process for _, process in (ended(entry, factor) for entry in asked)} - {0}) == len(
+                api.backends
+            ):
                 loaded = True
                 say("LOADED", "every backend has answered")
             flooded = fault == "flood" and FAULT_S <= at < FAULT_S + FLOOD_S
-            due += 1 / (RATE * (FLOOD if flooded else 1))
+            due += 1 / (rate * (FLOOD if flooded else 1))
             time.sleep(max(0.0, due - time.monotonic()))
-        outcomes = [outcome(entry[0], entry[2]) for entry in asked]
+        outcomes = [outcome(entry[0], entry[2], factor) for entry in asked]
         backends = list(api.backends)
         waiting = api._router.waiting
     computed = folder / "computed"
@@ -136,16 +155,16 @@ def main() -> None:
     spark.stop()
 
 
-def ask(api: Any, asked: list[list[Any]], number: float) -> None:
+def ask(api: Any, asked: list[list[Any]], name: str, number: float) -> None:
     """Ask, and note the number, when it was asked, its future, and when that ended."""
-    future = api["double"].execute(np.array([number], np.float32))
+    future = api[name].execute(np.array([number], np.float32))
     entry: list[Any] = [abs(number), time.monotonic(), future]
     asked.append(entry)
     future.add_done_callback(lambda _: entry.append(time.monotonic()))
 
 
-def ended(entry: list[Any]) -> tuple[str, int]:
-    return outcome(entry[0], entry[2]) if entry[2].done() else ("", 0)
+def ended(entry: list[Any], factor: int) -> tuple[str, int]:
+    return outcome(entry[0], entry[2], factor) if entry[2].done() else ("", 0)
 
 
 def hang_up(api: Any) -> None:
@@ -163,13 +182,13 @@ def hang_up(api: Any) -> None:
         connection.close()
 
 
-def outcome(number: float, future: Any) -> tuple[str, int]:
+def outcome(number: float, future: Any, factor: int) -> tuple[str, int]:
     """Wait for a request's end: its error, or the process that answered, whose number has to be right."""
     try:
         answer = future.result(SLO_MS / 1000 + 30.0)
     except RequestError as error:
         return type(error).__name__, 0
-    if answer["y"].tolist() != [2 * number]:
+    if answer["y"].tolist() != [factor * number]:
         return f"{answer['y']} for {number}", 0
     return "", int(answer["process"])
 

@@ -31,9 +31,9 @@ def hold_what_always_holds(found: dict[str, Any]) -> None:
 
 
 def kill_while_serving(
-    cluster: StandaloneCluster, searching: Callable[..., Search], victim: Callable[[int], int]
+    cluster: StandaloneCluster, searching: Callable[..., Search], victim: Callable[[int], int], **settings: Any
 ) -> tuple[dict[str, Any], str]:
-    serving = searching("serving", driver=PROGRAM).start(seconds=45.0)
+    serving = searching("serving", driver=PROGRAM).start(seconds=45.0, **settings)
     serving.wait_for_line("LOADED ")
     application = cluster.executors()[-1].application
     cluster.kill(victim(cluster.python_workers(application)[0]))
@@ -55,6 +55,16 @@ def test_a_killed_backend(cluster: StandaloneCluster, searching: Callable[..., S
     hold_what_always_holds(found)
     assert found["errors"] == []
     assert len(found["processes"]) >= 3, "its job was started again"
+    assert re.search(r"backend backend-\d is lost", text)
+
+
+@pytest.mark.slow
+def test_a_killed_backend_of_an_application(cluster: StandaloneCluster, searching: Callable[..., Search]) -> None:
+    """A call that was lost is made again, within what its request has left."""
+    found, text = kill_while_serving(cluster, searching, lambda pid: pid, application=True)
+    hold_what_always_holds(found)
+    assert found["errors"] == []
+    assert len(found["processes"]) >= 3
     assert re.search(r"backend backend-\d is lost", text)
 
 

@@ -145,6 +145,31 @@ def test_a_version_that_cannot_be_opened_leaves_the_old_one(api: Api) -> None:
         api.deploy(Session("times", model=times(4.0), inputs=[X], profile=PROFILE, slo_ms=SLO, version=version))
 
 
+def test_a_store_that_is_gone_leaves_what_is_served(api: Api, models: ModelStore, tmp_path: Path) -> None:
+    """An alias is followed again once it is back."""
+    served, before = api["cats"].served.version, api["cats"].execute(image()).result(SECONDS)
+    folder = Path(models._store.path())
+    away = tmp_path / "away"
+    folder.rename(away)
+    folder.write_text("no folder any more")
+    try:
+        with pytest.raises(StoreError):
+            api.deploy(Session("late", model=times(5.0), inputs=[X], profile=PROFILE, slo_ms=SLO))
+        time.sleep(2.5)  # two looks at the alias
+        np.testing.assert_array_equal(api["cats"].execute(image()).result(SECONDS), before)
+        assert api["cats"].served.version == served
+    finally:
+        folder.unlink()
+        away.rename(folder)
+    version = models.save(Session("cats", model=network(5), image_size=SIZE), alias="champion")
+    end = time.monotonic() + SECONDS
+    while api["cats"].served.version != version:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    api.deploy(Session("late", model=times(5.0), inputs=[X], profile=PROFILE, slo_ms=SLO))
+    assert api["late"].execute(np.ones(2, np.float32)).result(SECONDS).tolist() == [5, 5]
+
+
 def test_a_session_is_added_while_the_server_runs(api: Api) -> None:
     api.deploy(Session("added", model=times(7.0), inputs=[X], profile=PROFILE, slo_ms=SLO))
     assert api["added"].execute(np.ones(2, np.float32)).result(SECONDS).tolist() == [7, 7]
