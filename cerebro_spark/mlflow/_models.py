@@ -32,7 +32,8 @@ def save_model(
     signature : mlflow.models.ModelSignature, optional
         By default that of the network's columns: numbers are ``double``, vectors and tensors arrays, images ``binary``.
     input_example : pandas.DataFrame, optional
-        Stored with the model, and tried. By default a row made of the signature, unless a column is an array.
+        Stored with the model, and tried. By default a row made of the signature, where the shapes of all arrays
+        are known and small.
 
     Raises
     ------

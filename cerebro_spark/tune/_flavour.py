@@ -41,7 +41,8 @@ def pyfunc_of(model: Any) -> Pyfunc:
     outputs = [(tuned.getPredictionCol(), "double"), *((name, "double[]") for name in vectors if name)]
     signature = pyfunc_signature(inputs, [*outputs, ("error", "string")])
     extra = _EXTRAS.get(tuned.network.framework, "torch")
-    return Pyfunc("cerebro_spark.mlflow", lambda folder: write_network_folder(tuned, folder), signature, extra)
+    shapes = {column.name: column.shape for column in held.columns if column.shape}
+    return Pyfunc("cerebro_spark.mlflow", lambda folder: write_network_folder(tuned, folder), signature, extra, shapes)
 
 
 def _kind(column: TensorColumn) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import math
 import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from optimizer import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -23,6 +26,7 @@ _DATA = "model"
 # Values of an example, by a type of MLflow's; an image is drawn.
 _EXAMPLES = {"string": "a text", "double": 1.0, "float": 1.0, "long": 1, "integer": 1, "boolean": True}
 _EXAMPLE_PIXELS = 32
+_EXAMPLE_NUMBERS = 10_000
 
 
 class Pyfunc:
@@ -37,10 +41,20 @@ class Pyfunc:
     signature : mlflow.models.ModelSignature
     extra : str
         The optional dependency that runs the network: ``"torch"`` or ``"tensorflow"``.
+    shapes : mapping of str to tuple of int, optional
+        Of columns that are arrays, for the example: a signature does not have them.
     """
 
-    def __init__(self, loader_module: str, write: Callable[[Path], None], signature: Any, extra: str) -> None:
+    def __init__(
+        self,
+        loader_module: str,
+        write: Callable[[Path], None],
+        signature: Any,
+        extra: str,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
         self._loader_module, self._write, self._signature = loader_module, write, signature
+        self._shapes = shapes or {}
         self._requirements = [f"cerebro-spark[{extra}]=={__version__}"]
 
     def save(self, path: str | Path, **options: Any) -> None:
@@ -62,7 +76,7 @@ class Pyfunc:
         self._write(data)
         own = {"signature": self._signature, "pip_requirements": self._requirements}
         if given.get("signature") is None:
-            own["input_example"] = _example_of(self._signature)
+            own["input_example"] = _example_of(self._signature, self._shapes)
         wanted = {name: value for name, value in given.items() if value is not None}
         merged = {name: value for name, value in (own | wanted).items() if value is not None}
         return {"loader_module": self._loader_module, "data_path": str(data), **merged}
@@ -76,17 +90,26 @@ def _exact_signature() -> Iterator[None]:
         yield
 
 
-def _example_of(signature: Any) -> pd.DataFrame | None:
-    """Make a row that the model reads, or none where a column is an array, whose length no signature has."""
+def _example_of(signature: Any, shapes: Mapping[str, tuple[int, ...]]) -> pd.DataFrame | None:
+    """Make a row that the model reads, or none where the shape of an array is not known, or it is a large one."""
     import pandas as pd  # noqa: PLC0415
     from mlflow.types import DataType  # noqa: PLC0415
 
     row: dict[str, list[Any]] = {}
     for column in signature.inputs.inputs:
-        if not isinstance(column.type, DataType):
-            return None
-        kind = column.type.name
-        row[column.name] = [_grey_picture() if kind == "binary" else _EXAMPLES[kind]]
+        base = column.type
+        while not isinstance(base, DataType):
+            base = base.dtype
+        if base == DataType.binary:
+            value: Any = _grey_picture()
+        else:
+            value = _EXAMPLES[base.name]
+        if base is not column.type:
+            shape = shapes.get(column.name)
+            if shape is None or math.prod(shape) > _EXAMPLE_NUMBERS:
+                return None
+            value = np.full(shape, value).tolist()
+        row[column.name] = [value]
     return pd.DataFrame(row)
 
 

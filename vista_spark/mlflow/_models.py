@@ -48,7 +48,8 @@ def save_model(model: Any, path: str | Path, *, signature: Any = None, input_exa
         By default: encoded images as ``binary``, texts as ``string``, structured numbers as ``double``. Give one with
         ``string`` for paths of images.
     input_example : pandas.DataFrame, optional
-        Stored with the model, and tried. By default a row made of the signature, unless a column is an array.
+        Stored with the model, and tried. By default a row made of the signature, where the shapes of all arrays
+        are known and small.
 
     Raises
     ------
@@ -182,7 +183,8 @@ def _of_transfer(stages: list[Any]) -> Pyfunc:
             write_folder(featurizer, folder / FEATURES)
 
     signature = pyfunc_signature(reads, [("prediction", "double"), *odds, (ERROR, "string")])
-    return Pyfunc("vista_spark.mlflow", write, signature, "torch" if net is None else _extra(net))
+    shapes = {inputs.structured[0]: (inputs.structured_size,)} if len(inputs.structured) == 1 else {}
+    return Pyfunc("vista_spark.mlflow", write, signature, "torch" if net is None else _extra(net), shapes)
 
 
 def _checked(stage: CNNFeaturizer | TextFeaturizer) -> Network:

@@ -60,6 +60,8 @@ def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession, tmp_path: Path
             assert np.allclose(got, row["chance"].toArray(), atol=1e-6)
         assert found["error"][place] == ""
         assert in_spark[place]["error"] == ""
+    example = loaded.predict(loaded.input_example)
+    assert list(example["error"]) == [""], "an array of the network's own size"
     short = frame.assign(numbers=[np.zeros(3)] * 5)
     assert loaded.predict(short)["guess"].isna().all()
     assert set(loaded.predict(short)["error"]) == {"tensor of another size"}

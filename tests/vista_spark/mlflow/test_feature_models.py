@@ -160,6 +160,7 @@ def test_a_transfer_predicts_as_its_best_model(spark: SparkSession, tmp_path: Pa
     vista_spark.mlflow.save_model(best, tmp_path / "model")
     loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     assert loaded.metadata.get_input_schema().input_names() == ["left", "image"]
+    assert list(loaded.predict(loaded.input_example)["error"]) == [""]
     found = loaded.predict(df.sort("id").toPandas()[["left", "image"]])
     assert len({row["prediction"] for row in expected}) == 3, "both classes, and rows without one"
     for place, row in enumerate(expected):
