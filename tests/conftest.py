@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import time
 import warnings
@@ -10,6 +11,7 @@ from unittest.mock import patch
 from uuid import uuid4
 
 import hypothesis
+import numpy as np
 import pytest
 from sessions import CONNECT, new_session
 
@@ -31,6 +33,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    """Start each test at one state of the global generators: an estimator without a seed of its own draws from them."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator that scikit-learn's estimators fall back to
 
 
 @pytest.fixture(scope="session")
