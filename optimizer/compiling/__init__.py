@@ -54,6 +54,7 @@ from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
 from ._reads import live_columns
+from ._rules import RULES, Rule, reason_of
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -67,6 +68,7 @@ __all__ = [
     "INPUT",
     "METRICS",
     "OPERATORS",
+    "RULES",
     "STRATEGIES",
     "UFUNCS",
     "WALKED_ROWS",
@@ -140,6 +142,7 @@ __all__ = [
     "Replace",
     "Rewrite",
     "Rewritten",
+    "Rule",
     "Select",
     "Shares",
     "Sigmoid",
@@ -160,6 +163,7 @@ __all__ = [
     "live_columns",
     "make_plan",
     "program_terms",
+    "reason_of",
     "rewrite",
     "scale_kernels",
     "shape_of",

@@ -16,8 +16,8 @@ __all__ = ["rows_at_a_time"]
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
-# Of a wide table, so many numbers at a time.
-_WIDE, _NUMBERS = 1024, 2**20
+# Of a wide table, so many numbers at a time: what one operator writes, the next one finds in a cache.
+_WIDE, _NUMBERS = 256, 2**19
 
 
 def rows_at_a_time(program: Program, *, native: bool = False) -> int:

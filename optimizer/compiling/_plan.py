@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKENDS", "Plan", "make_plan"]
 
-BACKENDS = ("auto", "eager", "inductor")
+BACKENDS = ("auto", "eager", "inductor", "onnxruntime")
 """Engines by name, as ``compile_pipeline(backend=)`` takes them."""
 
 _SMALL, _LARGE = 16, 1024
@@ -40,9 +40,10 @@ class Plan(ExplainedInNotebooks):
     tree_strategy : str
         The strategy of all trees, or ``"auto"``.
     backend : str
-        ``"eager"``, ``"inductor"``, or ``"auto"``: eagerly until a kernel would have paid for its building.
+        ``"eager"``, ``"inductor"``, ``"onnxruntime"``, or ``"auto"``: eagerly until a kernel would have paid for its
+        building.
     chunk : int
-        Rows at a time, eagerly.
+        Rows at a time, but in kernels.
     rows : int or None
         Rows that are to come, if they are known.
     costs : Costs
@@ -112,16 +113,22 @@ class Plan(ExplainedInNotebooks):
     @property
     def engine(self) -> str:
         """The engine that runs the first table where no kernel is there yet."""
+        if self.backend == "onnxruntime":
+            return self.backend
         return "inductor" if self.pays else "eager"
 
     def explain(self) -> str:
         """Describe operators, rewrites, strategy, engine, predicted seconds and break-even rows."""
         lines = [self.program.explain()]
         lines += [f"  rewritten {rewrite}" for rewrite in self.rewrites]
+        known = "an unknown number" if self.rows is None else f"{self.rows:,}"
+        engine = f"engine {self.engine} (backend={self.backend!r}), {self.chunk:,} rows at a time, {known} to come"
+        if self.backend == "onnxruntime":
+            lines += [f"  {name} runs by {way}" for name, way in self.strategies.items()]
+            return "\n".join([*lines, engine, "seconds of ONNX Runtime are not predicted"])
         typical, kernel = self.rows or _TYPICAL_ROWS, self.kernel_strategies
         lines += [f"  {name} runs by {self._ways(name)}; in a kernel by {kernel[name]}" for name in self.strategies]
-        known = "an unknown number" if self.rows is None else f"{self.rows:,}"
-        lines.append(f"engine {self.engine} (backend={self.backend!r}), {self.chunk:,} rows at a time, {known} to come")
+        lines.append(engine)
         lines += [
             f"predicted for {rows:,} rows: {self.eager_seconds(rows):.2g} s eagerly, "
             f"{self.kernel_seconds(rows):.2g} s in kernels"
@@ -166,10 +173,17 @@ def make_plan(
     Raises
     ------
     UnsupportedOperatorError
-        There is no such backend or strategy, or the trees would not fit into memory.
+        There is no such backend or strategy, the trees would not fit into memory, or ONNX Runtime is to run them in
+        another way than level by level.
     """
     if backend not in BACKENDS:
         raise UnsupportedOperatorError(f"backend={backend!r} is none of {', '.join(BACKENDS)}")
+    if backend == "onnxruntime":
+        if tree_strategy not in {"auto", "traversal"}:
+            raise UnsupportedOperatorError(
+                f"tree_strategy={tree_strategy!r}: backend='onnxruntime' runs trees by 'traversal' alone: leave it out"
+            )
+        tree_strategy, costs = "traversal", None
     forced = strategies_of(program, tree_strategy)
     trees = {node.name: node.operator for node in program.nodes if isinstance(node.operator, Trees)}
     shapes = {name: shape_of(one) for name, one in trees.items()}

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling import Costs, Plan, Program, SparseRows
+    from udfs.compiling._answer import Answer
     from udfs.compiling._reading import Tables
-    from udfs.compiling.torch import Answer, Engine
+    from udfs.compiling.onnx import RuntimeEngine
+    from udfs.compiling.torch import Engine
 
 __all__ = ["Scorer"]
 
@@ -35,7 +37,7 @@ class Scorer:
     tree_strategy, backend : str
         As of :func:`optimizer.compiling.make_plan`. By default ``"auto"`` and ``"eager"``.
     threads : int, optional
-        Threads that run a table; by default, torch's number.
+        Threads that run a table; by default, the number of torch, or of ONNX Runtime.
     costs : callable, optional
         Gives costs of the machine that chooses, or ``None``, when the first plan is made.
     rewrites : bool
@@ -58,7 +60,7 @@ class Scorer:
         # Each is made once a type.
         self.rewritten: Callable[[str], Rewritten] = lru_cache(maxsize=None)(self._rewritten)
         self.plan: Callable[[str], Plan] = lru_cache(maxsize=None)(self._planned)
-        self.engine: Callable[[str], Engine] = lru_cache(maxsize=None)(self._made)
+        self.engine: Callable[[str], Engine | RuntimeEngine] = lru_cache(maxsize=None)(self._made)
         self._reader = ColumnReader(program, lambda dtype: self.rewritten(dtype).program)
 
     def read(self, columns: Sequence[NDArray[Any] | pa.Array]) -> Tables:
@@ -89,7 +91,11 @@ class Scorer:
             rewrites=[f"for {dtype}: {one.explain()}" for one in own.applied],
         )
 
-    def _made(self, dtype: str) -> Engine:
+    def _made(self, dtype: str) -> Engine | RuntimeEngine:
+        if self._backend == "onnxruntime":
+            from udfs.compiling.onnx import RuntimeEngine  # noqa: PLC0415 - imports onnx
+
+            return RuntimeEngine(self.rewritten(dtype).program, self.plan(dtype), threads=self._threads)
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
         return Engine(self.rewritten(dtype).program, plan=self.plan(dtype), threads=self._threads)

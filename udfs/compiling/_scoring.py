@@ -80,9 +80,10 @@ class PipelineScoring:
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the program."""
-        import torch  # noqa: PLC0415 - an optional extra
+        if self.backend != "onnxruntime":
+            import torch  # noqa: PLC0415 - an optional extra
 
-        torch.set_num_threads(threads)
+            torch.set_num_threads(threads)
         program = from_bytes(self.program)
         # Nothing is computed that is not asked for, as the numbers of leaves.
         asked = program.only(name for name, _ in self.columns) if self.columns else program

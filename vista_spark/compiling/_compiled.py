@@ -40,9 +40,10 @@ class CompiledPipeline:
     Raises
     ------
     optimizer.compiling.UnsupportedOperatorError
-        There is no such strategy or backend, or the trees would not fit into memory.
+        There is no such strategy or backend, the trees would not fit into memory, or the backend is
+        ``"onnxruntime"`` and an operator has no exact ONNX form.
     InvalidArgumentError
-        `threads` is no whole number above 0.
+        `threads` is no whole number above 0, or a package of the backend is missing.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class CompiledPipeline:
         sparse_nodes(program)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise InvalidArgumentError(f"threads={threads!r}: a whole number above 0, or None for torch's number")
+        if backend == "onnxruntime":
+            self._check_runtime()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -86,8 +89,9 @@ class CompiledPipeline:
 
     @cached_property
     def costs(self) -> Costs | None:
-        """Seconds that trees take on this machine, measured once a node; ``None`` without trees, or without torch."""
-        if not any(isinstance(node.operator, Trees) for node in self.program.nodes):
+        """Seconds that trees take on this machine, once a node; ``None`` where torch has none to run."""
+        trees = any(isinstance(node.operator, Trees) for node in self.program.nodes)
+        if not trees or self.backend == "onnxruntime":
             return None
         try:
             from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
@@ -264,6 +268,17 @@ class CompiledPipeline:
             costs=lambda: self.costs,
             rewrites=self.rewrites,
         )
+
+    def _check_runtime(self) -> None:
+        try:
+            engine: Any = self._scorer.engine("float64")
+        except ModuleNotFoundError as error:
+            if error.name not in {"onnx", "onnxruntime"}:
+                raise
+            raise InvalidArgumentError(
+                f"backend='onnxruntime' takes the package {error.name}: pip install onnx onnxruntime"
+            ) from error
+        engine.check()
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:

@@ -14,11 +14,11 @@ import numpy as np
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Linear
 from optimizer.compiling._categories import Known, OneHot, Recode
 from optimizer.compiling._columns import Concatenate, Finite, Select
-from optimizer.compiling._functions import Like, Reject, Within
+from optimizer.compiling._functions import Like, Within
 from optimizer.compiling._guards import After
 from optimizer.compiling._program import INPUT
+from optimizer.compiling._rules import RULES
 from optimizer.compiling._sparsity import sparse_nodes
-from optimizer.compiling._texts import HasText
 from optimizer.compiling._trees import Trees
 
 from ._checks import check_of, pulled_back
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ._checks import Asked
 
 __all__ = ["push_selections"]
-
-_RULES = (Finite, HasText, Known, Reject, Within)
 
 
 class _Demand:
@@ -93,7 +91,7 @@ class _Demand:
             mask = wanted[node.name]
             for asked in self.moved.get(node.name, ()):
                 wanted[asked.table][asked.columns] = True
-            holds = isinstance(node.operator, _RULES)
+            holds = isinstance(node.operator, RULES)
             if self.is_blocking(node) and (holds or mask.any()):
                 mask[:] = True
             if mask.any():
@@ -157,7 +155,7 @@ class _Columns:
             self.applied.append(Rewrite("check implied", node.name, "holds rows to what earlier checks hold them to"))
         elif mask.any():
             self.place[node.name] = self._written(node, mask)
-            if isinstance(node.operator, _RULES):
+            if isinstance(node.operator, RULES):
                 self.held[node.name] += (self.place[node.name][0],)
             if not mask.all():
                 kept = f"computes {len(self.place[node.name][1]):,} of {len(mask):,} columns"

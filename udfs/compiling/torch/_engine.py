@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from optimizer.compiling import FEW_ROWS, HasText, Known, SparseRows, make_plan
+from optimizer.compiling import FEW_ROWS, RULES, SparseRows, make_plan, reason_of
+from udfs.compiling._answer import Answer
 from udfs.compiling.torch._compiler import compiler
 from udfs.compiling.torch._direct import Direct
 from udfs.compiling.torch._kernels import Kernels
 from udfs.compiling.torch._program import ProgramModule
-from udfs.compiling.torch._rules import RULES
 from udfs.compiling.torch._texts import sparse_tensor
 from udfs.compiling.torch._threads import torch_threads
 
@@ -24,27 +24,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program
     from udfs.compiling.torch._kernels import Part
-    from udfs.compiling.torch._rules import Rule
 
-__all__ = ["Answer", "Engine"]
-
-
-class Answer(NamedTuple):
-    """Results of a program for a table.
-
-    Parameters
-    ----------
-    outputs : dict of str to array, or list of arrays
-        As the library gives them: see :class:`optimizer.compiling.Output`.
-    bad : bool array of shape (rows,)
-        Rows that the library refuses. Their results mean nothing.
-    reasons : list of str
-        One for each rule that some row breaks.
-    """
-
-    outputs: dict[str, Any]
-    bad: NDArray[np.bool_]
-    reasons: list[str]
+__all__ = ["Engine"]
 
 
 class Engine:
@@ -193,12 +174,3 @@ def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
 def _plain(table: NDArray[Any]) -> NDArray[Any]:
     # CatBoost makes the tables that it has seen read-only, and torch warns of such.
     return table if table.flags.carray else np.require(table, requirements=["C", "W"])
-
-
-def reason_of(rule: Rule) -> str:
-    """Say what a row must not have."""
-    if isinstance(rule, Known):
-        return f"a category that {rule.who} does not know"
-    if isinstance(rule, HasText):
-        return f"{rule.what}, which {rule.who} does not take"
-    return rule.reason

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Operator
 
-__all__ = ["RULES", "Rule", "broken"]
-
-Rule = ops.Finite | ops.HasText | ops.Known | ops.Reject | ops.Within
-RULES = (ops.Finite, ops.HasText, ops.Known, ops.Reject, ops.Within)
-"""Operators that hold rows to something."""
+__all__ = ["broken"]
 
 
 def broken(operator: Operator, value: torch.Tensor, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:

@@ -1,0 +1,23 @@
+"""Operators that hold rows to something: a row that breaks one is refused."""
+
+from __future__ import annotations
+
+from ._categories import Known
+from ._columns import Finite
+from ._functions import Reject, Within
+from ._texts import HasText
+
+__all__ = ["RULES", "Rule", "reason_of"]
+
+Rule = Finite | HasText | Known | Reject | Within
+RULES = (Finite, HasText, Known, Reject, Within)
+"""Classes of such operators."""
+
+
+def reason_of(rule: Rule) -> str:
+    """Say what a row must not have, as in ``"row 3 has ..."``."""
+    if isinstance(rule, HasText):
+        return f"{rule.what}, which {rule.who} does not take"
+    if isinstance(rule, Known):
+        return f"a category that {rule.who} does not know"
+    return rule.reason
