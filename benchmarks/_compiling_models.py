@@ -54,8 +54,8 @@ def drawn(rows: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
     return table.astype(np.float32), labels
 
 
-def onnx_session(model: Any, threads: int) -> Any:
-    """Open a fitted model in ONNX Runtime."""
+def onnx_session(model: Any, threads: int, columns: int = _FEATURES) -> Any:
+    """Open a fitted model, or a pipeline of scikit-learn's, in ONNX Runtime; its input is ``x``."""
     import onnxruntime  # noqa: PLC0415 - the others run without it
     from onnxmltools.convert import convert_lightgbm, convert_xgboost  # noqa: PLC0415
     from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415
@@ -65,12 +65,12 @@ def onnx_session(model: Any, threads: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(model, XGBClassifier):
-            onnx = convert_xgboost(model, initial_types=[("x", FloatTensorType([None, _FEATURES]))])
+            onnx = convert_xgboost(model, initial_types=[("x", FloatTensorType([None, columns]))])
         elif isinstance(model, LGBMClassifier):
-            onnx = convert_lightgbm(model, initial_types=[("x", FloatTensorType([None, _FEATURES]))], zipmap=False)
+            onnx = convert_lightgbm(model, initial_types=[("x", FloatTensorType([None, columns]))], zipmap=False)
         else:
-            options = {id(model): {"zipmap": False}}
-            onnx = convert_sklearn(model, initial_types=[("x", Table([None, _FEATURES]))], options=options)
+            options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
+            onnx = convert_sklearn(model, initial_types=[("x", Table([None, columns]))], options=options)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     # Spinning threads would be counted as work.

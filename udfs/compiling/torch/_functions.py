@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 import optimizer.compiling as ops
@@ -12,6 +13,8 @@ from udfs.compiling.torch._numbers import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from optimizer.compiling import Combine, Function, Operator, OrderedSum, Power, Reduce, Shares
 
@@ -172,6 +175,7 @@ class OrderedSumModule(torch.nn.Module):
     def __init__(self, operator: OrderedSum) -> None:
         super().__init__()
         self.ends = list(pairwise(operator.starts.tolist()))
+        self.runs = [_neighbours(operator.columns[start:end]) for start, end in self.ends]
         self.register_buffer("columns", tensor_of(operator.columns))
         self.register_buffer("weights", tensor_of(operator.weights))
         self.register_buffer("bias", tensor_of(operator.bias))
@@ -179,10 +183,27 @@ class OrderedSumModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
         sums = []
-        for start, end in self.ends:
-            terms = x.index_select(1, self.columns[start:end]) * self.weights[start:end]
+        for (start, end), runs in zip(self.ends, self.runs, strict=True):
+            if runs:
+                parts = [x[:, first:last] for first, last in runs]
+                factors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            else:
+                factors = x.index_select(1, self.columns[start:end])
+            terms = factors * self.weights[start:end]
             sums.append(terms.cumsum(dim=1)[:, -1:] if end > start else x.new_zeros((x.shape[0], 1)))
         return torch.cat(sums, dim=1) + self.bias
+
+
+# Longer lists of slices take longer than a gather.
+_RUNS = 8
+
+
+def _neighbours(columns: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of neighbouring columns, each as its first and the one after its last; none if there are many."""
+    breaks = np.flatnonzero(np.diff(columns) != 1) + 1
+    if not len(columns) or len(breaks) >= _RUNS:
+        return []
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(columns, breaks)]
 
 
 class RejectModule(torch.nn.Module):
