@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from udfs.compiling.torch._kernels import Part
 
 __all__ = ["Engine"]
+
+# Bytes beyond which the system looks for huge pages longer than small ones take.
+_HUGE = 2**27
 
 
 class Engine:
@@ -152,12 +156,29 @@ class Engine:
 
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
         run = partial(self.module(len(table)).compute, part=part)
-        parts = []
+        whole: dict[str, torch.Tensor] = {}
+        rules: list[dict[str, torch.Tensor]] = []
         with torch_threads(self._threads):
             for at in range(0, max(len(table), 1), self.chunk):
                 rows, *others = (_tensor(one[at : at + self.chunk]) for one in (table, *given))
-                parts.append(run(rows, others))
-        return parts
+                results, broken = run(rows, others)
+                if len(rows) == len(table):
+                    return [(results, broken)]
+                # Written where it belongs while it is in the cache; the memory of a chunk serves the next one.
+                for name, result in results.items():
+                    if not at:
+                        whole[name] = _held(len(table), result)
+                    whole[name][at : at + len(rows)] = result
+                rules.append(broken)
+        return [(whole, {name: torch.cat([one[name] for one in rules]) for name in rules[0]})]
+
+
+def _held(rows: int, like: torch.Tensor) -> torch.Tensor:
+    """Memory for the results of so many rows: from numpy, which asks for huge pages, where those come at once."""
+    shape = (rows, *like.shape[1:])
+    if math.prod(shape) * like.element_size() > _HUGE:
+        return like.new_empty(shape)
+    return torch.from_numpy(np.empty(shape, like[:0].numpy().dtype))
 
 
 def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:

@@ -23,6 +23,73 @@ _NEAR = 1e-12
 _GRID, _BELOW = 2.0**10, 2.0**12
 
 
+# A list is made of so many points and more, and has so many more than are wanted.
+_FEW_POINTS, _SPARE, _GROUP = 256, 6, 16
+
+
+class Shortlist(torch.nn.Module):
+    """The points that may be nearest, by a product of matrices in float32, and their distances in float64.
+
+    A product of matrices is ten times as fast as a loop over the columns, but rounds: squares of distances are
+    differences of greater numbers. Its error has a bound, so a row for which the list may lack a point is known.
+
+    Parameters
+    ----------
+    points : tensor of shape (points, columns), float64
+    size : int
+        Points of a list.
+    """
+
+    points: torch.Tensor
+    middle: torch.Tensor
+    turned: torch.Tensor
+    squares: torch.Tensor
+
+    def __init__(self, points: torch.Tensor, size: int) -> None:
+        super().__init__()
+        self.size = size
+        middle = points.mean(dim=0)
+        around = points - middle
+        squares = around.square().sum(dim=1)
+        self.register_buffer("points", points)
+        self.register_buffer("middle", middle)
+        # Every so many points are one group, of which the nearest is found first. Points that fill it up are nowhere.
+        self.groups = -(-len(points) // _GROUP)
+        missing = self.groups * _GROUP - len(points)
+        fill = torch.nn.functional.pad
+        self.register_buffer("turned", fill(around.T.to(torch.float32), (0, missing)).contiguous())
+        self.register_buffer("squares", fill(squares.to(torch.float32), (0, missing), value=float("inf")))
+        self.largest = float(squares.max())
+        self.off = float(torch.linalg.vector_norm(middle))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Distances and places of shape (rows, size), and the least distance that a point not listed may have."""
+        around = x - self.middle
+        own = around.square().sum(dim=1)
+        # But for the square of the row, which is one for all points.
+        partial = torch.addmm(self.squares, around.to(torch.float32), self.turned, alpha=-2)
+        values, places = self._least(partial)
+        distance = torch.cdist(x[:, None, :], self.points[places], compute_mode="donot_use_mm_for_euclid_dist")[:, 0]
+        narrow, wide = torch.finfo(torch.float32), torch.finfo(torch.float64)
+        error = 4 * (x.shape[1] + 4) * (narrow.eps * (own + self.largest) + narrow.tiny)
+        # What is lost as the middle is taken away.
+        far = torch.linalg.vector_norm(x, dim=1) + self.off
+        error = error + 8 * wide.eps * far * (own + self.largest + far.square()).sqrt()
+        last = values[:, -1].to(torch.float64)
+        # Beyond float32 nothing is known, nor is it of a row with NaN.
+        least = torch.where(torch.isfinite(last), own + last - error, 0).nan_to_num(0.0).clamp(min=0).sqrt()
+        return distance, places, least
+
+    def _least(self, partial: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The least numbers of each row and their places: they are in the groups that have the least numbers."""
+        grouped = partial.view(-1, _GROUP, self.groups)
+        group = grouped.amin(dim=1).topk(min(self.size, self.groups), dim=1, largest=False).indices
+        among = (group[:, None, :] + self.groups * torch.arange(_GROUP)[:, None]).flatten(1)
+        values, order = partial.gather(1, among).topk(self.size, dim=1, largest=False)
+        # Of a row with NaN, which is bad, any point may be listed.
+        return values, among.gather(1, order).clamp(max=len(self.points) - 1)
+
+
 class NeighborsModule(torch.nn.Module):
     """Average the values of neighbours."""
 
@@ -42,12 +109,15 @@ class NeighborsModule(torch.nn.Module):
         self.register_buffer("points", _unit(points) if self.metric == "cosine" else points)
         self.register_buffer("values", tensor_of(operator.values))
         self.largest = float(points.square().sum(dim=1).max())
+        wanted = self.count + 1 + _SPARE
+        self.shortlist = None
+        if self.metric == "euclidean" and self.count and len(points) >= _FEW_POINTS and wanted <= len(points) // 8:
+            self.shortlist = Shortlist(points, wanted)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns): doubt, number of neighbours, values."""
         x = x.to(torch.float64)
-        distance = self._distances(x)
-        return self._nearest(x, distance) if self.count else self._around(x, distance)
+        return self._nearest(x) if self.count else self._around(x, self._distances(x))
 
     def _distances(self, x: torch.Tensor) -> torch.Tensor:
         if self.metric == "cosine":
@@ -66,9 +136,23 @@ class NeighborsModule(torch.nn.Module):
         square = 4 * eps * (x.shape[1] + 4) * (x.square().sum(dim=1, keepdim=True) + self.largest)
         return own + torch.minimum(square.sqrt(), square / distance)
 
-    def _nearest(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+    def _ordered(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Distances of the nearest points, one more than are wanted if there are so many, and their places."""
+        count = min(self.count + 1, len(self.points))
+        if self.shortlist is None:
+            found, place = self._distances(x).topk(count, dim=1, largest=False)
+            return found, place
+        near, listed, least = self.shortlist(x)
+        found, order = near.topk(count, dim=1, largest=False)
+        place = listed.gather(1, order)
+        unsure = torch.logical_not(found[:, -1] < least).nonzero()[:, 0]
+        if len(unsure):
+            found[unsure], place[unsure] = self._distances(x[unsure]).topk(count, dim=1, largest=False)
+        return found, place
+
+    def _nearest(self, x: torch.Tensor) -> torch.Tensor:
         count = self.count
-        found, place = distance.topk(min(count + 1, distance.shape[1]), dim=1, largest=False)
+        found, place = self._ordered(x)
         doubt = torch.zeros(len(x), dtype=torch.bool)
         if found.shape[1] > count:
             last = found[:, count - 1, None]
@@ -76,7 +160,7 @@ class NeighborsModule(torch.nn.Module):
             tied = torch.logical_not(found[:, count, None] - last > blur)[:, 0]
             rows = tied.nonzero()[:, 0]
             if len(rows):
-                rivals = torch.logical_not((distance[rows] - last[rows]).abs() > blur[rows])
+                rivals = torch.logical_not((self._distances(x[rows]) - last[rows]).abs() > blur[rows])
                 doubt[rows] = self._differ(rivals)
         near, chosen = found[:, :count], self.values[place[:, :count]]
         if not self.by_distance:
