@@ -99,6 +99,10 @@ _NO_POWER, _OVERFLOW = 1e-19, 709.78
 class QuantilesModule(torch.nn.Module):
     """Interpolate in both directions, and take the mean."""
 
+    up: torch.Tensor
+    up_slopes: torch.Tensor
+    down: torch.Tensor
+    down_slopes: torch.Tensor
     references: torch.Tensor
     backwards: torch.Tensor
     first: torch.Tensor
@@ -106,13 +110,16 @@ class QuantilesModule(torch.nn.Module):
 
     def __init__(self, operator: Quantiles) -> None:
         super().__init__()
-        self.normal, self.columns = operator.normal, operator.quantiles.shape[1]
-        for place in range(self.columns):
-            column = operator.quantiles[:, place].astype(np.float64)
-            self.register_buffer(f"up_{place}", tensor_of(column))
-            self.register_buffer(f"down_{place}", tensor_of(-column[::-1]))
-        self.register_buffer("references", tensor_of(operator.references))
-        self.register_buffer("backwards", tensor_of(-operator.references[::-1]))
+        self.normal = operator.normal
+        up = operator.quantiles.T.astype(np.float64)
+        forwards = (("up", up, "references", operator.references),)
+        turned = (("down", -up[:, ::-1], "backwards", -operator.references[::-1]),)
+        for known, places, values, heights in forwards + turned:
+            self.register_buffer(known, tensor_of(places))
+            self.register_buffer(values, tensor_of(heights))
+            with np.errstate(all="ignore"):
+                slopes = np.diff(heights) / np.diff(places)
+            self.register_buffer(f"{known}_slopes", tensor_of(np.pad(slopes, ((0, 0), (0, 1)))))
         self.register_buffer("first", tensor_of(operator.quantiles[0]))
         self.register_buffer("last", tensor_of(operator.quantiles[-1]))
         # The library clips before the quantiles of 1e-7 and of 1 - 1e-7, less a step.
@@ -121,14 +128,10 @@ class QuantilesModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        wide = x.to(torch.float64)
-        columns = []
-        for place in range(self.columns):
-            own = wide[:, place].contiguous()
-            up = _interpolated(own, getattr(self, f"up_{place}"), self.references)
-            down = _interpolated(-own, getattr(self, f"down_{place}"), self.backwards)
-            columns.append(torch.where(torch.isnan(own), own, 0.5 * (up - down)))
-        share = torch.stack(columns, dim=1).to(x.dtype)
+        own = x.to(torch.float64).t().contiguous()
+        up = _interpolated(own, self.up, self.references, self.up_slopes)
+        down = _interpolated(-own, self.down, self.backwards, self.down_slopes)
+        share = torch.where(torch.isnan(own), own, 0.5 * (up - down)).t().to(x.dtype).contiguous()
         below = x - _BOUND < self.first if self.normal else x == self.first
         above = x + _BOUND > self.last if self.normal else x == self.last
         share = torch.where(below, torch.zeros_like(share), torch.where(above, torch.ones_like(share), share))
@@ -141,15 +144,17 @@ class QuantilesModule(torch.nn.Module):
 _BOUND = 1e-7
 
 
-def _interpolated(x: torch.Tensor, known: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """``numpy.interp``, bit by bit."""
-    last = len(known) - 1
+def _interpolated(x: torch.Tensor, known: torch.Tensor, values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    """``numpy.interp``, bit by bit, of one table of values for all columns.
+
+    Tables and their knots are turned: of shape (columns, rows) and (columns, knots).
+    """
+    last = known.shape[1] - 1
     at = torch.searchsorted(known, x, right=True) - 1
     left = at.clamp(0, max(last - 1, 0))
-    right = (left + 1).clamp_max(last)
-    slope = (values[right] - values[left]) / (known[right] - known[left])
-    inside = slope * (x - known[left]) + values[left]
-    inside = torch.where(x == known[left], values[left], inside)
+    knot, height = known.gather(1, left), values[left]
+    inside = slopes.gather(1, left) * (x - knot) + height
+    inside = torch.where(x == knot, height, inside)
     return torch.where(at < 0, values[0], torch.where(at >= last, values[last], inside))
 
 

@@ -23,8 +23,8 @@ _NEAR = 1e-12
 _GRID, _BELOW = 2.0**10, 2.0**12
 
 
-# A list is made of so many points and more, and has so many more than are wanted.
-_FEW_POINTS, _SPARE, _GROUP = 256, 6, 16
+# A list is made of so many points and columns and more, and has so many points more than are wanted.
+_FEW_POINTS, _FEW_COLUMNS, _SPARE, _GROUP = 256, 16, 6, 16
 
 
 class Shortlist(torch.nn.Module):
@@ -111,7 +111,8 @@ class NeighborsModule(torch.nn.Module):
         self.largest = float(points.square().sum(dim=1).max())
         wanted = self.count + 1 + _SPARE
         self.shortlist = None
-        if self.metric == "euclidean" and self.count and len(points) >= _FEW_POINTS and wanted <= len(points) // 8:
+        large = len(points) >= max(_FEW_POINTS, 8 * wanted) and points.shape[1] >= _FEW_COLUMNS
+        if self.metric == "euclidean" and self.count and large:
             self.shortlist = Shortlist(points, wanted)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
