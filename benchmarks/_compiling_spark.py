@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import statistics
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,12 @@ from sklearn.datasets import make_classification
 from vista_spark import CompiledPipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame
 
-__all__ = ["NAMES", "Took", "bare", "into_nothing", "timed", "write_rows"]
+__all__ = ["NAMES", "Took", "bare", "into_nothing", "only_to_python", "timed", "write_rows"]
 
 _COLUMNS, _FILES = 20, 8
 NAMES = tuple(f"c{place}" for place in range(_COLUMNS))
@@ -63,6 +64,17 @@ def into_nothing(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
+def only_to_python(df: DataFrame) -> DataFrame:
+    """Send rows to Python workers, which look at none of them and give a zero for each."""
+
+    def zeros(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Sent by value: workers do not have this module.
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"prediction": np.zeros(batch.num_rows)})
+
+    return df.mapInArrow(zeros, "prediction double")
+
+
 def timed(call: Callable[[], Any], repeats: int) -> Took:
     """Time a call after a first one, with the CPU seconds of this process and all below it."""
     call()
@@ -79,8 +91,16 @@ def timed(call: Callable[[], Any], repeats: int) -> Took:
 def bare(model: Path, files: list[Path], processes: int, batch: int, repeats: int) -> Took:
     """Time processes of one thread that read the files by pyarrow, predict, and keep nothing."""
     shares = [(str(model), [str(file) for file in files[place::processes]], batch) for place in range(processes)]
-    with multiprocessing.get_context("spawn").Pool(processes, _begin) as pool:
-        return timed(lambda: pool.map(_predict, shares, chunksize=1), repeats)
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as held:
+        # One pool a share: in a pool of two, the process that is there first takes both shares of a short pass.
+        pools = [held.enter_context(context.Pool(1, _begin)) for _ in shares]
+
+        def all_shares() -> list[int]:
+            waiting = [pool.apply_async(_predict, (share,)) for pool, share in zip(pools, shares, strict=True)]
+            return [one.get() for one in waiting]
+
+        return timed(all_shares, repeats)
 
 
 def _begin() -> None:
@@ -95,7 +115,7 @@ def _predict(share: tuple[str, list[str], int]) -> int:
         _OPENED[path] = CompiledPipeline.load(path, threads=1)
     count = 0
     for file in files:
-        for rows in pq.ParquetFile(file).iter_batches(batch, columns=list(NAMES)):
+        for rows in pq.ParquetFile(file).iter_batches(batch, columns=list(NAMES), use_threads=False):
             table = np.column_stack([column.to_numpy() for column in rows.columns])
             count += len(_OPENED[path].predict(table))
     return count

@@ -2,9 +2,11 @@
 
 ``python benchmarks/compile_spark.py`` writes drawn rows of 20 columns to Parquet and reads them in one session of two
 cores. *Spark ML*: a random forest and gradient-boosted trees of Spark ML predict classes and probabilities from a
-vector column; compiled, the same models do so from the same column, and from the 20 plain columns. *Bare*: a forest of
-scikit-learn, compiled, over the plain columns in Spark, and by two processes of one thread that read the same files by
-pyarrow in batches of the same size. Results are dropped on all sides (``noop``); medians of warm runs, by the clock.
+vector column; compiled, the same models do so from the same column, with the plain columns beside it or without them,
+and from the 20 plain columns. *Bare*: a forest of scikit-learn, compiled, over the plain columns in Spark, and by two
+processes of one thread that read the same files by pyarrow in batches of the same size. Beside it stands what Spark
+takes to read the columns, and to bring them to Python. Results are dropped on all sides (``noop``); medians of warm
+runs, by the clock.
 ``--rows 1000000 --trees 100`` is what is to be quoted.
 """
 
@@ -35,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--trees", type=int, default=40, help="of the forests; half as many are boosted")
+    parser.add_argument("--depth", type=int, default=8, help="of the forests")
+    parser.add_argument("--boosted-depth", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
@@ -78,8 +82,8 @@ def _beside_spark_ml(report: Report, spark: SparkSession, folder: Path, options:
     assembled = VectorAssembler(inputCols=list(NAMES), outputCol="features").transform(plain)
     few = assembled.limit(_FITTED)
     models = {
-        "forest": (RandomForestClassifier(numTrees=options.trees, maxDepth=8, seed=0), _FOREST),
-        "gbt": (GBTClassifier(maxIter=max(options.trees // 2, 1), maxDepth=5, seed=0), _BOOSTED),
+        "forest": (RandomForestClassifier(numTrees=options.trees, maxDepth=options.depth, seed=0), _FOREST),
+        "gbt": (GBTClassifier(maxIter=max(options.trees // 2, 1), maxDepth=options.boosted_depth, seed=0), _BOOSTED),
     }
     took: dict[str, Took] = {}
     for name, (estimator, target) in models.items():
@@ -97,13 +101,15 @@ def _beside_spark_ml(report: Report, spark: SparkSession, folder: Path, options:
         ]
         if first[0] != first[1] or first[0] != first[2]:
             sys.exit(f"{name}: compiled, it predicts other classes than Spark ML")
+        results[f"{name}, compiled, a vector column alone"] = by_vector.transform(assembled.select("features"))
         own = {
             what: timed(lambda df=df: into_nothing(df.select("prediction", "probability")), options.repeats)
             for what, df in results.items()
         }
         took |= own
-        theirs, vector, columns = own.values()
+        theirs, vector, columns, alone = own.values()
         report.ratio(f"vs_spark_ml.{name}", theirs.seconds / vector.seconds, "Spark ML over compiled", target)
+        report.ratio(f"vs_spark_ml_alone.{name}", theirs.seconds / alone.seconds, "the same, no other column beside it")
         report.ratio(f"vs_spark_ml_columns.{name}", theirs.seconds / columns.seconds, "the same from plain columns")
     return took
 
@@ -112,18 +118,24 @@ def _beside_a_loop(
     report: Report, spark: SparkSession, files: list[Path], options: argparse.Namespace
 ) -> dict[str, Took]:
     import pyarrow.parquet as pq  # noqa: PLC0415
-    from _compiling_spark import NAMES, bare, into_nothing, timed  # noqa: PLC0415
+    from _compiling_spark import NAMES, bare, into_nothing, only_to_python, timed  # noqa: PLC0415
     from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415
 
     from vista_spark import TensorPipeline, compile_pipeline  # noqa: PLC0415
 
     table = pq.read_table(files[0]).slice(0, _FITTED).to_pandas()
-    forest = RandomForestClassifier(options.trees, max_depth=8, random_state=0, n_jobs=1)
+    forest = RandomForestClassifier(options.trees, max_depth=options.depth, random_state=0, n_jobs=1)
     compiled = compile_pipeline(forest.fit(table[list(NAMES)].to_numpy(), table["label"]))
     path = files[0].parent.parent / "forest.safetensors"
     compiled.save(path)
     stage = TensorPipeline(compiled=compiled, inputCols=list(NAMES), probabilityCol="", batchSize=8192)
-    result = stage.transform(spark.read.parquet(str(files[0].parent))).select("prediction")
+    plain = spark.read.parquet(str(files[0].parent))
+    read = plain.select(*NAMES)
+    result = stage.transform(plain).select("prediction")
+    parts = {
+        "20 plain columns, read alone": timed(lambda: into_nothing(read), options.repeats),
+        "20 plain columns, brought to Python alone": timed(lambda: into_nothing(only_to_python(read)), options.repeats),
+    }
     took = {
         "scikit-learn's forest, compiled, in Spark": timed(lambda: into_nothing(result), options.repeats),
         "scikit-learn's forest, compiled, bare": bare(path, files, _CORES, 8192, options.repeats),
@@ -131,7 +143,7 @@ def _beside_a_loop(
     ours, loop = took.values()
     report.ratio("vs_bare", loop.seconds / ours.seconds, "seconds of two bare processes over those in Spark", _BARE)
     report.ratio("vs_bare_cpu", loop.cpu_s / ours.cpu_s, "the same of CPU seconds")
-    return took
+    return parts | took
 
 
 if __name__ == "__main__":

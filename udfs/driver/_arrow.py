@@ -27,7 +27,7 @@ def map_rows(
     df: DataFrame,
     rows: RowMap,
     *,
-    reads: Mapping[str, Column] | None = None,
+    reads: Mapping[str, Column | str] | None = None,
     vectors: Mapping[str, int | None] | None = None,
 ) -> DataFrame:
     """Run a row map over a DataFrame, lazily.
@@ -37,8 +37,9 @@ def map_rows(
     df : DataFrame
     rows : RowMap
         ``rows.keep`` names columns of `df`, of any name that Spark allows, dots and backquotes included.
-    reads : mapping of str to Column, optional
-        Expressions for columns that the function reads; the others are columns of `df`.
+    reads : mapping of str to Column or str, optional
+        For columns that the function reads, an expression, or the name of a column of `df`; the others are columns of
+        `df` of that name. A column that is kept as well, and an expression that is given twice, goes to Python once.
     vectors : mapping of str to int, optional
         New columns of arrays to turn into Spark ML vectors, and their lengths; ``None`` where a length is not known.
 
@@ -47,18 +48,17 @@ def map_rows(
     DataFrame
         The columns of ``rows.keep``, those that the function adds, and the one of reasons where the policy has it.
     """
-    reads = reads or {}
-    kept = rows.keep
-    names = list(dict.fromkeys((*kept, *(name for name in rows.function.reads if name not in reads))))
-    places = {name: place for place, name in enumerate(names)}
-    computed = {name: len(names) + place for place, name in enumerate(reads)}
+    kept, given = rows.keep, {name: (reads or {}).get(name, name) for name in rows.function.reads}
+    names = list(dict.fromkeys((*kept, *(one for one in given.values() if isinstance(one, str)))))
+    expressions: dict[str | int, Column] = {id(one): one for one in given.values() if not isinstance(one, str)}
+    places: dict[str | int, int] = {one: place for place, one in enumerate([*names, *expressions])}
     # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and go by their places.
-    columns = [*(F.col(quoted(name)) for name in names), *reads.values()]
+    columns = [*(F.col(quoted(name)) for name in names), *expressions.values()]
     plain = df.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
     run = partial(
         rows.run,
         keep=tuple(places[name] for name in kept),
-        read=tuple(computed[name] if name in computed else places[name] for name in rows.function.reads),
+        read=tuple(places[one if isinstance(one, str) else id(one)] for one in given.values()),
     )
     schema = df.schema
     added = [StructField(field.name, _spark_type(field.type)) for field in rows.schema]

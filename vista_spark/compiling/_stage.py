@@ -274,7 +274,7 @@ class TensorPipeline(
         """Whether columns of numbers are read, not one column of lists."""
         return self.isSet(self.inputCols) or (compiled.columns is not None and not self.isSet(self.featuresCol))
 
-    def _reads(self, dataset: DataFrame, compiled: CompiledPipeline, asked: list[str]) -> dict[str, Column]:
+    def _reads(self, dataset: DataFrame, compiled: CompiledPipeline, asked: list[str]) -> dict[str, Column | str]:
         name = type(self).__name__
         if not self._by_name(compiled):
             if compiled.program.host:
@@ -298,9 +298,11 @@ class TensorPipeline(
         # the table one of float64.
         read = _as_run(compiled, asked, narrow)
         wanted = read.numeric | set(read.categories)
-        empty = {place: F.lit(0.0).cast("float" if place in narrow else "double") for place in range(len(named))}
+        zeros = {kind: F.lit(0.0).cast(kind) for kind in ("float", "double")}
         return {
-            f"column {place}": found[place] if place in wanted and place in found else empty[place]
+            f"column {place}": found[place]
+            if place in wanted and place in found
+            else zeros["float" if place in narrow else "double"]
             for place in range(len(named))
         }
 
@@ -321,12 +323,11 @@ class _Reader(NetworkReader):
         return TensorPipeline(compiled=CompiledPipeline(from_bytes(network), **facts))
 
 
-def _number(dataset: DataFrame, column: str, what: str) -> Column:
+def _number(dataset: DataFrame, column: str, what: str) -> Column | str:
     kind = dataset.schema[column].dataType
     if not isinstance(kind, NumericType | BooleanType):
         raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes numbers")
-    value = F.col(quoted(column))
-    return value if kind.typeName() == "float" else value.cast("double")
+    return column if kind.typeName() in {"float", "double"} else F.col(quoted(column)).cast("double")
 
 
 def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]) -> Column:
@@ -345,17 +346,18 @@ def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]
     raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model was fitted on {known}")
 
 
-def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column:
+def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column | str:
     check_present(dataset, [column], what)
     field = dataset.schema[column]
     known = field.metadata.get("ml_attr", {}).get("num_attrs")
     if known not in (None, width):
         raise ColumnError(f"{what}: column {column!r} has {known} features, the model was fitted on {width}")
-    value = F.col(quoted(column))
     if isinstance(field.dataType, VectorUDT):
+        value = F.col(quoted(column))
         return F.when(value.isNotNull(), vector_to_array(value, "float64"))
     if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
-        return value if field.dataType.elementType.typeName() == "float" else value.cast("array<double>")
+        plain = field.dataType.elementType.typeName() in {"float", "double"}
+        return column if plain else F.col(quoted(column)).cast("array<double>")
     raise ColumnError(
         f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector, an array of "
         "numbers, or a column each (inputCols)"

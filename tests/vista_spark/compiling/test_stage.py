@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,6 +60,21 @@ def test_vectors_sparse_and_dense_and_arrays(spark: SparkSession, iris: pd.DataF
         found = stage.transform(df).orderBy("id").toPandas()
         assert found["prediction"].tolist() == expected
         assert "probability" not in found.columns
+
+
+def test_a_column_goes_to_python_once(spark: SparkSession, iris: pd.DataFrame) -> None:
+    model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
+    by_column, df = TensorPipeline(compiled=compile_pipeline(model)), spark.createDataFrame(iris)
+    lists = df.withColumn("features", F.array(*(F.col(f"`{name}`") for name in NAMES)))
+    by_list = TensorPipeline(compiled=compile_pipeline(model), featuresCol="features")
+    for stage, table in ((by_column, df), (by_list, lists)):
+        found = stage.transform(table)
+        assert len(re.findall(r"AS c\d+#", found._jdf.queryExecution().analyzed().toString())) == len(table.columns)
+        assert found.toPandas()["prediction"].tolist() == model.predict(iris[NAMES]).astype(float).tolist()
+    # Whole numbers are cast, and so are columns of their own.
+    whole = df.withColumn("petal_width", F.col("petal_width").cast("int"))
+    plan = by_column.transform(whole)._jdf.queryExecution().analyzed().toString()
+    assert len(re.findall(r"AS c\d+#", plan)) == len(df.columns) + 1
 
 
 def test_columns_that_no_tree_looks_at_are_not_read(spark: SparkSession, iris: pd.DataFrame) -> None:
