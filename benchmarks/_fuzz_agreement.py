@@ -183,9 +183,7 @@ def differences(
     found += [
         Difference(
             "overflow"
-            if rounds
-            and "NaN or an infinity" in own.reasons[row]
-            and _is_at_the_end(take(rows, [int(row)]), narrow=narrow)
+            if rounds and "NaN" in own.reasons[row] and _is_at_the_end(take(rows, [int(row)]), narrow=narrow)
             else _refusal(own.reasons[row]),
             int(row),
             f"{method}: {own.reasons[row]}",
@@ -207,11 +205,13 @@ def differences(
         for row in both[off]:
             what = f"{method}{f'[{place}]' if place else ''}: {_text(ours[row])}, not {_text(given[row])}"
             single = take(rows, [int(row)])
-            excused = rounds and _moves(library, single, ours[row], given[row], place, tolerance)
+            # A text of a table of objects is no array.
+            one, true = np.asarray(ours[row]), np.asarray(given[row]).reshape(np.shape(ours[row]))
+            excused = rounds and _moves(library, single, one, true, place, tolerance)
             if rounds and not excused:
                 other = otherwise() if other is None else other
-                excused = _reached(other, single, ours[row], given[row].reshape(ours[row].shape), place)
-            spilt = rounds and _overflows(ours[row], given[row].reshape(ours[row].shape), single, narrow=narrow)
+                excused = _reached(other, single, one, true, place)
+            spilt = rounds and _overflows(one, true, single, narrow=narrow)
             kind = "toss-up" if excused else "overflow" if spilt else "value"
             found.append(Difference(kind, int(row), what))
     return found
