@@ -113,6 +113,11 @@ def test_isolation(contamination: Any) -> None:
         agree(model.fit(MISSING), ASKED, absolute=1e-13)
 
 
+def test_isolation_by_one_column() -> None:
+    model = IsolationForest(n_estimators=5, random_state=0)
+    agree(model.fit(TABLE[:, :1]), TABLE[:, :1], absolute=1e-13)
+
+
 def test_leaves_as_features() -> None:
     model = RandomTreesEmbedding(6, max_depth=3, sparse_output=False, random_state=0).fit(TABLE)
     agree(model, near_thresholds(compile_pipeline(model), TABLE), strategies=STRATEGIES)

@@ -190,7 +190,8 @@ def joined_trees(
     return Trees.of_nodes(
         feature=joined(lambda tree: tree.feature)
         if columns is None
-        else np.concatenate([own[tree.feature] for own, tree in zip(columns, grown, strict=True)]),
+        # A leaf has -2, which is no place among few columns.
+        else np.concatenate([own[np.maximum(tree.feature, 0)] for own, tree in zip(columns, grown, strict=True)]),
         threshold=_rounded_down(joined(lambda tree: tree.threshold)),
         left=children("children_left"),
         right=children("children_right"),
