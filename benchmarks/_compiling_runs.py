@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from _compiling_models import drawn, onnx_session
+from _compiling_models import drawn
+from _compiling_onnx import onnx_session
 from _compiling_times import Spent, spent
 
 from optimizer.compiling import strategies_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from _compiling_models import Case
     from numpy.typing import NDArray
 
-__all__ = ["Outcome", "run_case"]
+__all__ = ["Outcome", "run_case", "torch_alone"]
 
 
 class Outcome(NamedTuple):
@@ -55,9 +56,8 @@ def run_case(case: Case, rows: int, threads: int, *, kernels: bool, repeats: int
     model = case.model(threads).fit(table[:rows], labels[:rows])
     given = np.ascontiguousarray(table[rows:])
     session = onnx_session(model, threads)
-    heuristic = next(iter(strategies_of(compile_pipeline(model).program).values()))
     ways = {
-        "torch": {"backend": "eager", "tree_strategy": heuristic},
+        "torch": torch_alone(model),
         "native": {"backend": "eager", "tree_strategy": "native"},
         **({"kernel": {"backend": "inductor"}} if kernels else {}),
         "auto": {},
@@ -74,6 +74,12 @@ def run_case(case: Case, rows: int, threads: int, *, kernels: bool, repeats: int
     found, truth = compiled["auto"].predict_proba(given), model.predict_proba(given)
     differing = int((compiled["auto"].predict(given) != model.predict(given)).sum())
     return Outcome(case.name, seconds, single, first_s, predicted, differing, float(np.abs(found - truth).max()))
+
+
+def torch_alone(model: Any) -> dict[str, Any]:
+    """Options of ``compile_pipeline`` for tensor operators alone, by the strategy of Hummingbird's heuristics."""
+    heuristic = next(iter(strategies_of(compile_pipeline(model).program).values()))
+    return {"backend": "eager", "tree_strategy": heuristic}
 
 
 def _clocked(call: Any, rows: NDArray[np.float32]) -> float:

@@ -76,6 +76,16 @@ def test_compiled_operators() -> None:
     )
 
 
+def test_tables_of_compiled_ensembles() -> None:
+    for module in ("lightgbm", "xgboost", "skl2onnx", "onnxmltools", "onnxruntime"):
+        pytest.importorskip(module)
+    found = ratios("compile_tables", "--data", "digits", "--trees", "3", "--rows", "100", "--records", "3")
+    kinds = {f"{part}_vs_runtime" for part in ("batch", "single", "memory", "conversion")} | {"batch_vs_library"}
+    assert {f"{kind}.{model}" for kind in kinds for model in ("forest", "lightgbm", "xgboost")} <= set(found)
+    assert {"sizes_vs_library.least", "sizes_vs_runtime.least"} <= set(found)
+    assert found["right.compiled"] == 1
+
+
 def test_a_sweep_of_compiled_pipelines() -> None:
     found = ratios("compile_sweep", "--pipelines", "6", "--seed", "1")
     assert found["right"] == 1
