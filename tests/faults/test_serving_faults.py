@@ -106,3 +106,13 @@ def test_clients_that_hang_up(searching: Callable[..., Search]) -> None:
     hold_what_always_holds(found)
     assert found["errors"] == []
     assert found["computed_for_them"] < found["gone_clients"] / 2
+
+
+@pytest.mark.slow
+def test_a_killed_front_end(searching: Callable[..., Search]) -> None:
+    """Its clients' connections break; the other one answers meanwhile, and it is started again."""
+    found = searching("serving", driver=PROGRAM).start(seconds=25.0, fault="front end").result()
+    hold_what_always_holds(found)
+    assert set(found["errors"]) <= {"cut"}
+    assert len(found["errors"]) <= 10, "those that it had just then"
+    assert found["front_ends"] == 2

@@ -87,6 +87,7 @@ class NumpyRouter:
         self._add("fails", _fail, numbers, total)
         self._add("crashes", _crash, numbers, total)
         self._add("forgets", lambda _: {}, numbers, total)
+        self._add("complex", lambda given: {"y": given["x"].sum(1) * 1j}, numbers, total)
         self._add("overloaded", _overloaded, numbers, total)
         self._add("never", _echo, numbers, total)
         self._add("late", self._late, numbers, total)

@@ -94,7 +94,7 @@ class Backend:
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
-        self._outbox = Outbox()
+        self._outbox: Outbox[Answer] = Outbox()
         self._heap = FrozenHeap()
         self._stopped = False
         self._since: float | None = None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from udfs.rpc import Caller, CallError, RefusedError
+from udfs.serving._fitting import fitting
 from udfs.serving._messages import SERVING, Adopt, Collect, Stop, Submit, Unit
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from udfs.serving._pending import Pending
 
 __all__ = ["Link", "LinkOwner"]
-
-# What one message carries of units: the wire takes twice as much.
-_MESSAGE_BYTES = 32 << 20
 
 # A backend that says nothing for so long is lost.
 _SILENCE_S = 6.0
@@ -128,7 +126,7 @@ class Link:
                 self._changed.wait_for(lambda: self._units or self._cancelled or not self.alive)
                 if not self.alive:
                     return
-                taken = _fitting(self._units)
+                taken = fitting(self._units)
                 del self._units[: len(taken)]
                 cancelled, self._cancelled = tuple(self._cancelled), []
             now = time.monotonic()
@@ -168,14 +166,3 @@ class Link:
             self._changed.notify_all()
         self._caller.close()
         self._owner.lost(self, why)
-
-
-def _fitting(units: Sequence[Pending]) -> list[Pending]:
-    taken: list[Pending] = []
-    held = 0
-    for unit in units:
-        held += unit.nbytes
-        if taken and held > _MESSAGE_BYTES:
-            break
-        taken.append(unit)
-    return taken

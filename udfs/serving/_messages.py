@@ -72,6 +72,11 @@ class Answer:
     message: str
     outputs: dict[str, Any]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the outputs."""
+        return sum(array.nbytes for array in self.outputs.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Noted:

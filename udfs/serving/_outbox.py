@@ -1,28 +1,25 @@
-"""Answers that wait for the router to collect them."""
+"""Answers that wait to be collected."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from udfs.serving._fitting import HasBytes, fitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from udfs.serving._messages import Answer
-
 __all__ = ["Outbox"]
 
+_T = TypeVar("_T", bound=HasBytes)
 
-class Outbox:
-    """Answers in the order in which they are ready, each kept until the router says that it has it.
+
+class Outbox(Generic[_T]):
+    """Answers in the order in which they are ready, each kept until whoever collects them says that it has it.
 
     A connection may break after an answer was written to it. Every method may be called from any thread.
-
-    Parameters
-    ----------
-    most_bytes : int
-        Of one collection.
 
     Examples
     --------
@@ -35,32 +32,31 @@ class Outbox:
     ((), 2)
     """
 
-    def __init__(self, most_bytes: int = 32 << 20) -> None:
-        self._most = most_bytes
+    def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._answers: deque[tuple[int, Answer]] = deque()
-        self._count = 0
+        self._answers: deque[_T] = deque()
+        self._first = 1
+        self._woken = False
 
-    def put(self, answers: Iterable[Answer]) -> None:
+    def put(self, answers: Iterable[_T]) -> None:
         """Add answers."""
         with self._changed:
-            for answer in answers:
-                self._count += 1
-                self._answers.append((self._count, answer))
+            self._answers.extend(answers)
             self._changed.notify_all()
 
-    def take(self, after: int, timeout_s: float) -> tuple[tuple[Answer, ...], int]:
+    def wake(self) -> None:
+        """Have whoever waits go on without an answer, now or the next time."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def take(self, after: int, timeout_s: float) -> tuple[tuple[_T, ...], int]:
         """Forget answers up to a number, and give what is ready behind it, with the number of the last of them."""
         with self._changed:
-            while self._answers and self._answers[0][0] <= after:
+            while self._answers and self._first <= after:
                 self._answers.popleft()
-            self._changed.wait_for(lambda: bool(self._answers), timeout_s)
-            taken: list[Answer] = []
-            held, last = 0, after
-            for number, answer in self._answers:
-                held += sum(array.nbytes for array in answer.outputs.values())
-                if taken and held > self._most:
-                    break
-                taken.append(answer)
-                last = number
-            return tuple(taken), last
+                self._first += 1
+            self._changed.wait_for(lambda: self._answers or self._woken, timeout_s)
+            self._woken = False
+            taken = tuple(fitting(self._answers))
+            return taken, self._first - 1 + len(taken) if taken else after

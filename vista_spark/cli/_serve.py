@@ -43,6 +43,9 @@ def serve_command(
     in_flight: Annotated[
         int, typer.Option(min=1, help="Requests at a time; further ones are answered with 503.")
     ] = 512,
+    front_ends: Annotated[
+        int, typer.Option(min=0, help="Processes that read and write HTTP; 0: a thread beside Spark's driver.")
+    ] = 0,
     epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
     store: Annotated[
         str | None, typer.Option(help="Folder or URI of the models that sessions name as store:/NAME@ALIAS.")
@@ -92,6 +95,7 @@ def serve_command(
                 host=host,
                 token=False if no_token else token,
                 limits=HttpLimits(in_flight=in_flight),
+                front_ends=front_ends,
                 experiment=experiment,
             )
         with api:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optimizer.serving import QuerySplit, ServingPlan
     from udfs.node import FrozenHeap
     from udfs.serving import LiveRouter, Results, Router
-    from udfs.serving.http import FrontEnd
+    from udfs.serving.http import FrontEnd, FrontEndProcesses
     from vista_spark.serving._applications import Applications
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
@@ -75,7 +75,7 @@ class Api:
 
     Attributes
     ----------
-    front_end : udfs.serving.http.FrontEnd or None
+    front_end : udfs.serving.http.FrontEnd, udfs.serving.http.FrontEndProcesses or None
         What answers HTTP; ``None`` without a port.
     """
 
@@ -95,7 +95,7 @@ class Api:
         self._applications = applications
         self._heap = heap
         self._stopped = False
-        self.front_end: FrontEnd | None = None
+        self.front_end: FrontEnd | FrontEndProcesses | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -262,6 +262,8 @@ class Api:
             self._applications.add(self._deployer.deploy_app(session))
         else:
             self._deployer.deploy(session)
+        if self.front_end is not None:
+            self.front_end.refresh()
 
     def split(self, name: str) -> QuerySplit:
         """Give the calls of an application's traffic so far, and the part of the deadline that each model has now.

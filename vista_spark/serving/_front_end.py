@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from udfs.serving.http import FrontEnd, Gauge, HttpLimits
+    from udfs.serving.http import FrontEnd, FrontEndProcesses, Gauge, HttpLimits
     from vista_spark.serving._api import Api
 
 __all__ = ["check_http", "front_end"]
@@ -19,9 +19,14 @@ def check_http(host: str, port: int, token: str | Literal[False] | None) -> None
 
 
 def front_end(
-    api: Api, host: str, port: int, token: str | Literal[False] | None, limits: HttpLimits | None = None
-) -> FrontEnd:
-    """Start a front end in a thread of this process.
+    api: Api,
+    host: str,
+    port: int,
+    token: str | Literal[False] | None,
+    limits: HttpLimits | None = None,
+    processes: int = 0,
+) -> FrontEnd | FrontEndProcesses:
+    """Start a front end in a thread of this process, or several in processes of their own.
 
     Raises
     ------
@@ -29,10 +34,18 @@ def front_end(
         Another process listens there.
     InvalidArgumentError
         A host, port or token that cannot be.
+    TimeoutError
+        A process did not start.
     """
-    from udfs.serving.http import FrontEnd  # noqa: PLC0415 - an optional extra
+    from udfs.serving.http import FrontEnd, FrontEndProcesses  # noqa: PLC0415 - an optional extra
 
-    return FrontEnd(api, host=host, port=port, token=token, limits=limits, gauges=lambda: _gauges(api)).start()
+    def gauges() -> list[Gauge]:
+        return _gauges(api)
+
+    if processes:
+        several = FrontEndProcesses(api, processes, host=host, port=port, token=token, limits=limits, gauges=gauges)
+        return several.start()
+    return FrontEnd(api, host=host, port=port, token=token, limits=limits, gauges=gauges).start()
 
 
 def _gauges(api: Api) -> list[Gauge]:

@@ -210,6 +210,7 @@ class Server:
         host: str = "127.0.0.1",
         token: str | Literal[False] | None = None,
         limits: HttpLimits | None = None,
+        front_ends: int = 0,
         experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
@@ -229,6 +230,9 @@ class Server:
         limits : udfs.serving.http.HttpLimits, optional
             Of HTTP clients: bytes, requests at a time, seconds. About as many requests are there at a time as come in
             the seconds of an answer: 512, the default, are too few for 300 a second with a deadline of 5 s.
+        front_ends : int
+            Processes that read and write HTTP at this port, so that a driver with much else to do answers soon, and one
+            that is lost is one of several. Default 0: a thread of this process.
         experiment : str, optional
             Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
@@ -240,7 +244,7 @@ class Server:
         Raises
         ------
         InvalidArgumentError
-            More backends than task slots, or as many; no session.
+            More backends than task slots, or as many; no session; front ends without a port.
         optimizer.serving.InfeasibleError
             The backends are too few.
         TimeoutError
@@ -251,8 +255,11 @@ class Server:
             Another process listens at this port.
         """
         began = max(1, self._least, len(self.plan().nodes))
+        whole("front_ends", front_ends, 0)
         if port is not None:
             check_http(host, port, token)
+        elif front_ends:
+            raise InvalidArgumentError(f"front_ends={front_ends}, and no port: say where they listen, 0 for any")
         slots = task_slots(self._spark, wanted=len(self._names) + 1)
         if len(self._names) >= slots:
             raise InvalidArgumentError(
@@ -289,7 +296,7 @@ class Server:
             _await(api, timeout_s)
             deployer.start()
             if port is not None:
-                api.front_end = front_end(api, host, port, token, limits)
+                api.front_end = front_end(api, host, port, token, limits, front_ends)
             heap.freeze()
         except BaseException:
             api.stop()

@@ -13,6 +13,7 @@ from PIL import Image
 
 torch = pytest.importorskip("torch")
 
+from optimizer.errors import InvalidArgumentError
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from udfs.serving.http import HttpLimits, PortTakenError
@@ -74,5 +75,33 @@ def test_three_images_over_http(spark: SparkSession) -> None:
         assert gauges["waiting"] == 0
         assert 0 < gauges["pace"] <= 20
         client.connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", api.front_end.port))
+
+
+def test_front_ends_in_processes(spark: SparkSession) -> None:
+    """They answer as a thread of this process does, and know a model as soon as it is deployed."""
+    server = server_of(spark)
+    with pytest.raises(InvalidArgumentError, match="front_ends=2, and no port"):
+        server.start(front_ends=2)
+    with pytest.raises(InvalidArgumentError, match="front_ends"):
+        server.start(port=0, front_ends=-1)
+    with server.start(timeout_s=600, port=0, front_ends=2) as api:
+        assert api.front_end is not None
+        clients = [HttpClient(api.front_end.port, api.token) for _ in range(6)]  # each is with one of them
+        own = api["cats"].execute(image(1)).result(60)
+        for client in clients:
+            reply = client.ask("POST", "/v2/models/cats/infer", image(1), {"Content-Type": "image/png"})
+            np.testing.assert_allclose(reply.json["outputs"][0]["data"], own, rtol=1e-5, atol=1e-6)
+        inputs = [TensorSpec("x", "float32", (-1, 2))]
+        api.deploy(
+            Session(
+                "triple", model=lambda arrays: {"y": 3 * arrays["x"]}, inputs=inputs, profile=PROFILE, slo_ms=SLO_MS
+            )
+        )
+        for client in clients:
+            tripled = client.infer("triple", infer_body("FP32", [1, 2], [[1.5, 2]]))
+            assert tripled.json["outputs"][0]["data"] == [4.5, 6], "without another try"
+        assert clients[0].get("/status").json["ready"] is True
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", api.front_end.port))

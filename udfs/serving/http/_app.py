@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,12 +14,12 @@ from udfs.serving.http._access import TokenRequired
 from udfs.serving.http._errors import refusal_of
 from udfs.serving.http._inference import Inference
 from udfs.serving.http._metadata import Metadata
-from udfs.serving.http._monitor import Monitor
+from udfs.serving.http._page import live_page
 from udfs.serving.http._replies import error_reply
 from udfs.serving.http._unread import DropUnread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -27,20 +27,29 @@ if TYPE_CHECKING:
 
     from udfs.serving import Router
     from udfs.serving.http._limits import HttpLimits
-    from udfs.serving.http._prometheus import Gauge
-    from udfs.serving.http._traffic import Traffic
+    from udfs.serving.http._traffic import Counts
 
-__all__ = ["application"]
+__all__ = ["Watching", "application"]
 
 _MODEL = "/v2/models/{name}"
 
 
+class Watching(Protocol):
+    """Endpoints that are answered from counts."""
+
+    def status(self, _request: Request) -> Response:
+        """Give what the live page shows."""
+
+    def metrics(self, _request: Request) -> Response:
+        """Give Prometheus's text."""
+
+
 def application(
     router: Router,
-    traffic: Traffic,
+    traffic: Counts,
+    monitor: Watching,
     limits: HttpLimits,
     token: str | None,
-    gauges: Callable[[], Iterable[Gauge]] | None,
     started: Callable[[], None],
 ) -> ASGIApp:
     """Make the ASGI application of a front end.
@@ -48,15 +57,15 @@ def application(
     Parameters
     ----------
     router : Router
-    traffic : Traffic
+    traffic : Counts
+    monitor : Watching
     limits : HttpLimits
     token : str or None
         ``None``: everybody may ask.
-    gauges : callable or None
     started : callable
         Called when it takes requests.
     """
-    metadata, monitor = Metadata(router, traffic), Monitor(router, traffic, gauges)
+    metadata = Metadata(router, traffic)
     inference = Inference(router, traffic, limits)
 
     @asynccontextmanager
@@ -70,7 +79,7 @@ def application(
 
     app = Starlette(
         routes=[
-            Route("/", monitor.page),
+            Route("/", live_page),
             Route("/status", monitor.status),
             Route("/metrics", monitor.metrics),
             Route("/v2", metadata.server),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from udfs.serving import Router, ServedModel
     from udfs.serving.http._limits import HttpLimits
-    from udfs.serving.http._traffic import Traffic
+    from udfs.serving.http._traffic import Counts
 
 __all__ = ["Inference"]
 
@@ -48,12 +48,12 @@ class Inference:
     Parameters
     ----------
     router : Router
-    traffic : Traffic
+    traffic : Counts
         Counts what becomes of each request.
     limits : HttpLimits
     """
 
-    def __init__(self, router: Router, traffic: Traffic, limits: HttpLimits) -> None:
+    def __init__(self, router: Router, traffic: Counts, limits: HttpLimits) -> None:
         self._router, self._traffic, self._limits = router, traffic, limits
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="front-end")
 

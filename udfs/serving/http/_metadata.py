@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from udfs.serving import Router, ServedModel, TensorSpec
-    from udfs.serving.http._traffic import Traffic
+    from udfs.serving.http._traffic import Counts
 
 __all__ = ["Metadata"]
 
@@ -29,11 +29,11 @@ class Metadata:
     Parameters
     ----------
     router : Router
-    traffic : Traffic
+    traffic : Counts
         Counts requests for models that are not deployed.
     """
 
-    def __init__(self, router: Router, traffic: Traffic) -> None:
+    def __init__(self, router: Router, traffic: Counts) -> None:
         self._router, self._traffic = router, traffic
 
     async def live(self, _request: Request) -> Response:

@@ -6,9 +6,8 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from udfs.serving.http._page import PAGE, PAGE_HEADERS
 from udfs.serving.http._prometheus import gauges_of, is_prometheus_here, metrics_text
 from udfs.serving.http._replies import error_reply, json_reply
 from udfs.serving.http._traffic import ModelTraffic
@@ -39,15 +38,11 @@ class Monitor:
     def __init__(self, router: Router, traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None) -> None:
         self._router, self._traffic, self._gauges = router, traffic, gauges
 
-    async def page(self, _request: Request) -> Response:
-        """Give the page, which holds no numbers: its script asks for them, with the token."""
-        return HTMLResponse(PAGE, headers=PAGE_HEADERS)
-
-    def status(self, _request: Request) -> Response:
+    def status(self, _request: Request | None = None) -> Response:
         """Give what the page shows."""
         return json_reply(self._status())
 
-    def metrics(self, _request: Request) -> Response:
+    def metrics(self, _request: Request | None = None) -> Response:
         """Give Prometheus's text."""
         if not is_prometheus_here():
             return error_reply(501, "metrics need the package prometheus-client: pip install 'cerebro-spark[serving]'")

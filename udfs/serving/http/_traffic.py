@@ -7,14 +7,12 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from udfs.serving import ServedModel
-
-__all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "ModelTraffic", "Recent", "Traffic"]
+__all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "Counts", "ModelTraffic", "Recent", "Traffic", "Version"]
 
 IN_TIME, LATE = "in_time", "late"
 
@@ -28,6 +26,35 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 _CLIENTS = {"disconnected", "bad_request", "no_such_model"}
 _WINDOW_S = 60.0
 _MOST_RECENT = 10_000
+
+
+class Version(Protocol):
+    """A version of a model."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+
+    @property
+    def version(self) -> str:
+        """Which one."""
+
+
+class Counts(Protocol):
+    """Whoever counts requests."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer, of all models."""
+
+    def began(self, model: Version) -> None:
+        """Count a request as in flight."""
+
+    def ended(self, model: Version, result: str, seconds: float) -> None:
+        """Count what became of a request that was in flight."""
+
+    def refused(self, reason: str) -> None:
+        """Count a request that names no deployed model, or has no token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +146,12 @@ class Traffic:
         with self._lock:
             return sum(counts.in_flight for counts in self._models.values())
 
-    def began(self, model: ServedModel) -> None:
+    def began(self, model: Version) -> None:
         """Count a request as in flight."""
         with self._lock:
             self._of(model).in_flight += 1
 
-    def ended(self, model: ServedModel, result: str, seconds: float) -> None:
+    def ended(self, model: Version, result: str, seconds: float) -> None:
         """Count what became of a request that was in flight."""
         with self._lock:
             counts = self._of(model)
@@ -141,12 +168,12 @@ class Traffic:
         with self._lock:
             return {key: counts.copy() for key, counts in self._models.items()}, dict(self._refused)
 
-    def recent(self, model: ServedModel) -> Recent:
+    def recent(self, model: Version) -> Recent:
         """Sum up a model's last minute."""
         with self._lock:
             return self._of(model).recent(self._clock(), self._began)
 
-    def _of(self, model: ServedModel) -> ModelTraffic:
+    def _of(self, model: Version) -> ModelTraffic:
         return self._models.setdefault((model.name, model.version), ModelTraffic())
 
 

@@ -1,4 +1,4 @@
-"""One front end for the tests of a module."""
+"""One front end for the tests of a module: in a thread, and in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from http_client import HttpClient
 from numpy_router import NumpyRouter
 
-from udfs.serving.http import FrontEnd, Gauge, HttpLimits
+from udfs.serving.http import FrontEnd, FrontEndProcesses, Gauge, HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,20 +23,24 @@ def router() -> Iterator[NumpyRouter]:
     router.close()
 
 
-@pytest.fixture(scope="module")
-def front(router: NumpyRouter) -> Iterator[FrontEnd]:
+@pytest.fixture(scope="module", params=["thread", "process"])
+def front(router: NumpyRouter, request: pytest.FixtureRequest) -> Iterator[FrontEnd | FrontEndProcesses]:
     def gauges() -> list[Gauge]:
         return [
             Gauge("queue_length", 3, "Requests that wait.", {"model": "linear"}),
             Gauge("queue_length", 4, "Requests that wait.", {"model": "never"}),
         ]
 
-    with FrontEnd(router, port=0, limits=LIMITS, gauges=gauges) as front:
-        yield front
+    if request.param == "thread":
+        with FrontEnd(router, port=0, limits=LIMITS, gauges=gauges) as front:
+            yield front
+    else:
+        with FrontEndProcesses(router, 1, port=0, limits=LIMITS, gauges=gauges) as processes:
+            yield processes
 
 
 @pytest.fixture
-def client(front: FrontEnd) -> Iterator[HttpClient]:
+def client(front: FrontEnd | FrontEndProcesses) -> Iterator[HttpClient]:
     client = HttpClient(front.port, front.token)
     yield client
     client.connection.close()

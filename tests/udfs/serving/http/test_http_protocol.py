@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from http_client import HttpClient
     from numpy_router import NumpyRouter
 
+    from udfs.serving.http import FrontEnd, FrontEndProcesses
+
 ROWS = [[1.0, 2.0, 3.5], [0.1, -4.0, 0.0]]
 SUMS = np.array(ROWS, np.float32).sum(1)
 
@@ -32,7 +34,7 @@ def encoded(kind: str = "PNG", size: tuple[int, int] = (7, 5)) -> bytes:
     return file.getvalue()
 
 
-def test_health_and_metadata(client: HttpClient, router: NumpyRouter) -> None:
+def test_health_and_metadata(client: HttpClient, router: NumpyRouter, front: FrontEnd | FrontEndProcesses) -> None:
     assert client.get("/v2/health/live").json == {"live": True}
     assert client.get("/v2/health/ready").json == {"ready": True}
     assert client.get("/v2").json["version"] == __version__
@@ -50,12 +52,14 @@ def test_health_and_metadata(client: HttpClient, router: NumpyRouter) -> None:
     assert client.get("/v2/models/images/versions/1").json["inputs"][0]["datatype"] == "BYTES"
     assert client.get("/v2/models/linear/versions/2/ready").status == 200
     router.ready = False
+    front.refresh()
     try:
         assert client.get("/v2/health/ready").status == 503
         assert client.get("/v2/health/live").status == 200
         assert client.get("/v2/models/linear/ready").status == 503
     finally:
         router.ready = True
+        front.refresh()
     index = client.ask("POST", "/v2/repository/index").json
     assert {"name": "linear", "version": "2", "state": "READY", "reason": ""} in index
 

@@ -1,0 +1,41 @@
+"""A front end's process: ``python -m udfs.serving.http._process``, with its settings on the standard input.
+
+They come through a pipe from the process that started it, which closes the pipe to end it, or by ending itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+import threading
+from typing import Any
+
+from udfs.serving.http._remote_front_end import RemoteFrontEnd
+
+__all__: list[str] = []
+
+# Between threads of Python: a request that arrives waits for as many turns of the others.
+_SWITCH_S = 0.0005
+
+
+def _main() -> None:
+    settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    sys.setswitchinterval(_SWITCH_S)
+    front_end = RemoteFrontEnd(**settings["front_end"], started=_say_ready)
+    threading.Thread(target=_end_with_parent, args=(front_end,), daemon=True).start()
+    front_end.serve(socket.socket(fileno=settings["descriptor"]))
+
+
+def _say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+def _end_with_parent(front_end: RemoteFrontEnd) -> None:
+    sys.stdin.buffer.read()
+    front_end.stop()
+
+
+if __name__ == "__main__":
+    _main()
