@@ -153,31 +153,85 @@ class RowMap:
         RowError
             A row is bad, and the policy is ``"raise"``.
         """
+        opened = _Opened(self, bad)
+        names = [*self.keep, *(field.name for field in self.schema)]
+        for batch in rebatch(batches, self.function.batch_size):
+            columns, reasons = opened([batch.column(place) for place in read])
+            rows = pa.RecordBatch.from_arrays([*(batch.column(place) for place in keep), *columns], names=names)
+            if self.policy.errors == "drop":
+                rows = rows.filter(pa.array(np.array([reason is None for reason in reasons], np.bool_)))
+            yield rows
+
+    def beside(
+        self, batches: Iterable[pa.Array | tuple[pa.Array, ...]], read: Sequence[int]
+    ) -> Iterator[pa.StructArray]:
+        """Run over some columns of one partition, the others staying with Spark: as a scalar Arrow UDF.
+
+        Batches are Spark's, or parts of them that have the function's own size.
+
+        Parameters
+        ----------
+        batches : iterable of arrays, or of tuples of them
+            One column comes without a tuple.
+        read : sequence of int
+            Where a batch has each of the columns that the function reads.
+
+        Yields
+        ------
+        pyarrow.StructArray
+            A row for each of the batch, with the fields of :attr:`schema` under the names ``r0``, ``r1``, ...
+
+        Raises
+        ------
+        ValueError
+            The policy is not ``"null"``: others take whole rows.
+        """
+        if self.policy.errors != "null":
+            raise ValueError(f"errors={self.policy.errors!r} takes whole rows")
+        opened, size = _Opened(self, None), self.function.batch_size
+        fields = [pa.field(f"r{place}", field.type) for place, field in enumerate(self.schema)]
+        for batch in batches:
+            arrays = batch if isinstance(batch, tuple) else (batch,)
+            parts = [
+                pa.StructArray.from_arrays(opened([arrays[place].slice(at, size) for place in read])[0], fields=fields)
+                for at in range(0, len(arrays[0]), size)
+            ]
+            yield pa.concat_arrays(parts) if parts else pa.array([], pa.struct(fields))
+
+
+class _Opened:
+    """A function as it runs over a partition: opened at the first rows, which it counts.
+
+    Parameters
+    ----------
+    rows : RowMap
+    bad : collections.Counter, optional
+        As of :meth:`RowMap.run`.
+    """
+
+    def __init__(self, rows: RowMap, bad: Counter[str] | None) -> None:
         from pyspark import TaskContext  # noqa: PLC0415 - who decodes images alone needs no Spark
 
         context = TaskContext.get()
-        threads, partition = (context.cpus(), context.partitionId()) if context else (1, 0)
-        names = [*self.keep, *(field.name for field in self.schema)]
-        step: Callable[[pa.RecordBatch], NewColumns] | None = None
-        first_row = 0
-        for batch in rebatch(batches, self.function.batch_size):
-            if step is None:
-                step = self.function.open(threads)
-            inputs = [batch.column(place) for place in read]
-            new = step(pa.RecordBatch.from_arrays(inputs, names=list(self.function.reads)))
-            if bad is not None:
-                bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
-            details = new.details or [None] * batch.num_rows
-            self.policy.check(
-                new.reasons, details, first_row=first_row, partition=partition, columns=self.function.reads
-            )
-            columns = [*(batch.column(place) for place in keep), *new.columns]
-            if self.policy.writes_reasons:
-                columns.append(pa.array(new.reasons, pa.string()))
-                if self.policy.detail_column is not None:
-                    columns.append(pa.array(details, pa.string()))
-            rows = pa.RecordBatch.from_arrays(columns, names=names)
-            if self.policy.errors == "drop":
-                rows = rows.filter(pa.array(np.array([reason is None for reason in new.reasons], np.bool_)))
-            yield rows
-            first_row += batch.num_rows
+        self._threads, self._partition = (context.cpus(), context.partitionId()) if context else (1, 0)
+        self._rows, self._bad = rows, bad
+        self._step: Callable[[pa.RecordBatch], NewColumns] | None = None
+        self._first_row = 0
+
+    def __call__(self, inputs: list[pa.Array]) -> tuple[list[pa.Array], Sequence[str | None]]:
+        """Give the new columns of some rows, those of reasons included, and why each row is bad."""
+        function, policy = self._rows.function, self._rows.policy
+        if self._step is None:
+            self._step = function.open(self._threads)
+        new = self._step(pa.RecordBatch.from_arrays(inputs, names=list(function.reads)))
+        if self._bad is not None:
+            self._bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
+        details = new.details or [None] * len(new.reasons)
+        policy.check(new.reasons, details, first_row=self._first_row, partition=self._partition, columns=function.reads)
+        self._first_row += len(new.reasons)
+        columns = list(new.columns)
+        if policy.writes_reasons:
+            columns.append(pa.array(new.reasons, pa.string()))
+            if policy.detail_column is not None:
+                columns.append(pa.array(details, pa.string()))
+        return columns, new.reasons

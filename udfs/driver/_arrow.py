@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator  # noqa: TC003 - Spark reads the annotations of an Arrow UDF
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # noqa: TC002 - as above
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.pandas.types import from_arrow_type
@@ -13,12 +15,14 @@ from pyspark.sql.types import ArrayType, DataType, FloatType, StructField, Struc
 from udfs.arrow import VECTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from udfs.arrow import RowMap
+
+# Of what a row map gives, until it is split into columns.
+_NEW = "cerebro_spark_new_columns"
 
 __all__ = ["as_vector", "count_reasons", "map_rows", "quoted", "reason_of"]
 
@@ -29,6 +33,7 @@ def map_rows(
     *,
     reads: Mapping[str, Column | str] | None = None,
     vectors: Mapping[str, int | None] | None = None,
+    beside: bool = False,
 ) -> DataFrame:
     """Run a row map over a DataFrame, lazily.
 
@@ -42,13 +47,52 @@ def map_rows(
         `df` of that name. A column that is kept as well, and an expression that is given twice, goes to Python once.
     vectors : mapping of str to int, optional
         New columns of arrays to turn into Spark ML vectors, and their lengths; ``None`` where a length is not known.
+    beside : bool
+        Whether only what the function reads is to go to Python, where that can be: on Spark from 4.1 on, with the
+        policy ``"null"``. Batches are then Spark's, and Spark leaves out what nobody selects. Default false.
 
     Returns
     -------
     DataFrame
         The columns of ``rows.keep``, those that the function adds, and the one of reasons where the policy has it.
     """
-    kept, given = rows.keep, {name: (reads or {}).get(name, name) for name in rows.function.reads}
+    given = {name: (reads or {}).get(name, name) for name in rows.function.reads}
+    added = [StructField(field.name, _spark_type(field.type)) for field in rows.schema]
+    if beside and hasattr(F, "arrow_udf") and rows.policy.errors == "null":
+        mapped = _beside(df, rows, list(given.values()), added)
+    else:
+        mapped = _through(df, rows, given, added)
+    if not vectors:
+        return mapped
+    return mapped.withColumns({name: as_vector(name, size) for name, size in vectors.items()})
+
+
+def _beside(df: DataFrame, rows: RowMap, given: Sequence[Column | str], added: Sequence[StructField]) -> DataFrame:
+    """Run it as a scalar Arrow UDF, whose result has a field for each new column."""
+    arguments = {one if isinstance(one, str) else id(one): one for one in given}
+    places = {key: place for place, key in enumerate(arguments)}
+    read = tuple(places[one if isinstance(one, str) else id(one)] for one in given)
+
+    def run(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return rows.beside(batches, read)
+
+    fields = StructType([StructField(f"r{place}", field.dataType) for place, field in enumerate(added)])
+    # Else Spark would run it once for a filter and once for what is selected.
+    functions: Any = F  # its annotations do not have arrow_udf
+    function = functions.arrow_udf(run, fields).asNondeterministic()
+    new = function(*(F.col(quoted(one)) if isinstance(one, str) else one for one in arguments.values()))
+    kept = [F.col(quoted(name)) for name in rows.keep]
+    # Spark 4.3 hands over columns of Parquet as they are, and fails if a vector of Spark ML is among them; it does not
+    # behind an operator on rows. This one stays: its condition holds, which is known at run time only.
+    by_row = df.where(F.spark_partition_id() >= 0)
+    return by_row.select(*kept, new.alias(_NEW)).select(
+        *kept, *(F.col(_NEW).getField(f"r{place}").alias(field.name) for place, field in enumerate(added))
+    )
+
+
+def _through(df: DataFrame, rows: RowMap, given: Mapping[str, Column | str], added: Sequence[StructField]) -> DataFrame:
+    """Run it over whole rows."""
+    kept = rows.keep
     names = list(dict.fromkeys((*kept, *(one for one in given.values() if isinstance(one, str)))))
     expressions: dict[str | int, Column] = {id(one): one for one in given.values() if not isinstance(one, str)}
     places: dict[str | int, int] = {one: place for place, one in enumerate([*names, *expressions])}
@@ -61,11 +105,7 @@ def map_rows(
         read=tuple(places[one if isinstance(one, str) else id(one)] for one in given.values()),
     )
     schema = df.schema
-    added = [StructField(field.name, _spark_type(field.type)) for field in rows.schema]
-    mapped = plain.mapInArrow(run, StructType([*(schema[name] for name in kept), *added]))
-    if not vectors:
-        return mapped
-    return mapped.withColumns({name: as_vector(name, size) for name, size in vectors.items()})
+    return plain.mapInArrow(run, StructType([*(schema[name] for name in kept), *added]))
 
 
 def quoted(name: str) -> str:

@@ -57,10 +57,11 @@ class TensorPipeline(
 ):
     """Add the predictions of a compiled pipeline to a DataFrame (Hummingbird, thesis chapter 5).
 
-    Executors need torch, and no training library. Predictions are doubles, or strings where the classes are; of several
-    outputs, a vector of doubles or an array of strings. Probabilities and transformed rows are Spark ML vectors; the
-    probabilities of several outputs come in one vector, output after output. ``decision_function``, ``score_samples``,
-    ``predict_log_proba`` and ``apply`` become no columns.
+    Executors need torch, or onnx and onnxruntime with the backend ``"onnxruntime"``, and no training library.
+    Predictions are doubles, or strings where the classes are; of several outputs, a vector of doubles or an array of
+    strings. Probabilities and transformed rows are Spark ML vectors; the probabilities of several outputs come in one
+    vector, output after output. ``decision_function``, ``score_samples``, ``predict_log_proba`` and ``apply`` become no
+    columns.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ class TensorPipeline(
         Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
         ``"output"`` by default; an empty one is left out.
     batchSize : int
-        Rows per run. Default 8192.
+        Rows per run, at most. Default 8192.
     errors : {"null", "raise", "drop"}
-        What becomes of a row that the model refuses: nulls by default.
+        What becomes of a row that the model refuses: nulls by default. The other two send whole rows to Python.
     errorCol : str
         Column for the reason, with ``errors="null"``. None by default.
 
@@ -268,7 +269,7 @@ class TensorPipeline(
         widths = compiled.program.widths
         outputs = compiled.program.outputs
         vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
-        return map_rows(dataset, rows, reads=reads, vectors=vectors)
+        return map_rows(dataset, rows, reads=reads, vectors=vectors, beside=True)
 
     def _by_name(self, compiled: CompiledPipeline) -> bool:
         """Whether columns of numbers are read, not one column of lists."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from sklearn.datasets import load_iris
@@ -19,8 +20,10 @@ from vista_spark import TensorPipeline, compile_pipeline
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES = ["sepal.length", "sepal width", "petal_length", "petal_width"]
 
@@ -62,19 +65,51 @@ def test_vectors_sparse_and_dense_and_arrays(spark: SparkSession, iris: pd.DataF
         assert "probability" not in found.columns
 
 
-def test_a_column_goes_to_python_once(spark: SparkSession, iris: pd.DataFrame) -> None:
+def plan_of(df: DataFrame) -> str:
+    return str(df._jdf.queryExecution().optimizedPlan().toString())
+
+
+def test_columns_stay_with_spark_but_for_those_that_are_read(spark: SparkSession, iris: pd.DataFrame) -> None:
+    """Nor does the model run where nobody asks for its results, or twice where a filter does as well."""
+    pytest.importorskip("pyspark", "4.1")
     model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
-    by_column, df = TensorPipeline(compiled=compile_pipeline(model)), spark.createDataFrame(iris)
-    lists = df.withColumn("features", F.array(*(F.col(f"`{name}`") for name in NAMES)))
-    by_list = TensorPipeline(compiled=compile_pipeline(model), featuresCol="features")
-    for stage, table in ((by_column, df), (by_list, lists)):
-        found = stage.transform(table)
-        assert len(re.findall(r"AS c\d+#", found._jdf.queryExecution().analyzed().toString())) == len(table.columns)
-        assert found.toPandas()["prediction"].tolist() == model.predict(iris[NAMES]).astype(float).tolist()
-    # Whole numbers are cast, and so are columns of their own.
+    stage = TensorPipeline(compiled=compile_pipeline(model), probabilityCol="")
+    scored = stage.transform(spark.createDataFrame(iris))
+    (arguments,) = re.findall(r"run\(([^()]*)\)", plan_of(scored.select("kind", "prediction")))
+    assert arguments.count("#") == len(NAMES)
+    assert "ArrowEvalPython" not in plan_of(scored.select("kind"))
+    second = scored.where("prediction = 1").select("prediction", "kind")
+    assert plan_of(second).count("ArrowEvalPython") == 1
+    assert second.count() == int((model.predict(iris[NAMES]) == 1).sum())
+
+
+def test_vectors_of_parquet(spark: SparkSession, iris: pd.DataFrame, tmp_path: Path) -> None:
+    """Spark's own Arrow UDFs fail over columnar files that have one, whether it is read, kept or turned to an array."""
+    model = LogisticRegression(max_iter=1000).fit(iris[NAMES], iris["target"])
+    lists = F.array(*(F.col(f"`{name}`") for name in NAMES))
+    table = spark.createDataFrame(iris).withColumn("features", array_to_vector(lists))
+    table.write.parquet(str(tmp_path / "iris"))
+    read = spark.read.parquet(str(tmp_path / "iris"))
+    numbers = read.withColumn("features", vector_to_array("features"))
+    compiled = compile_pipeline(model)
+    by_list = TensorPipeline(compiled=compiled, featuresCol="features")
+    for stage, df in ((by_list, read), (by_list, numbers), (TensorPipeline(compiled=compiled), read)):
+        found = stage.transform(df).toPandas()
+        assert found["prediction"].tolist() == model.predict(found[NAMES]).astype(float).tolist()
+        assert len(found) == len(iris)
+
+
+def test_rows_go_to_python_whole_where_some_are_dropped(spark: SparkSession, iris: pd.DataFrame) -> None:
+    """Each column once, and once more where it is cast."""
+    model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
+    stage = TensorPipeline(compiled=compile_pipeline(model), errors="drop")
+    df = spark.createDataFrame(iris)
     whole = df.withColumn("petal_width", F.col("petal_width").cast("int"))
-    plan = by_column.transform(whole)._jdf.queryExecution().analyzed().toString()
-    assert len(re.findall(r"AS c\d+#", plan)) == len(df.columns) + 1
+    for table, more in ((df, 0), (whole, 1)):
+        found = stage.transform(table)
+        plan = found._jdf.queryExecution().analyzed().toString()
+        assert len(re.findall(r"AS c\d+#", plan)) == len(table.columns) + more
+    assert stage.transform(df).toPandas()["prediction"].tolist() == model.predict(iris[NAMES]).astype(float).tolist()
 
 
 def test_columns_that_no_tree_looks_at_are_not_read(spark: SparkSession, iris: pd.DataFrame) -> None:
