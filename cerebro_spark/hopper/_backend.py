@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import is_remote
-
 from cerebro_spark.errors import InvalidArgumentError, TooFewSlotsError
 from cerebro_spark.hopper._slots import slots_of
-from udfs.driver import encrypts, task_slots
+from udfs.driver import driver_host, encrypts, task_slots
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -106,10 +103,7 @@ class SparkBackend:
     @property
     def host(self) -> str:
         """Name or address under which the workers reach this process."""
-        if self.driver_host is not None:
-            return self.driver_host
-        configured = None if is_remote() else self.spark.conf.get("spark.driver.host", None)
-        return configured or socket.gethostname()
+        return self.driver_host or driver_host(self.spark)
 
     @property
     def encrypts(self) -> bool:

@@ -29,6 +29,7 @@ from udfs.driver._files import (
     open_files,
     table_format,
 )
+from udfs.driver._host import driver_host
 from udfs.driver._interruptible import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
@@ -84,6 +85,7 @@ __all__ = [
     "count_reasons",
     "detect_separator",
     "device_name",
+    "driver_host",
     "encrypts",
     "file_columns",
     "file_infos",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-import socket
 import threading
 import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import is_remote
-
+from udfs.driver import driver_host
 from udfs.handlers import registered_frameworks
 from udfs.rpc import Endpoint, RefusedError, new_credentials
 from udfs.serving import ATTACHING, Attach, Attached, BackendWorker, Link
@@ -111,7 +109,7 @@ class Backends:
         self._closing = False
         self._failure: BaseException | None = None
         self._credentials = new_credentials(encrypted=options.encrypted)
-        self._endpoint = Endpoint(options.host or _host(spark), self._credentials, ATTACHING, self.answer)
+        self._endpoint = Endpoint(options.host or driver_host(spark), self._credentials, ATTACHING, self.answer)
 
     def start(self, count: int, timeout_s: float) -> None:
         """Start some backends, and wait until each has called.
@@ -315,9 +313,3 @@ def _end(job: OneBackend, link: Link | None) -> None:
     if link is not None:
         link.stop()
     job.stop()
-
-
-def _host(spark: SparkSession) -> str:
-    """Find the name or address under which the workers reach this process."""
-    configured = None if is_remote() else spark.conf.get("spark.driver.host", None)
-    return configured or socket.gethostname()

@@ -10,7 +10,7 @@ from pyspark.sql import is_remote
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
-from udfs.driver import encrypts, is_local, task_slots
+from udfs.driver import driver_host, encrypts, is_local, task_slots
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
 from udfs.serving import Deliveries, LiveRouter
@@ -23,7 +23,7 @@ from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._control import Control, planned
 from vista_spark.serving._deployer import Deployer
-from vista_spark.serving._front_end import check_http, front_end
+from vista_spark.serving._front_end import FrontEndOptions
 from vista_spark.serving._plan_log import NoLog, PlanLog
 from vista_spark.serving._scaling import Scaling
 
@@ -211,6 +211,7 @@ class Server:
         token: str | Literal[False] | None = None,
         limits: HttpLimits | None = None,
         front_ends: int = 0,
+        front_ends_as: Literal["processes", "tasks"] = "processes",
         experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
@@ -231,8 +232,12 @@ class Server:
             Of HTTP clients: bytes, requests at a time, seconds. About as many requests are there at a time as come in
             the seconds of an answer: 512, the default, are too few for 300 a second with a deadline of 5 s.
         front_ends : int
-            Processes that read and write HTTP at this port, so that a driver with much else to do answers soon, and one
-            that is lost is one of several. Default 0: a thread of this process.
+            Processes that read and write HTTP, so that a driver with much else to do answers soon, and one that is lost
+            is one of several. Default 0: a thread of this process.
+        front_ends_as : {"processes", "tasks"}
+            Processes of this machine, which share the port (default); or tasks of Spark's, where clients reach the
+            nodes of the cluster and not this machine: each takes a slot and listens at its node, at `port` or with 0 at
+            a free one. ``api.urls`` has them.
         experiment : str, optional
             Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
@@ -255,16 +260,15 @@ class Server:
             Another process listens at this port.
         """
         began = max(1, self._least, len(self.plan().nodes))
-        whole("front_ends", front_ends, 0)
-        if port is not None:
-            check_http(host, port, token)
-        elif front_ends:
-            raise InvalidArgumentError(f"front_ends={front_ends}, and no port: say where they listen, 0 for any")
-        slots = task_slots(self._spark, wanted=len(self._names) + 1)
-        if len(self._names) >= slots:
+        ends = FrontEndOptions(port, host, token, limits, front_ends, front_ends_as)
+        ends.check()
+        taken = len(self._names) + ends.tasks
+        slots = task_slots(self._spark, wanted=taken + 1)
+        if taken >= slots:
+            beside = f" and {ends.tasks} front ends as tasks" if ends.tasks else ""
             raise InvalidArgumentError(
-                f"backends={len(self._names)}, and the cluster runs {slots} tasks at a time: at most {slots - 1}, so "
-                "that a slot stays free for other jobs"
+                f"backends={len(self._names)}{beside}, and the cluster runs {slots} tasks at a time: at most "
+                f"{slots - 1 - ends.tasks} backends, so that a slot stays free for other jobs"
             )
         deliveries = self._deliveries()
         deployed = self._deployed.fresh()
@@ -295,8 +299,9 @@ class Server:
             control.start(backends)
             _await(api, timeout_s)
             deployer.start()
-            if port is not None:
-                api.front_end = front_end(api, host, port, token, limits, front_ends)
+            api.front_end = ends.start(
+                api, self._spark, self._host or driver_host(self._spark), encrypted=options.encrypted
+            )
             heap.freeze()
         except BaseException:
             api.stop()

@@ -105,3 +105,13 @@ def test_front_ends_in_processes(spark: SparkSession) -> None:
         assert clients[0].get("/status").json["ready"] is True
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", api.front_end.port))
+
+
+def test_front_ends_as_tasks_take_slots(spark: SparkSession) -> None:
+    server = server_of(spark)
+    with pytest.raises(InvalidArgumentError, match=r"host='10\.0\.0\.1' with front ends as tasks"):
+        server.start(port=0, front_ends=1, front_ends_as="tasks", host="10.0.0.1")
+    with pytest.raises(InvalidArgumentError, match="and 1 front ends as tasks, and the cluster runs 2 tasks"):
+        server.start(port=0, front_ends=1, front_ends_as="tasks")
+    with pytest.raises(InvalidArgumentError, match="front_ends_as"):
+        server.start(port=0, front_ends=1, front_ends_as="threads")  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ __all__ = [
     "FORWARDING",
     "LARGEST_BYTES",
     "Arrays",
+    "Arrive",
+    "Arrived",
     "Ask",
     "Contents",
     "Counted",
@@ -237,6 +239,8 @@ class Gathered:
     models : tuple of ServedModel or None
         ``None``: the list has not changed.
     ready : bool
+    wanted : bool
+        Whether the front end is to take requests still.
     """
 
     replies: tuple[Reply, ...]
@@ -244,6 +248,7 @@ class Gathered:
     table: int
     models: tuple[ServedModel, ...] | None
     ready: bool
+    wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,5 +276,31 @@ class Watch(Request[Watched]):
     what: str
 
 
-FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Forward, Gather, Watch))
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Whether the front end is wanted."""
+
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive(Request[Arrived]):
+    """Tell the driver of a front end in a task of Spark's.
+
+    Attributes
+    ----------
+    worker : str
+        Whose place it takes.
+    front_end : str
+        Its own name, which no other has: a task that was taken for lost may be there still.
+    url : str
+        Where clients find it.
+    """
+
+    worker: str
+    front_end: str
+    url: str
+
+
+FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Arrive, Forward, Gather, Watch))
 """Answered by the driver."""

@@ -77,8 +77,8 @@ class RemoteRouter:
     location : str
         Of the endpoint that a :class:`RouterService` answers.
     credentials : Credentials
-    lost : callable
-        Called once if the driver is gone, or wants this front end no more; in any thread.
+    over : callable
+        Called if the driver is gone, or wants this front end no more; in any thread, maybe more than once.
 
     Raises
     ------
@@ -86,10 +86,10 @@ class RemoteRouter:
         It cannot be reached, or does not know this front end.
     """
 
-    def __init__(self, name: str, location: str, credentials: Credentials, lost: Callable[[], None]) -> None:
+    def __init__(self, name: str, location: str, credentials: Credentials, over: Callable[[], None]) -> None:
         self._name = name
         self._caller = Caller(location, credentials, FORWARDING)
-        self._lost = lost
+        self._over = over
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
@@ -234,6 +234,8 @@ class RemoteRouter:
         if gathered.models is not None:
             self._models = gathered.models
         self._table, self._ready = gathered.table, gathered.ready
+        if not gathered.wanted:
+            self._over()
         for reply in gathered.replies:
             future = self._futures.pop(reply.number, None)
             if future is None:
@@ -254,7 +256,7 @@ class RemoteRouter:
         _LOG.warning("this front end ends: %s", error, exc_info=unexpected)
         self._caller.close()
         self._fail_all()
-        self._lost()
+        self._over()
 
     def _fail_all(self) -> None:
         for number in list(self._futures):
