@@ -40,6 +40,7 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
     RobustScaler,
     StandardScaler,
 )
@@ -312,6 +313,28 @@ def test_several_outputs_of_a_forest() -> None:
     table, values = load_diabetes(return_X_y=True)
     forest = RandomForestRegressor(4, max_depth=5, random_state=0).fit(table, np.stack([values, -values], axis=1))
     same(forest, compile_pipeline(forest), table)
+
+
+def test_trees_take_nan_in_a_dense_table_alone() -> None:
+    """A step before them may have made the table a sparse one, as by few categories of many."""
+    words = np.array([f"word {number % 12}" for number in range(60)], object)
+    table = pd.DataFrame({"word": words, "x": np.arange(60.0)})
+    labels = np.arange(60) % 2
+    row = pd.DataFrame({"word": ["word 1"], "x": [np.nan]})
+    for threshold, takes in ((0.0, True), (1.0, False)):
+        columns = [("word", OneHotEncoder(), ["word"]), ("x", StandardScaler(), ["x"])]
+        features = ColumnTransformer(columns, sparse_threshold=threshold)
+        model = make_pipeline(features, VarianceThreshold(), RandomForestClassifier(3, random_state=0))
+        model.fit(table, labels)
+        compiled = compile_pipeline(model)
+        assert compiled.predict(table).tolist() == model.predict(table).tolist()
+        if takes:
+            assert compiled.predict(row).tolist() == model.predict(row).tolist()
+            continue
+        with pytest.raises(ValueError, match="contains NaN"):
+            model.predict(row)
+        with pytest.raises(InvalidArgumentError, match="NaN or an infinity, which RandomForestClassifier of a sparse table"):
+            compiled.predict(row)
 
 
 def test_what_the_library_refuses_is_refused() -> None:

@@ -116,6 +116,17 @@ def test_rows_are_transformed_as_by_the_library(model: Any, train: Any, table: A
     same(model, train, table)
 
 
+def test_the_least_float32_is_no_zero() -> None:
+    """A tree may take a zero for what is missing."""
+    train = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    model = PowerTransformer(standardize=False).fit(train)
+    least = np.full((1, 2), 1e-45, np.float32)
+    for rows in (least, -least):
+        found = compile_pipeline(model).transform(rows)
+        assert found.tolist() == model.transform(rows).tolist()
+        assert np.all(found != 0)
+
+
 def test_a_denormal_float32_has_a_spectrum() -> None:
     rows = np.full((1, 2), 1e-45, np.float32)
     model = AdditiveChi2Sampler(sample_steps=3).fit(rows)

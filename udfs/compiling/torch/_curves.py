@@ -76,7 +76,7 @@ class PowerTransformModule(torch.nn.Module):
         eps = torch.finfo(torch.promote_types(x.dtype, self.lambdas.dtype)).eps
         other = 2 - self.lambdas
         near, far = self.lambdas.abs() < eps, (self.lambdas - 2).abs() <= eps
-        above, below = torch.log1p(x.clamp_min(0)), torch.log1p(-x.clamp_max(0))
+        above, below = _log1p(x.clamp_min(0)), _log1p(-x.clamp_max(0))
         upper = torch.where(near, above, torch.expm1(self.lambdas * above) / torch.where(near, 1.0, self.lambdas))
         lower = torch.where(far, -below, -torch.expm1(other * below) / torch.where(far, 1.0, other))
         return torch.where(x >= 0, upper, lower)
@@ -90,6 +90,11 @@ class PowerTransformModule(torch.nn.Module):
         small = torch.expm1(exponent) / safe
         large = torch.sign(safe) * torch.exp(exponent - torch.log(safe.abs())) - 1 / safe
         return torch.where(zero, logs, torch.where(exponent < _OVERFLOW, small, large))
+
+
+def _log1p(x: torch.Tensor) -> torch.Tensor:
+    # Of the least number above zero, torch's own of float32 leaves nothing: a zero that may stand for what is missing.
+    return torch.log1p(x.to(torch.float64)).to(x.dtype)
 
 
 # Where scipy's boxcox takes a power for zero, and where it goes through logarithms.

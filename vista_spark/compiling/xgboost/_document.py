@@ -112,6 +112,8 @@ def _read(learner: Mapping[str, Any]) -> ModelDocument:
     if booster["name"] == "gblinear":
         weights = np.array(model["weights"], np.float32).reshape(width + 1, columns)
         nothing = np.zeros(0, np.int64)
+        # The linear booster adds the first class's base to all classes (release 3.2, which writes one for each).
+        base = np.broadcast_to(base[:1], columns).copy()
         return ModelDocument(
             width, names, objective, base, [], nothing, np.zeros(0, np.float32), np.zeros(1, np.int64), weights
         )
