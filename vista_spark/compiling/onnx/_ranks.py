@@ -22,7 +22,8 @@ def lower_top(graph: Graph, node: Any, given: list[Any], attributes: dict[str, A
     table, count = graph.table(node, given[0]), given[1] if len(given) > 1 else np.array(attributes.get("k"))
     if not isinstance(count, np.ndarray) or len(table.shape) != 1 or attributes.get("axis", -1) not in {1, -1}:
         raise refuse(node, f"axis={attributes.get('axis', -1)} of rows of shape {table.shape}")
-    table = graph.add(Finite("as given", nan=False, who="ONNX's TopK", infinite=True), table)
+    if table.shape != (1,):  # a number alone has an order
+        table = graph.add(Finite("as given", nan=False, who="ONNX's TopK", infinite=True), table)
     own, largest = int(count.reshape(-1)[0]), bool(attributes.get("largest", 1))
     values = graph.add(TopK(own, largest, places=False), table, shape=(own,))
     places = graph.add(TopK(own, largest, places=True), table, shape=(own,))
