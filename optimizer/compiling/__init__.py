@@ -17,7 +17,7 @@ from ._arithmetic import (
     Sigmoid,
     Softmax,
 )
-from ._builder import Builder
+from ._builder import Builder, Sparsity
 from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
@@ -148,6 +148,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "SparseRows",
+    "Sparsity",
     "Splines",
     "TopK",
     "Trees",

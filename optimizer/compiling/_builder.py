@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from ._arithmetic import Cast
 from ._categories import Filled
+from ._columns import Concatenate, Finite, Select
 from ._errors import UnsupportedOperatorError
 from ._program import INPUT, Node, Program
 
@@ -14,7 +16,12 @@ if TYPE_CHECKING:
     from ._operator import Operator
     from ._output import Output
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "Sparsity"]
+
+Sparsity = Literal["dense", "absent", "written"]
+"""How a library holds a table: dense; sparse, where each zero is absent; or sparse, where some zero may be written."""
+
+_AS_GIVEN = (Cast, Concatenate, Finite, Select)
 
 
 class Builder:
@@ -41,6 +48,7 @@ class Builder:
         self._nodes: list[Node] = []
         self._widths = {INPUT: width}
         self._known: dict[tuple[bytes, tuple[str, ...]], str] = {}
+        self._sparsity: dict[str, Sparsity] = {}
 
     def add(self, operator: Operator, *inputs: str) -> str:
         """Add an operator, and give the name of its result.
@@ -71,6 +79,20 @@ class Builder:
     def width(self, name: str) -> int:
         """Columns of a result so far."""
         return self._widths[name]
+
+    def mark(self, name: str, sparsity: Sparsity) -> None:
+        """Note how the library holds a result: some models take a zero for another thing in a sparse table."""
+        self._sparsity[name] = sparsity
+
+    def sparsity(self, name: str) -> Sparsity:
+        """Tell how the library holds a result: as it was marked, or as what it is chosen from or put together of."""
+        if name in self._sparsity:
+            return self._sparsity[name]
+        node = self.node(name)
+        if node is None or not isinstance(node.operator, _AS_GIVEN):
+            return "dense"
+        found = [self.sparsity(one) for one in node.inputs]
+        return next((kind for kind in ("written", "absent") if kind in found), "dense")
 
     def program(self, outputs: Mapping[str, Output]) -> Program:
         """Finish, with the results that the program is to give.

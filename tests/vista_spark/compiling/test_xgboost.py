@@ -11,7 +11,14 @@ import pytest
 
 xgboost = pytest.importorskip("xgboost")
 
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import VotingRegressor
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, MaxAbsScaler, OneHotEncoder, StandardScaler
 from tree_agreement import agree, holes, near_thresholds, strange
 
 from optimizer.compiling import STRATEGIES, Trees, UnsupportedOperatorError
@@ -154,6 +161,53 @@ def test_random_forests_rankers_and_linear_boosters() -> None:
     for table, classes in ((MISSING, SPECIES), (MISSING[40:], SPECIES[40:])):
         several = xgboost.XGBClassifier(n_estimators=4, booster="gblinear", n_jobs=1).fit(table, classes)
         agree(several, table, absolute=1e-6)
+
+
+WORDS = np.array([f"word {number % 12}" for number in range(120)], object)
+MIXED = pd.DataFrame(
+    {"word": WORDS, "x": np.where(np.arange(120) % 3, DRAW.normal(size=120), 0), "y": np.arange(120.0)}
+)
+TEXTS = np.array([f"red {'fox ' * (number % 3)}blue {number % 7}" for number in range(120)], object)
+VALUES = DRAW.normal(size=120) + (np.arange(120) % 12 == 3) * 2 + (np.arange(120) % 7)
+
+
+def by_column(**options: Any) -> ColumnTransformer:
+    columns = [("word", OneHotEncoder(), ["word"]), ("rest", StandardScaler(), ["x", "y"])]
+    return ColumnTransformer(columns, **options)
+
+
+@pytest.mark.parametrize(
+    ("steps", "table"),
+    [
+        ([by_column(sparse_threshold=1.0)], MIXED),
+        ([by_column(sparse_threshold=0.0)], MIXED),
+        ([by_column(sparse_threshold=1.0), SelectKBest(f_regression, k=6), MaxAbsScaler()], MIXED),
+        ([FeatureUnion([("one", by_column(sparse_threshold=1.0)), ("two", by_column(sparse_threshold=0.0))])], MIXED),
+        ([OneHotEncoder(), TruncatedSVD(3, random_state=0)], MIXED[["word"]]),
+        ([KBinsDiscretizer(4)], MIXED[["x", "y"]]),
+        ([TfidfVectorizer()], TEXTS),
+        ([CountVectorizer(), TfidfTransformer(), StandardScaler(with_mean=False)], TEXTS),
+        ([HashingVectorizer(n_features=32, alternate_sign=False)], TEXTS),
+    ],
+    ids=["columns", "dense columns", "chosen", "union", "factors", "bins", "texts", "counts", "hashes"],
+)
+def test_what_is_absent_from_a_sparse_table_is_missing(steps: list[Any], table: Any) -> None:
+    """Of a sparse table XGBoost sees what is written alone, and sends the rest where missing values go."""
+    single = make_pipeline(*steps, Regressor())
+    members = [("trees", Regressor()), ("others", xgboost.XGBRFRegressor(**SMALL))]
+    several = make_pipeline(*steps, VotingRegressor(members))
+    for model in (single, several):
+        model.fit(table, VALUES)
+        np.testing.assert_allclose(compile_pipeline(model).predict(table), model.predict(table), rtol=1e-6)
+
+
+def test_zeros_that_may_be_written_in_a_sparse_table_are_refused() -> None:
+    model = make_pipeline(HashingVectorizer(n_features=32), Regressor()).fit(TEXTS, VALUES)
+    with pytest.raises(UnsupportedOperatorError, match="sparse table may have zeros in it"):
+        compile_pipeline(model)
+    booster = xgboost.XGBRegressor(n_estimators=4, booster="gblinear", n_jobs=1)
+    linear = make_pipeline(HashingVectorizer(n_features=32), booster).fit(TEXTS, VALUES)
+    np.testing.assert_allclose(compile_pipeline(linear).predict(TEXTS), linear.predict(TEXTS), rtol=1e-5)
 
 
 def test_estimators_stop_at_the_best_iteration_and_boosters_do_not() -> None:

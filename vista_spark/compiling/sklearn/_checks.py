@@ -13,11 +13,21 @@ if TYPE_CHECKING:
 
 __all__ = ["checked", "classes_of_scores", "knot_side", "outliers", "plain", "probabilities", "refuse", "widened"]
 
+# Those that take NaN, but not in a sparse table.
+_TREES = frozenset(
+    f"{kind}{task}"
+    for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest")
+    for task in ("Classifier", "Regressor")
+)
+
 
 def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
     """Hold the rows to what the model takes, as its ``validate_data`` does."""
-    nan = bool(model.__sklearn_tags__().input_tags.allow_nan)
-    return build.add(Finite(dtype, nan, type(model).__name__), table)
+    kind, nan = type(model).__name__, bool(model.__sklearn_tags__().input_tags.allow_nan)
+    if nan and kind in _TREES and build.sparsity(table) != "dense":
+        # A step before them may have made a sparse table of a dense one.
+        kind, nan = f"{kind} of a sparse table", False
+    return build.add(Finite(dtype, nan, kind), table)
 
 
 def refuse(model: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Concatenate, Finite, Output, Select
+from optimizer.compiling import Arithmetic, Concatenate, Output, Select
 from vista_spark.compiling._registry import lower, parser
 from vista_spark.compiling.sklearn._checks import refuse
 from vista_spark.compiling.sklearn._members import available
+from vista_spark.compiling.sklearn._sparsity import sparsity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,52 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_column_transformer", "lower_pipeline", "lower_union"]
 
-_TREES = frozenset(
-    f"{kind}{task}"
-    for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest")
-    for task in ("Classifier", "Regressor")
-)
-
-_TEXTS = frozenset({"CountVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"})
-
-# Those that give a sparse table for a sparse one, beside those that select columns.
-_AS_GIVEN = frozenset(
-    {"Binarizer", "MaxAbsScaler", "Normalizer", "PolynomialFeatures", "RobustScaler", "StandardScaler"}
-)
-
 
 @parser("sklearn.Pipeline")
 def lower_pipeline(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the steps in turn; the outputs are the last one's."""
     outputs: Mapping[str, Output] = {"transform": Output(table)}
-    sparse = False
     for name, step in model.steps:
         if step is None or step == "passthrough":
             continue
         rows = _transformed(model, name, outputs)
-        if sparse and type(step).__name__ in _TREES:
-            # Trees take NaN, but not in a sparse table, which a step before them may make of a dense one.
-            rows = build.add(Finite("as given", nan=False, who=f"{type(step).__name__} of a sparse table"), rows)
+        given = build.sparsity(rows)
         outputs = lower(step, build, rows)
-        sparse = _gives_sparse(step, sparse)
+        if "transform" in outputs:
+            build.mark(outputs["transform"].node, sparsity_of(step, given))
     return available(model, outputs)
-
-
-def _gives_sparse(step: Any, taken: bool) -> bool:
-    """Whether a transformer gives a sparse table: as it says of itself, or as the table that it was given is one."""
-    kind = type(step).__name__
-    if kind == "FeatureUnion":
-        return any(_gives_sparse(one, taken) for _, one in step.transformer_list if not isinstance(one, str))
-    if kind == "Pipeline":
-        for _, one in step.steps:
-            taken = taken if one is None or isinstance(one, str) else _gives_sparse(one, taken)
-        return taken
-    if kind == "KBinsDiscretizer":
-        return bool(step.encode == "onehot")
-    for name in ("sparse_output_", "sparse_output", "sparse"):
-        if isinstance(found := getattr(step, name, None), bool):
-            return found
-    return kind in _TEXTS or (taken and (kind in _AS_GIVEN or hasattr(step, "get_support")))
 
 
 @parser("sklearn.FeatureUnion")

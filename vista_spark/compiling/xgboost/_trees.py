@@ -31,7 +31,23 @@ __all__ = ["lower_linear", "lower_trees", "read_rows"]
 
 
 def read_rows(model: ModelDocument, build: Builder, table: str) -> str:
-    """Round the rows to float32, as XGBoost does, and mark what is missing."""
+    """Round the rows to float32, as XGBoost does, and mark what is missing: in a sparse table what is absent, too.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        Zeros may be written in a sparse table, and are no missing values then.
+    """
+    sparsity = build.sparsity(table) if model.weights is None else "dense"
+    if sparsity == "written":
+        raise UnsupportedOperatorError(
+            "XGBoost after a transformer whose sparse table may have zeros in it (HashingVectorizer, FeatureHasher, "
+            "DictVectorizer, SplineTransformer, SparseRandomProjection) has no translation: it takes zeros that are "
+            "written for numbers, and those that are not for missing values"
+        )
+    if sparsity == "absent":
+        zeros = np.zeros(model.n_features_in_)
+        table = build.add(Replace(zeros, zeros, np.full(model.n_features_in_, np.nan)), table)
     rows = build.add(Cast("float32"), table)
     if not np.isnan(model.missing):
         mark = np.full(model.n_features_in_, float(np.float32(model.missing)))
