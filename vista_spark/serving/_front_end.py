@@ -9,10 +9,12 @@ from optimizer.arguments import one_of, whole
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
+    from udfs.serving import Router
     from udfs.serving.http import FrontEnd, FrontEndProcesses, Gauge, HttpLimits
-    from vista_spark.serving._api import Api
     from vista_spark.serving._front_end_tasks import FrontEndTasks
 
     AnyFrontEnd = FrontEnd | FrontEndProcesses | FrontEndTasks
@@ -84,7 +86,15 @@ class FrontEndOptions:
         # Of a node it is not known whether the port is free, and any may be given to it.
         check_address(self.host, 0 if self.tasks else self.port, self.token)
 
-    def start(self, api: Api, spark: SparkSession, driver_host: str, *, encrypted: bool) -> AnyFrontEnd | None:
+    def start(
+        self,
+        router: Router,
+        gauges: Callable[[], list[Gauge]],
+        spark: SparkSession,
+        driver_host: str,
+        *,
+        encrypted: bool,
+    ) -> AnyFrontEnd | None:
         """Start them.
 
         Raises
@@ -100,22 +110,19 @@ class FrontEndOptions:
             return None
         from udfs.serving.http import FrontEnd, FrontEndProcesses  # noqa: PLC0415 - an optional extra
 
-        def gauges() -> list[Gauge]:
-            return _gauges(api)
-
         host, port, token, limits = self.host, self.port, self.token, self.limits
         if not self.count:
-            return FrontEnd(api, host=host, port=port, token=token, limits=limits, gauges=gauges).start()
+            return FrontEnd(router, host=host, port=port, token=token, limits=limits, gauges=gauges).start()
         if not self.tasks:
             several = FrontEndProcesses(
-                api, self.count, host=host, port=port, token=token, limits=limits, gauges=gauges
+                router, self.count, host=host, port=port, token=token, limits=limits, gauges=gauges
             )
             return several.start()
         from vista_spark.serving._front_end_tasks import FrontEndTasks  # noqa: PLC0415 - as above
 
         tasks = FrontEndTasks(
             spark,
-            api,
+            router,
             self.count,
             driver_host=driver_host,
             encrypted=encrypted,
@@ -126,32 +133,3 @@ class FrontEndOptions:
             gauges=gauges,
         )
         return tasks.start()
-
-
-def _gauges(api: Api) -> list[Gauge]:
-    """What the server knows and a front end does not: backends, and rows by what became of them."""
-    from udfs.serving.http import Gauge  # noqa: PLC0415 - as above
-
-    rows = [
-        Gauge("rows", count, "Rows by session and how they ended.", {"session": session, "ended": ended})
-        for (session, ended), count in api.counts.items()
-    ]
-    nodes = api.plan.nodes if api.plan else ()
-    occupancy = [
-        Gauge("planned_occupancy", node.occupancy, "Busy share of its time.", {"backend": node.backend.name})
-        for node in nodes
-    ]
-    batches = [
-        Gauge("planned_batch", one.batch, "Rows of a batch.", {"backend": node.backend.name, "session": one.session})
-        for node in nodes
-        for one in node.placements
-    ]
-    said = api.results.items()
-    waiting = [Gauge("waiting", own.waiting, "Rows that no batch has yet.", {"backend": name}) for name, own in said]
-    pace = [
-        Gauge("pace", pace, "Measured over predicted time of a batch.", {"backend": name, "group": group})
-        for name, own in said
-        for group, pace in own.pace.items()
-    ]
-    here = Gauge("backends", len(api.backends), "Backends that are there.")
-    return [here, *rows, *occupancy, *batches, *waiting, *pace]

@@ -24,6 +24,7 @@ from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._control import Control, planned
 from vista_spark.serving._deployer import Deployer
 from vista_spark.serving._front_end import FrontEndOptions
+from vista_spark.serving._gauges import gauges_of
 from vista_spark.serving._plan_log import NoLog, PlanLog
 from vista_spark.serving._scaling import Scaling
 
@@ -268,7 +269,7 @@ class Server:
             beside = f" and {ends.tasks} front ends as tasks" if ends.tasks else ""
             raise InvalidArgumentError(
                 f"backends={len(self._names)}{beside}, and the cluster runs {slots} tasks at a time: at most "
-                f"{slots - 1 - ends.tasks} backends, so that a slot stays free for other jobs"
+                f"{slots - 1 - ends.tasks}, so that a slot stays free for other jobs"
             )
         deliveries = self._deliveries()
         deployed = self._deployed.fresh()
@@ -300,7 +301,11 @@ class Server:
             _await(api, timeout_s)
             deployer.start()
             api.front_end = ends.start(
-                api, self._spark, self._host or driver_host(self._spark), encrypted=options.encrypted
+                api,
+                lambda: gauges_of(api),
+                self._spark,
+                self._host or driver_host(self._spark),
+                encrypted=options.encrypted,
             )
             heap.freeze()
         except BaseException:
