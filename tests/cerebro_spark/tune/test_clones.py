@@ -333,6 +333,7 @@ def test_states_are_kept_as_keep_says(spark: SparkSession, prepared: PreparedDat
         num_epochs=4,
         keep=keep,
         stoppers=[Patience(1)],
+        schedule="fixed",  # The others follow measured times, and in 2 of 16 orders of visits none gets worse again.
     ).fit(prepared)
     rows = load_shard(prepared, "validation", 0)
     metric, stored = found.spec.metric, epochs_in_store(found)
