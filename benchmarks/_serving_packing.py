@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+from _serving_lines import INCEPTION, SSD
 
 from optimizer.serving import (
     BatchingProfile,
@@ -152,12 +153,11 @@ def splits(report: Report, queries: int) -> None:
     meaning = f"backends of brute force / of the program, least of {queries}"
     report.ratio("split_program", min(kept["program"]), meaning, 0.99)
     report.ratio("split_anneal", min(kept["anneal"]), f"the same of annealing, least of {queries}", 0.99)
-    ssd, inception = BatchingProfile.from_line(16.4, 34.8, 32), BatchingProfile.from_line(0.69, 5.0, 128)
     rows = []
     for slo in (300, 400, 500):
         gains = []
         for alpha in (0.1, 1.0, 10.0):
-            query = Query("query", {"ssd": ssd, "inception": inception}, {("ssd", "inception"): alpha}, slo, 100)
+            query = Query("query", {"ssd": SSD, "inception": INCEPTION}, {("ssd", "inception"): alpha}, slo, 100)
             gains.append(split_evenly(query).backends / split(query).backends)
         budgets = ", ".join(f"{name} {ms:.0f}" for name, ms in split(query).budgets.items())
         rows.append((f"{slo} ms", *(f"{gain:.2f}" for gain in gains), f"at alpha 10: {budgets} ms"))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from _serving_lines import INCEPTION, SSD
 from _serving_packing import drawn_sessions
 
 from optimizer.serving import (
@@ -35,14 +36,11 @@ _GOOD = 0.99
 _BACKENDS = 8
 # Seconds into an epoch at which the plan for its rates is in force.
 _NOTICED = 3.0
-_INCEPTION = BatchingProfile.from_line(0.69, 5.0, 128)
-# A line through the throughputs that Table 3.6 prints at batches of 3, 7 and 11.
-_SSD = BatchingProfile.from_line(16.4, 34.8, 32)
 
 
 def dispatch(report: Report, seconds: float) -> None:
     """Redo Figures 3.12 and 3.13, and overload by two; time a million requests."""
-    session = Session("inception", _INCEPTION, 100, 1300)
+    session = Session("inception", INCEPTION, 100, 1300)
     found = plan([session])
     at_most = 1300 * simulate(found, seconds).good_rate
     twice = {"inception": arrival_times(2600, seconds, seed=1)}
@@ -59,7 +57,7 @@ def dispatch(report: Report, seconds: float) -> None:
             report.ratio(f"overload_{policy}", over, f"good rate at 2,600/s / at 1,300/s, {policy}", target)
     columns = ("policy", "missed, uniform", "missed, Poisson", "mean batch", "at twice the load", "")
     report.table("Figures 3.12 and 3.13: l(b) = 0.69 b + 5 ms, SLO 100 ms, 1,300/s, planned batch 65", columns, rows)
-    large = plan([Session("inception", _INCEPTION, 100, 17_000)])
+    large = plan([Session("inception", INCEPTION, 100, 17_000)])
     started = time.process_time()
     outcome = simulate(large, 60)
     took = time.process_time() - started
@@ -71,8 +69,8 @@ def balancing(report: Report, seconds: float) -> None:
     """Redo Table 3.6: the highest rate of four backends at which 99 % are in time."""
     rows = []
     for slo, batch in ((200, 3), (400, 7), (600, 11)):
-        rate = 4 * Session("ssd", _SSD, slo, 1).peak_rate
-        found = plan([Session("ssd", _SSD, slo, rate)])
+        rate = 4 * Session("ssd", SSD, slo, 1).peak_rate
+        found = plan([Session("ssd", SSD, slo, rate)])
         best = {name: rate * _highest(_good_of(found, rate, name, seconds)) for name in BALANCERS}
         shares = [f"{best[name]:.0f} ({100 * best[name] / best['centralized']:.0f} %)" for name in BALANCERS]
         planned = found.nodes[0].placements[0].batch
@@ -98,8 +96,8 @@ def oblivious(report: Report, seconds: float) -> None:
     resnet = BatchingProfile.from_line(1.6, 6.0, 64)
     zipf = 1 / np.arange(1, 17) ** 0.9
     settings = {
-        "mixed SLOs": [(_INCEPTION, resnet)[n % 2] for n in range(16)],
-        "mixed rates": [(_INCEPTION, resnet)[n % 2] for n in range(16)],
+        "mixed SLOs": [(INCEPTION, resnet)[n % 2] for n in range(16)],
+        "mixed rates": [(INCEPTION, resnet)[n % 2] for n in range(16)],
         "mixed models": [
             BatchingProfile.from_line(float(per), float(fixed), 64)
             for per, fixed in zip(rng.uniform(0.1, 1.5, 8).repeat(2), rng.uniform(0.5, 6, 8).repeat(2), strict=True)

@@ -1,11 +1,13 @@
-"""Nexus's tables and figures as far as they need no backend: planned by ``optimizer.serving`` and simulated.
+"""Nexus's tables and figures, planned by ``optimizer.serving`` and simulated.
 
 ``python benchmarks/serving_figures.py`` packs drawn instances and those of appendix A by Algorithm 3.1, by the search
 and by the proven optimum, plans 1,000 sessions, splits queries and compares with brute force, and recomputes Tables 3.1
 to 3.4 and Figure 3.20. Then it simulates: Figures 3.12 and 3.13 (policies of dispatch), overload by two, Table 3.6
-(balancing), Figure 3.19 (against a scheduler that knows nothing of batches) and Figure 3.22 (a load that rises and
-falls). Nothing here runs a model: latencies are lines, those of the seeds where they print any. It needs one core;
-times are CPU seconds of this process.
+(balancing), Figure 3.19 (against a scheduler that knows nothing of batches), Figure 3.22 (a load that rises and
+falls), the case studies (Figures 3.14 and 3.15) with arms that plan and dispatch as TF Serving and Clipper do, models
+that share a backend (Figure 3.16) or a trunk (Figures 3.17 and 3.18), and splits of a query (Figure 3.21). Latencies
+are lines, those of the seeds where they print any; only 3.17 and 3.18 run networks, with random weights, for their
+profiles on this CPU. It needs one core; times are CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -13,19 +15,33 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _report import Report, load_average
+from _serving_cases import games, query_splits, traffic
 from _serving_packing import packing, splits, tables
+from _serving_sharing import multiplexing, prefixes, suffixes
 from _serving_simulated import balancing, dispatch, oblivious, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-_PARTS = ("packing", "tables", "splits", "dispatch", "balancing", "oblivious", "workload")
+_SIMULATED = (
+    dispatch,
+    balancing,
+    oblivious,
+    games,
+    traffic,
+    multiplexing,
+    prefixes,
+    suffixes,
+    query_splits,
+)
+_PARTS = ("packing", "tables", "splits", *(part.__name__ for part in _SIMULATED), "workload")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,16 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: at least 1")
     started, load = time.process_time(), load_average()
-    report = Report("Serving within deadlines: planned and simulated, no model is run")
-    parts = {
+    report = Report("Serving within deadlines: planned and simulated")
+    parts: dict[str, Callable[[], None]] = {
         "packing": lambda: packing(report, options.instances, options.sessions),
         "tables": lambda: tables(report),
         "splits": lambda: splits(report, options.queries),
-        "dispatch": lambda: dispatch(report, options.seconds),
-        "balancing": lambda: balancing(report, options.seconds),
-        "oblivious": lambda: oblivious(report, options.seconds),
         "workload": lambda: workload(report, options.epochs),
     }
+    parts |= {part.__name__: partial(part, report, options.seconds) for part in _SIMULATED}
     for name in options.only:
         parts[name]()
     took = time.process_time() - started

@@ -145,6 +145,8 @@ def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 def deferred(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
     """Wait for a fuller batch while one more request would still be in time, then run the sliding window.
 
+    For backends of one session: it waits to the last moment, and knows nothing of batches of others that come between.
+
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._arrivals import Arrivals
+    from ._dispatch import Policy
     from ._plan import ServingPlan
     from ._split import QuerySplit
 
@@ -38,7 +39,7 @@ def simulate(
     *,
     traffic: Mapping[str, NDArray[np.float64]] | None = None,
     arrivals: Arrivals = "poisson",
-    policy: str = "sliding",
+    policy: str | Policy = "sliding",
     front_ends: FrontEnds | None = None,
     queries: Sequence[QuerySplit] = (),
     epochs: Sequence[tuple[float, ServingPlan]] = (),
@@ -60,8 +61,8 @@ def simulate(
         :func:`optimizer.serving.arrival_times`. By default drawn at the rates of the plan.
     arrivals : {"poisson", "uniform"}
         How they are drawn. Default ``"poisson"``.
-    policy : {"sliding", "earliest", "maximal", "deferred"}
-        Of dispatch. Default ``"sliding"``.
+    policy : {"sliding", "earliest", "maximal", "deferred"} or Policy
+        Of dispatch, or a function of your own, called as those are. Default ``"sliding"``.
     front_ends : FrontEnds, optional
         By default one, which balances by deficit round robin.
     queries : sequence of QuerySplit
@@ -94,11 +95,11 @@ def simulate(
     True
     """
     real("seconds", seconds, 0, above=True)
-    one_of("policy", policy, tuple(POLICIES))
+    dispatch = policy if callable(policy) else POLICIES[one_of("policy", policy, tuple(POLICIES))]
     ends = front_ends or FrontEnds()
     rng = np.random.default_rng(whole("seed", seed, 0))
     lines = {session.name: Line(session) for one in (plan, *(new for _, new in epochs)) for session in one.sessions}
-    engine = Engine(lines, POLICIES[policy], ends, rng)
+    engine = Engine(lines, dispatch, ends, rng)
     called = CalledQueries(queries, lines, engine, rng)
     names = {split.query.name: number for number, split in enumerate(queries)}
     given = _traffic(plan, seconds, traffic, arrivals, queries, seed)

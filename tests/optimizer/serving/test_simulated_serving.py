@@ -16,6 +16,7 @@ from optimizer.serving import (
     BALANCERS,
     POLICIES,
     BatchingProfile,
+    Dispatch,
     FrontEnds,
     Outcome,
     Query,
@@ -260,3 +261,15 @@ def test_front_ends_and_arrivals_that_are_refused() -> None:
     for rate in (-1, math.inf, [(1, 5)], [(0, 5), (20, 5)], []):
         with pytest.raises(InvalidArgumentError):
             arrival_times(rate, 10)  # type: ignore[arg-type]
+
+
+def test_a_policy_of_ones_own() -> None:
+    def singly(*_: object) -> Dispatch:
+        return Dispatch(0, 1)
+
+    found = plan([INCEPTION.at_rate(100)])
+    served = simulate(found, 5, policy=singly).sessions["inception"]
+    assert set(served.batches.tolist()) == {1}
+    assert served.dropped == 0
+    with pytest.raises(InvalidArgumentError, match="policy='singly'"):
+        simulate(found, 5, policy="singly")
