@@ -121,6 +121,10 @@ class Adaptation:
     checkpoints : {"visits", "epochs", "end"}, optional
         When what a configuration has learned goes to the store, as for :class:`GridSearch`. By default at the end of
         its epochs, as in current practice, so that little is written; with a ``search``, at the end of each epoch.
+    replicas : int, optional
+        Workers that read each shard. By default all of them where Spark is local, since they share a disk: then what
+        trains together stays where it is, and nobody waits for the worker of a larger shard. Else 1, as a node would
+        read every shard's layers from the store.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
         As for :class:`GridSearch`; MLflow gets a run for each cycle, within one of the campaign's name.
     seed : int
@@ -157,6 +161,7 @@ class Adaptation:
     costs: Costs | None = None
     bytes_per_second: float | None = None
     checkpoints: str | None = None
+    replicas: int | None = None
     metric: str | Sequence[str] = "loss"
     mode: str | Sequence[str] | None = None
     errors: str = "drop"
@@ -535,8 +540,13 @@ class Adaptation:
         beside = tracked_settings(vars(self))
         number = len(self._record.cycles) - 1
         adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
-        begun = Journal(self.store, cycle.run).begun
-        result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
+        journal = Journal(self.store, cycle.run)
+        if journal.begun:
+            # As it began, where nobody says it: there may be other workers now.
+            adapted.replicas = self.replicas or journal.spec().replicas
+            result = adapted.resume(cycle.run)
+        else:
+            result = adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles

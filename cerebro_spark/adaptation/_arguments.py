@@ -28,9 +28,10 @@ _NUMBERS = (
     ("memory_bytes", 1 << 20, None),
     ("workspace_bytes", 0, None),
     ("image_size", 1, None),
+    ("replicas", 1, None),
     ("seed", 0, 2**63),
 )
-_OPTIONAL = ("memory_bytes", "image_size")
+_OPTIONAL = ("memory_bytes", "image_size", "replicas")
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune import Search
+from udfs.driver import is_local
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cerebro_spark.adaptation._candidates import OpenedCandidate
+    from cerebro_spark.hopper import SparkBackend
 
 __all__ = ["check_search", "epochs_of", "new_search"]
 
@@ -59,7 +61,7 @@ def check_search(search: Any) -> None:
     if not callable(search):
         raise InvalidArgumentError(f"search={search!r}: what makes a search, as partial(Hyperband, max_epochs=9)")
     own = search.keywords if isinstance(search, partial) else {}
-    twice = sorted({*_OF_A_SEARCH, "checkpoints"}.intersection(own))
+    twice = sorted({*_OF_A_SEARCH, "checkpoints", "replicas"}.intersection(own))
     if twice:
         raise InvalidArgumentError(
             f"search has {twice[0]}={own[twice[0]]!r}, which is the campaign's: give it to Adaptation({twice[0]}=...)"
@@ -84,6 +86,7 @@ def new_search(given: Mapping[str, Any], epochs: Sequence[int]) -> Search:
     search = given["search"]
     settings = {name: given[name] for name in _OF_A_SEARCH}
     settings["checkpoints"] = given["checkpoints"] or ("end" if search is None else "epochs")
+    settings["replicas"] = given["replicas"] or _replicas(given["backend"])
     if search is None:
         return CandidateGrid(**settings, epochs=epochs)
     made = search(**settings)
@@ -92,6 +95,13 @@ def new_search(given: Mapping[str, Any], epochs: Sequence[int]) -> Search:
             f"search made a {type(made).__name__}: give what makes a search, as partial(Hyperband, max_epochs=9)"
         )
     return made
+
+
+def _replicas(backend: SparkBackend) -> int:
+    """Choose how many workers read each shard: all where they share a disk."""
+    # A command checks its arguments before it has a session.
+    local = backend.spark is not None and is_local(backend.spark)
+    return backend.num_workers if local else 1
 
 
 def epochs_of(candidate: OpenedCandidate) -> int:

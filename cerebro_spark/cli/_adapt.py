@@ -97,6 +97,10 @@ def adapt_command(
         float | None, typer.Option(min=0, max=1, help="Share of records held out for the metric; 0.25 by default.")
     ] = None,
     num_workers: NumWorkers = 2,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="Workers that read each shard; by default all where Spark is local, else 1."),
+    ] = None,
     schedule: Schedule = POLICIES[0],
     errors: BadRows = "drop",
     device: Device = "auto",
@@ -126,6 +130,7 @@ def adapt_command(
             "max_records": max_records,
             "disk_bytes": None if disk is None else number_of_bytes(disk),
             "memory_bytes": None if memory is None else number_of_bytes(memory),
+            "replicas": replicas,
             "metric": metric_names(metric),
             "test_fraction": test_fraction,
         }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from cerebro_spark.errors import (
     RunError,
     TrainerError,
 )
+from cerebro_spark.hopper import Journal
 from optimizer.memory import InfeasiblePlanError
 from udfs.adaptation import FeatureStore
 from udfs.store import Store
@@ -72,7 +74,7 @@ class Cycles:
 @pytest.fixture(scope="module")
 def cycles(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cycles:
     store = Store.from_uri(str(tmp_path_factory.mktemp("campaign")))
-    made = campaign(spark, store)
+    made = campaign(spark, store, replicas=1)
     return Cycles(store, made.fit(frame(spark, *FIRST)), made.fit(frame(spark, *SECOND)), made)
 
 
@@ -83,6 +85,28 @@ def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
         assert any(event.members > 1 for event in cycle.outcome.events), "nobody trained together"
         check_against_plain_loop(cycle)
     assert [line.run for line in cycles.second.cycles] == list(cycles.campaign.run_ids)
+
+
+def test_what_is_learned_does_not_depend_on_replicas(spark: SparkSession, tmp_path: Path) -> None:
+    """Workers of one machine read all shards, so that groups stay where they are; what they learn is the same."""
+    found = {}
+    for replicas in (None, 1):
+        made = campaign(spark, tmp_path / str(replicas), name="same", replicas=replicas, schedule="fixed")
+        cycle = made.fit(frame(spark, *FIRST))
+        assert Journal(made.store, cycle.run_id).spec().replicas == (replicas or 2)
+        visits = {(event.worker, event.partition) for event in cycle.outcome.events}
+        most = max(Counter(worker for worker, _ in visits).values())
+        assert most == (replicas or 2)
+        found[replicas] = {trial.trial_id: trial.digests[trial.version] for trial in cycle._trials}
+    assert found[None] == found[1]
+
+
+def test_a_cycle_is_resumed_with_the_replicas_that_it_began_with(spark: SparkSession, tmp_path: Path) -> None:
+    begun = campaign(spark, tmp_path, replicas=1).fit(frame(spark, *FIRST))
+    resumed = campaign(spark, tmp_path).resume()
+    assert resumed.run_id == begun.run_id
+    with pytest.raises(RunError, match="replicas=1, and this search replicas=2"):
+        campaign(spark, tmp_path, replicas=2).resume()
 
 
 def test_a_record_passes_the_trunk_once(cycles: Cycles) -> None:
