@@ -61,6 +61,9 @@ class LongestRemaining:
     costs an eighth of the epoch. A tie goes to the configuration that starts on its epoch's ring nearest before this
     partition, which gives a Latin square.
 
+    Where every worker holds every partition, no configuration has to hop: a worker goes on with those whose state it
+    has. In their last epoch it does not, for then all workers are to end together.
+
     Parameters
     ----------
     seed : int
@@ -92,6 +95,10 @@ class LongestRemaining:
         rows = np.flatnonzero(possible.any(axis=1))
         if not len(rows):
             return None
+        stay = self._residents(queue, worker, np.flatnonzero(possible.any(axis=0)))
+        if len(stay):
+            possible[:, np.setdiff1d(np.arange(possible.shape[1]), stay)] = False
+            rows = np.flatnonzero(possible.any(axis=1))
         # With replicas the partition is chosen first: the one with most work per holder must not wait, or a slow
         # worker is left alone with it at the end.
         row = int(rows[0] if len(rows) == 1 else rows[outlook.pressure()[held[rows]].argmax()])
@@ -103,6 +110,14 @@ class LongestRemaining:
             best = scores.max()
             candidates = candidates[scores >= best - _TIE * abs(best)]
         return int(candidates[self._away[candidates, partition].argmin()]), partition
+
+    def _residents(self, queue: Queue, worker: int, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Find the configurations to train next whose state this worker has, if all workers hold all partitions."""
+        if len(queue.live) == 1 or not queue.holds[list(queue.live)].all():
+            return candidates[:0]
+        first = self._first(queue, candidates)
+        here = np.array(queue.resident, dtype=np.intp)[first] == worker
+        return np.asarray(first[here & (queue.ahead[first] > 0)])
 
     def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG002 - all alike
         return candidates

@@ -46,6 +46,8 @@ class Queue:
         The epoch that each configuration is in, from 0.
     orders : list of int
         The configuration in whose order each visits the partitions of its epoch, where orders are given.
+    resident : list of int
+        The worker that finished each configuration's last unit, and so has its state; -1 before the first one.
     changes : int
         How often configurations or workers changed.
     """
@@ -65,6 +67,7 @@ class Queue:
         self.ended: set[int] = set()
         self.epochs: list[int] = []
         self.orders: list[int] = []
+        self.resident: list[int] = []
         self.changes = 0
         self._tables = np.zeros((2, len(self.partitions), _ROOM), dtype=bool)
         self._idle = np.zeros(_ROOM, dtype=bool)
@@ -126,6 +129,7 @@ class Queue:
         self.names.append(name)
         self.epochs.append(epoch)
         self.orders.append(place)
+        self.resident.append(-1)
         self._inherited.append(inherited)
         if place == len(self._idle):
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
@@ -199,6 +203,7 @@ class Queue:
         if finished:
             self._tables[1, partition, config] = True
             self._progress[config] += 1
+            self.resident[config] = worker
         if config not in self.ended:
             self._idle[config] = True
             self._tables[0, partition, config] = not finished

@@ -175,3 +175,40 @@ def test_nobody_waits_at_the_end_of_an_epoch() -> None:
     hopper = Hopper(workload.configs, workload.availability, times=UnitTimes.known(workload))
     log = run(hopper, workload, dict.fromkeys(workload.configs, 4))
     assert max(one.end for each in log.values() for one in each) < 4 * simulate(workload).makespan
+
+
+def hops(log: Log) -> int:
+    """Count how often a configuration is trained by another worker than before."""
+    found = 0
+    units = sorted((each for of_epoch in log.values() for each in of_epoch), key=lambda one: one.start)
+    for _, of_config in itertools.groupby(sorted(units, key=lambda one: one.unit.config), lambda one: one.unit.config):
+        found += sum(one.worker != other.worker for one, other in itertools.pairwise(of_config))
+    return found
+
+
+@pytest.mark.parametrize("configs", [3, 5, 8])
+def test_where_all_hold_all_nobody_hops_but_in_the_last_epoch(configs: int) -> None:
+    rng = np.random.default_rng(configs)
+    times = np.repeat(rng.uniform(1, 3, (configs, 1)), 2, axis=1)
+    everywhere = {0: ("w0", "w1"), 1: ("w0", "w1")}
+    workload = HopWorkload(times, availability=everywhere)
+    log = run(Hopper(workload.configs, everywhere), workload, dict.fromkeys(workload.configs, 6))
+    assert hops({epoch: log[epoch] for epoch in range(5)}) <= configs
+    # All units take both workers so long, less what one does alone at the end.
+    ends = max(one.end for of_epoch in log.values() for one in of_epoch)
+    assert ends <= 6 * 2 * times[:, 0].sum() / 2 + 2 * times.max()
+
+
+def test_whose_state_a_worker_has_goes_on() -> None:
+    everywhere = {0: ("w0", "w1"), 1: ("w0", "w1")}
+    for ahead, goes_on in ((1, True), (0, False)):
+        hopper = Hopper((), everywhere, times=UnitTimes())
+        for name in ("a", "b", "c"):
+            hopper.add(name, ahead=ahead)
+        first, _ = hopper.next_unit("w0"), hopper.next_unit("w1")
+        assert first is not None
+        hopper.finish(first, 1.0)
+        again = hopper.next_unit("w0")
+        assert again is not None
+        assert (again.config == first.config) is goes_on
+        assert again.partition != first.partition or not goes_on
