@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ __all__ = ["Meter", "Used", "forget"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY_S = 0.1
+# What a worker takes at most to end after its cycle.
+_UNMAPPED_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,18 @@ def _used(process: Path) -> Used:
 
 
 def forget(folder: Path) -> None:
-    """Put the pages of all files in a folder out of memory, as when hours of labelling lie between two cycles."""
+    """Put the pages of all files in a folder out of memory, as when hours of labelling lie between two cycles.
+
+    Raises
+    ------
+    TimeoutError
+        A process below this one still maps one of them, whose pages therefore stay.
+    """
+    deadline = time.monotonic() + _UNMAPPED_S
+    while mapping := [pid for pid in _family({os.getpid()}) if _maps(pid, folder)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {mapping} have files of {folder} mapped, {_UNMAPPED_S:g} s after a cycle")
+        time.sleep(_EVERY_S)
     for path in folder.rglob("*"):
         if path.is_file():
             held = os.open(path, os.O_RDONLY)
@@ -126,3 +140,10 @@ def forget(folder: Path) -> None:
                 os.posix_fadvise(held, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(held)
+
+
+def _maps(pid: int, folder: Path) -> bool:
+    try:
+        return str(folder) in Path("/proc", str(pid), "maps").read_text()
+    except OSError:
+        return False
