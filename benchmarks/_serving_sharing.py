@@ -1,4 +1,4 @@
-"""Several models on one backend: in turn or in parallel, each whole or over one trunk (Figures 3.16 to 3.18)."""
+"""What batches gain, and several models on one backend: in turn or in parallel, each whole or over one trunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from _report import Report
 
-__all__ = ["multiplexing", "prefixes", "suffixes"]
+__all__ = ["batching", "multiplexing", "prefixes", "suffixes"]
 
 _ARMS = (OURS, PARALLEL, TF_SERVING, CLIPPER)
 _SLO = 100.0
@@ -29,9 +29,28 @@ _COUNTS = (3, 5, 10)
 _RUN = {"mobilenet_v2": (1, 4, 8, 16), "squeezenet1_1": (1, 4, 8, 16), "resnet18": (1, 4, 8, 16)}
 _IMAGE = 224
 _VGG_BATCHES = (1, 2, 4, 10)
+_BATCHES = (1, 8, 32, 64)
 _TIMES = 3
 _LONG_S = 1.0
 _MIB = 1 << 20
+
+
+def batching(report: Report, seconds: float) -> None:
+    """Redo Figure 3.3: what batches gain over single images, on this CPU with one thread."""
+    del seconds
+    rows = []
+    cases = {name: (roster.load(name, seed=0), (3, _IMAGE, _IMAGE)) for name in ("mobilenet_v2", "resnet18", "vgg16")}
+    for name, (net, shape) in {"lenet": (_lenet(), (1, 28, 28)), **cases}.items():
+        # A batch of 64 of VGG-16 takes half a minute.
+        sizes = _BATCHES[:-1] if name == "vgg16" else _BATCHES
+        times = _latencies(net.eval(), shape, sizes)
+        rates = {batch: 1000 * batch / ms for batch, ms in times.items()}
+        gains = [f"{rates[batch] / rates[1]:.2f}" if batch in rates else "" for batch in _BATCHES]
+        rows.append((name, f"{rates[1]:.4g}", *gains[1:], ""))
+        largest = max(rates)
+        report.ratio(f"batching.{name}", rates[largest] / rates[1], f"images/s in batches of {largest} / of 1")
+    columns = ("network", "images/s alone", *(f"x in batches of {batch}" for batch in _BATCHES[1:]), "")
+    report.table("Figure 3.3 on this CPU, one thread (paper, on GPUs: 2.5 to 24 in batches of 8 to 64)", columns, rows)
 
 
 def multiplexing(report: Report, seconds: float) -> None:
@@ -155,6 +174,25 @@ def _timed(name: str, batches: Sequence[int], layers: int) -> _Timed:
     finally:
         torch.set_num_threads(threads)
     return _Timed(whole, part, _bytes(net), _bytes(suffix))
+
+
+def _lenet() -> torch.nn.Module:
+    convolutions = [torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.Conv2d(6, 16, 5)]
+    pooled = [part for one in convolutions for part in (one, torch.nn.ReLU(), torch.nn.MaxPool2d(2))]
+    linears = [torch.nn.Linear(400, 120), torch.nn.Linear(120, 84), torch.nn.Linear(84, 10)]
+    return torch.nn.Sequential(*pooled, torch.nn.Flatten(), *linears)
+
+
+def _latencies(module: torch.nn.Module, shape: tuple[int, ...], batches: Sequence[int]) -> dict[int, float]:
+    """Milliseconds of a batch by its size, with one thread."""
+    net = module.to(memory_format=torch.channels_last)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        drawn = {batch: torch.rand(batch, *shape).to(memory_format=torch.channels_last) for batch in batches}
+        return {batch: _milliseconds(net, images) for batch, images in drawn.items()}
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _suffix(net: torch.nn.Module, layers: int) -> tuple[torch.nn.Module, tuple[int, ...]]:

@@ -50,6 +50,17 @@ def test_a_killed_executor(cluster: StandaloneCluster, searching: Callable[..., 
     assert re.search(r"backend backend-\d is lost", text)
 
 
+def test_a_killed_driver(cluster: StandaloneCluster, searching: Callable[..., Search]) -> None:
+    """Nobody is there to send requests: the backends end, and give their slots back."""
+    serving = searching("serving", driver=PROGRAM).start(seconds=60.0)
+    serving.wait_for_line("LOADED ")
+    backends = [psutil.Process(pid) for pid in cluster.python_workers(cluster.executors()[-1].application)]
+    assert backends
+    serving.kill()
+    _, alive = psutil.wait_procs(backends, timeout=90)
+    assert alive == []
+
+
 @pytest.mark.slow
 def test_a_killed_backend(cluster: StandaloneCluster, searching: Callable[..., Search]) -> None:
     found, text = kill_while_serving(cluster, searching, lambda pid: pid)
