@@ -12,10 +12,11 @@ from _serving_arms import CLIPPER, OURS, PARALLEL, TF_SERVING, Models, good_rate
 from _serving_lines import INCEPTION, RESNET50, SQUEEZENET, VGG_FACE, with_heads
 
 from optimizer.serving import BatchingProfile
+from udfs.node import freed_memory_kept
 from vista_spark import roster
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from _report import Report
 
@@ -159,20 +160,11 @@ def _variants(profile: BatchingProfile, count: int, slo: float) -> Models:
 def _timed(name: str, batches: Sequence[int], layers: int) -> _Timed:
     """Time a network and its last fully-connected layers, one thread."""
     torch.manual_seed(0)
-    net = roster.load(name, seed=0).eval().to(memory_format=torch.channels_last)
+    net = roster.load(name, seed=0).eval()
     suffix, read = _suffix(net, layers)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        images = {
-            batch: torch.rand(batch, 3, _IMAGE, _IMAGE).to(memory_format=torch.channels_last) for batch in batches
-        }
-        whole = BatchingProfile({batch: _milliseconds(net, image) for batch, image in images.items()})
-        # Interpolated sizes serve for whole networks; a suffix is fast, and every size of it counts.
-        sizes = sorted({*batches, *range(1, max(batches) + 1)})
-        part = BatchingProfile({batch: _milliseconds(suffix, torch.rand(batch, *read)) for batch in sizes})
-    finally:
-        torch.set_num_threads(threads)
+    whole = BatchingProfile(_latencies(net, (3, _IMAGE, _IMAGE), batches))
+    # Interpolated sizes serve for whole networks; a suffix is fast, and every size of it counts.
+    part = BatchingProfile(_latencies(suffix, read, range(1, max(batches) + 1)))
     return _Timed(whole, part, _bytes(net), _bytes(suffix))
 
 
@@ -183,14 +175,16 @@ def _lenet() -> torch.nn.Module:
     return torch.nn.Sequential(*pooled, torch.nn.Flatten(), *linears)
 
 
-def _latencies(module: torch.nn.Module, shape: tuple[int, ...], batches: Sequence[int]) -> dict[int, float]:
-    """Milliseconds of a batch by its size, with one thread."""
+def _latencies(module: torch.nn.Module, shape: tuple[int, ...], batches: Iterable[int]) -> dict[int, float]:
+    """Milliseconds of a batch by its size, with one thread, as in a backend."""
+    layout = torch.channels_last if len(shape) == len("CHW") else torch.contiguous_format
     net = module.to(memory_format=torch.channels_last)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        drawn = {batch: torch.rand(batch, *shape).to(memory_format=torch.channels_last) for batch in batches}
-        return {batch: _milliseconds(net, images) for batch, images in drawn.items()}
+        with freed_memory_kept():
+            drawn = {batch: torch.rand(batch, *shape).to(memory_format=layout) for batch in batches}
+            return {batch: _milliseconds(net, images) for batch, images in drawn.items()}
     finally:
         torch.set_num_threads(threads)
 
