@@ -15,6 +15,7 @@ from udfs.node import check_device, freed_memory_kept
 from udfs.serving import OpenModels, Row
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._grouping import group_recipe
+from vista_spark.serving._registry import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ def profile_batches(
         raise ServingError(f"batches={list(batches)}: measure 1 too, no plan can do without the latency of one request")
     whole("threads", threads)
     check_device(device)
-    return measured([opened(session)], threads=threads, device=device, batches=sizes)
+    return measured([opened(fetched(session, None))], threads=threads, device=device, batches=sizes)
 
 
 def measured(
