@@ -52,6 +52,7 @@ def test_serving_figures() -> None:
     assert min(found[key] for key in found if key.startswith("traffic_")) > 1
 
 
+@pytest.mark.slow
 def test_networks_over_one_trunk() -> None:
     found = ratios("serving_figures", "--seconds", "2", "--only", "prefixes", "suffixes")
     # The more layers a suffix has, the less of a batch is left to the trunk.
