@@ -146,4 +146,4 @@ def _maps(pid: int, folder: Path) -> bool:
     try:
         return str(folder) in Path("/proc", str(pid), "maps").read_text()
     except OSError:
-        return False
+        return False  # it has ended

@@ -97,7 +97,7 @@ class LongestRemaining:
             return None
         stay = self._residents(queue, worker, np.flatnonzero(possible.any(axis=0)))
         if len(stay):
-            possible[:, np.setdiff1d(np.arange(possible.shape[1]), stay)] = False
+            possible &= np.isin(np.arange(possible.shape[1]), stay)
             rows = np.flatnonzero(possible.any(axis=1))
         # With replicas the partition is chosen first: the one with most work per holder must not wait, or a slow
         # worker is left alone with it at the end.
@@ -116,8 +116,7 @@ class LongestRemaining:
         if len(queue.live) == 1 or not queue.holds[list(queue.live)].all():
             return candidates[:0]
         first = self._first(queue, candidates)
-        here = np.array(queue.resident, dtype=np.intp)[first] == worker
-        return np.asarray(first[here & (queue.ahead[first] > 0)])
+        return np.asarray(first[(queue.resident[first] == worker) & (queue.ahead[first] > 0)])
 
     def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG002 - all alike
         return candidates

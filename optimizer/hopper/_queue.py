@@ -46,8 +46,6 @@ class Queue:
         The epoch that each configuration is in, from 0.
     orders : list of int
         The configuration in whose order each visits the partitions of its epoch, where orders are given.
-    resident : list of int
-        The worker that finished each configuration's last unit, and so has its state; -1 before the first one.
     changes : int
         How often configurations or workers changed.
     """
@@ -67,13 +65,13 @@ class Queue:
         self.ended: set[int] = set()
         self.epochs: list[int] = []
         self.orders: list[int] = []
-        self.resident: list[int] = []
         self.changes = 0
         self._tables = np.zeros((2, len(self.partitions), _ROOM), dtype=bool)
         self._idle = np.zeros(_ROOM, dtype=bool)
         self._progress = np.zeros(_ROOM, dtype=np.intp)
         self._ahead = np.zeros(_ROOM, dtype=np.intp)
         self._along = np.zeros(_ROOM, dtype=np.intp)
+        self._resident = np.full(_ROOM, -1, dtype=np.intp)
         self._inherited: list[int] = []
         for name in sorted({name for holders in availability.values() for name in holders}):
             self.join(name, [partition for partition, holders in availability.items() if name in holders])
@@ -108,6 +106,11 @@ class Queue:
         """Epochs along the lineage of each configuration before the one that it is in."""
         return self._along[: len(self.names)]
 
+    @property
+    def resident(self) -> NDArray[np.intp]:
+        """The worker that finished each configuration's last unit, and so has its state; -1 before the first one."""
+        return self._resident[: len(self.names)]
+
     def config(self, name: str) -> int:
         """Look up the place of a configuration."""
         if name not in self.configs:
@@ -129,13 +132,13 @@ class Queue:
         self.names.append(name)
         self.epochs.append(epoch)
         self.orders.append(place)
-        self.resident.append(-1)
         self._inherited.append(inherited)
         if place == len(self._idle):
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
             self._idle, self._progress, self._ahead, self._along = (
                 np.pad(array, (0, place)) for array in (self._idle, self._progress, self._ahead, self._along)
             )
+            self._resident = np.pad(self._resident, (0, place), constant_values=-1)
         self._idle[place] = True
         self._enter(place, finished, epoch, ahead)
         self.changes += 1
@@ -203,7 +206,7 @@ class Queue:
         if finished:
             self._tables[1, partition, config] = True
             self._progress[config] += 1
-            self.resident[config] = worker
+            self._resident[config] = worker
         if config not in self.ended:
             self._idle[config] = True
             self._tables[0, partition, config] = not finished

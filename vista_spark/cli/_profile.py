@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["profile_command"]
 
+_BATCH_SIZE = 32
 _BATCHES = (
     "Sizes of batches, with commas and 1 among them: measures what serving plans by, a batch's latency; with --json as "
     "BatchingProfile.from_document reads it."
@@ -29,17 +30,20 @@ _BATCHES = (
 def profile_command(
     model: Annotated[str, typer.Argument(help="A name of `vista models`, or package.module:function.")],
     weights: Weights = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per run of the network.")] = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Images per run of the network; {_BATCH_SIZE} by default.")
+    ] = None,
     device: Device = "auto",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, whatever is remembered.")] = False,
     batches: Annotated[str | None, typer.Option(help=_BATCHES)] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Of a backend, with --batches.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of a backend, with --batches; 1 by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model's memory and speed on this machine, as the planner takes them."""
     from vista_spark.network import network, profile  # noqa: PLC0415 - `vista --help` is not to wait for it
 
     with refused_before_spark():
+        _check_options(batches, batch_size, threads, fresh=fresh)
         named = opened_model(model)
         weights = opened_weights(weights, model)
         sizes = None if batches is None else _sizes(batches)
@@ -47,22 +51,34 @@ def profile_command(
     if sizes is not None:
         from vista_spark.serving import Session, profile_batches  # noqa: PLC0415 - as above
 
+        session = Session("profiled", model=named, weights=weights)
         with Console(stderr=True).status(f"measuring {model}"), warnings.catch_warnings():
             # They cost the same time.
             warnings.simplefilter("ignore", RandomWeightsWarning)
-            where = "cpu" if device == "auto" else device
-            found = profile_batches(Session(model, model=named, weights=weights), sizes, threads=threads, device=where)
+            found = profile_batches(session, sizes, threads=threads or 1, device=device)
         if as_json:
             print_json(found.document())
         else:
             Console().print(_table(model, found, sizes))
         return
     with Console().status(f"measuring {model}"):
-        measured = profile(named, weights=weights, batch_size=batch_size, device=device, fresh=fresh)
+        measured = profile(named, weights=weights, batch_size=batch_size or _BATCH_SIZE, device=device, fresh=fresh)
     if as_json:
         print_json(asdict(measured))
         return
     typer.echo(measured.explain())
+
+
+def _check_options(batches: str | None, batch_size: int | None, threads: int | None, *, fresh: bool) -> None:
+    """Refuse options that the other one of the two measurements has."""
+    if batches is None and threads is not None:
+        raise InvalidArgumentError(
+            f"--threads {threads} is for --batches: the other measurement takes Spark's one thread"
+        )
+    if batches is not None and batch_size is not None:
+        raise InvalidArgumentError(f"--batch-size {batch_size} and --batches {batches}: give one of them")
+    if batches is not None and fresh:
+        raise InvalidArgumentError("--fresh and --batches: those are measured each time, and not remembered")
 
 
 def _sizes(text: str) -> list[int]:

@@ -95,8 +95,8 @@ def test_what_is_learned_does_not_depend_on_replicas(spark: SparkSession, tmp_pa
         cycle = made.fit(frame(spark, *FIRST))
         assert Journal(made.store, cycle.run_id).spec().replicas == (replicas or 2)
         visits = {(event.worker, event.partition) for event in cycle.outcome.events}
-        most = max(Counter(worker for worker, _ in visits).values())
-        assert most == (replicas or 2)
+        # Which worker visits which of two shards is a matter of time; who has one alone has no choice.
+        assert max(Counter(worker for worker, _ in visits).values()) <= (replicas or 2)
         found[replicas] = {trial.trial_id: trial.digests[trial.version] for trial in cycle._trials}
     assert found[None] == found[1]
 
@@ -104,7 +104,7 @@ def test_what_is_learned_does_not_depend_on_replicas(spark: SparkSession, tmp_pa
 def test_a_cycle_is_resumed_with_the_replicas_that_it_began_with(spark: SparkSession, tmp_path: Path) -> None:
     begun = campaign(spark, tmp_path, replicas=1).fit(frame(spark, *FIRST))
     resumed = campaign(spark, tmp_path).resume()
-    assert resumed.run_id == begun.run_id
+    assert (resumed.run_id, resumed.spec.replicas) == (begun.run_id, 1)
     with pytest.raises(RunError, match="replicas=1, and this search replicas=2"):
         campaign(spark, tmp_path, replicas=2).resume()
 

@@ -7,8 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from optimizer.serving import BatchingProfile
+from optimizer.serving import BatchingProfile, ServingError
 from vista_spark.cli import app
+from vista_spark.serving._profiling import hardware
 
 
 def test_batches_are_measured_for_a_plan() -> None:
@@ -16,8 +17,10 @@ def test_batches_are_measured_for_a_plan() -> None:
     assert done.exit_code == 0, done.output
     profile = BatchingProfile.from_document(json.loads(done.stdout))
     assert list(profile.latency_ms) == [1, 4]
-    assert profile.threads == 2
-    assert profile.latencies[1] < profile.latencies[4]
+    # It may be given to the planner here, and nowhere else.
+    profile.check_machine(hardware(), threads=2)
+    with pytest.raises(ServingError, match="measure it here"):
+        profile.check_machine(hardware(), threads=1)
     assert profile.memory[1] < profile.memory[4]
     # The latencies of random weights are those of trained ones.
     assert "RandomWeights" not in done.stderr
@@ -31,5 +34,19 @@ def test_batches_are_shown() -> None:
 @pytest.mark.parametrize(("batches", "words"), [("4,8", "add 1"), ("1,x", "'x' is no size"), ("1,0", "'0' is no size")])
 def test_sizes_that_say_nothing(batches: str, words: str) -> None:
     done = CliRunner().invoke(app, ["profile", "squeezenet1_1", "--batches", batches])
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--threads", "2"), "--threads 2 is for --batches"),
+        (("--batches", "1", "--batch-size", "8"), "--batch-size 8 and --batches"),
+        (("--batches", "1", "--fresh"), "--fresh and --batches"),
+    ],
+)
+def test_options_of_the_other_measurement(options: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(app, ["profile", "squeezenet1_1", *options])
     assert done.exit_code == 2
     assert words in done.stderr
