@@ -50,6 +50,8 @@ class Setting:
         Of a worker.
     workers : int
         With one thread each.
+    replicas : int, optional
+        Workers that read each shard; all by default.
     costs : Costs, optional
         Measured by default.
     bytes_per_second : float, optional
@@ -62,6 +64,7 @@ class Setting:
     disk_bytes: int = 25 << 30
     memory_bytes: int = 4 << 30
     workers: int = 2
+    replicas: int | None = None
     costs: Costs | None = None
     bytes_per_second: float | None = None
 
@@ -115,6 +118,7 @@ def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = 
             fuse=setting.fuse,
             costs=setting.costs,
             bytes_per_second=setting.bytes_per_second,
+            replicas=setting.replicas,
             metric=work.metric,
             progress=False,
         )

@@ -12,7 +12,6 @@ from optimizer.serving import (
     Backend,
     Dispatch,
     InfeasibleError,
-    ServingPlan,
     Session,
     arrival_times,
     plan,
@@ -28,18 +27,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.serving import BatchingProfile, Policy, Query, QuerySplit
+    from optimizer.serving import BatchingProfile, Policy, Query, QuerySplit, ServingPlan
 
 __all__ = [
     "CLIPPER",
+    "DEFERRED",
+    "MAXIMAL",
     "OBLIVIOUS",
     "OURS",
     "PARALLEL",
     "TF_SERVING",
-    "Arm",
     "Models",
     "Split",
     "good_rate",
+    "planned_live",
 ]
 
 # Of a deadline, what TF Serving's arm waits for a full batch.
@@ -57,7 +58,7 @@ class Arm:
     name : str
     planner : {"ours", "oblivious"}
         Squishy bin packing and query analysis, or shares of backends and even budgets.
-    dispatch : {"sliding", "earliest", "deferred", "timeout"}
+    dispatch : {"sliding", "earliest", "maximal", "deferred", "timeout"}
         ``"timeout"`` waits for a full batch and gives up nothing.
     parallel : bool
         Models of a backend run side by side, each at its part of the backend's speed, instead of in turn.
@@ -65,11 +66,13 @@ class Arm:
 
     name: str
     planner: Literal["ours", "oblivious"] = "ours"
-    dispatch: Literal["sliding", "earliest", "deferred", "timeout"] = "sliding"
+    dispatch: Literal["sliding", "earliest", "maximal", "deferred", "timeout"] = "sliding"
     parallel: bool = False
 
 
 OURS = Arm("ours")
+MAXIMAL = Arm("ours, maximal", dispatch="maximal")
+DEFERRED = Arm("ours, deferred", dispatch="deferred")
 OBLIVIOUS = Arm("batch-oblivious", planner="oblivious")
 PARALLEL = Arm("ours, in parallel", parallel=True)
 TF_SERVING = Arm("TF-Serving-like", planner="oblivious", dispatch="timeout")
@@ -162,6 +165,7 @@ def good_rate(arm: Arm, load: Load, backends: int, seconds: float, guess: float 
             sessions, _ = load.sessions(rate, arm)
         except InfeasibleError:
             return 0.0
+        # The exact method would try all groups of a dozen sessions at each rate.
         found = plan(sessions, method="search") if arm.planner == "ours" else plan_batch_oblivious(sessions)
         return min(1.0, backends / len(found.nodes))
 
@@ -178,14 +182,15 @@ def good_rate(arm: Arm, load: Load, backends: int, seconds: float, guess: float 
     return highest(share, rate, _PRECISION)
 
 
-def _live(arm: Arm, sessions: Sequence[Session], count: int) -> ServingPlan:
-    """Plan sessions on backends that are all there."""
+def planned_live(sessions: Sequence[Session], count: int) -> ServingPlan:
+    """Plan sessions as a server does, on backends that are all there."""
     backends = [Backend(f"backend-{number}") for number in range(count)]
-    live = (
-        spread(plan(sessions, backends, method="search"), backends)
-        if arm.planner == "ours"
-        else plan_batch_oblivious(sessions, count)
-    )
+    return spread(plan(sessions, backends, method="search"), backends)
+
+
+def _live(arm: Arm, sessions: Sequence[Session], count: int) -> ServingPlan:
+    """Plan sessions as the arm does."""
+    live = planned_live(sessions, count) if arm.planner == "ours" else plan_batch_oblivious(sessions, count)
     if not arm.parallel:
         return live
     apart = [

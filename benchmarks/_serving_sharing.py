@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import statistics
-import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from _serving_arms import CLIPPER, OURS, PARALLEL, TF_SERVING, Models, good_rate
-from _serving_lines import INCEPTION, RESNET50, SQUEEZENET, VGG_FACE, with_heads
+from _serving_arms import (
+    CLIPPER,
+    DEFERRED,
+    MAXIMAL,
+    OURS,
+    PARALLEL,
+    TF_SERVING,
+    Models,
+    good_rate,
+    planned_live,
+)
+from _serving_lines import INCEPTION, RESNET50, SQUEEZENET, SSD, VGG_FACE, with_heads
 
-from optimizer.serving import BatchingProfile
-from udfs.node import freed_memory_kept
-from vista_spark import roster
+from optimizer.serving import BatchingProfile, Session, arrival_times, simulate
+from udfs.serving import TensorSpec
+from vista_spark import roster, serving
+from vista_spark.errors import RandomWeightsWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    import numpy as np
     from _report import Report
+    from numpy.typing import NDArray
 
-__all__ = ["batching", "multiplexing", "prefixes", "suffixes"]
+__all__ = ["batching", "multiplexing", "policies", "prefixes", "suffixes"]
 
 _ARMS = (OURS, PARALLEL, TF_SERVING, CLIPPER)
 _SLO = 100.0
@@ -31,8 +44,8 @@ _RUN = {"mobilenet_v2": (1, 4, 8, 16), "squeezenet1_1": (1, 4, 8, 16), "resnet18
 _IMAGE = 224
 _VGG_BATCHES = (1, 2, 4, 10)
 _BATCHES = (1, 8, 32, 64)
-_TIMES = 3
-_LONG_S = 1.0
+# Requests per second of each of three models of Inception, and how many times as many one of them gets.
+_ASKED, _TOO_MANY = 300.0, 3
 _MIB = 1 << 20
 
 
@@ -40,12 +53,11 @@ def batching(report: Report, seconds: float) -> None:
     """Redo Figure 3.3: what batches gain over single images, on this CPU with one thread."""
     del seconds
     rows = []
-    cases = {name: (roster.load(name, seed=0), (3, _IMAGE, _IMAGE)) for name in ("mobilenet_v2", "resnet18", "vgg16")}
-    for name, (net, shape) in {"lenet": (_lenet(), (1, 28, 28)), **cases}.items():
+    for name in ("lenet", "mobilenet_v2", "resnet18", "vgg16"):
         # A batch of 64 of VGG-16 takes half a minute.
         sizes = _BATCHES[:-1] if name == "vgg16" else _BATCHES
-        times = _latencies(net.eval(), shape, sizes)
-        rates = {batch: 1000 * batch / ms for batch, ms in times.items()}
+        found = _of_module(_lenet(), (1, 28, 28), sizes) if name == "lenet" else _of_network(name, sizes)
+        rates = {batch: found.throughput(batch) for batch in sizes}
         gains = [f"{rates[batch] / rates[1]:.2f}" if batch in rates else "" for batch in _BATCHES]
         rows.append((name, f"{rates[1]:.4g}", *gains[1:], ""))
         largest = max(rates)
@@ -78,6 +90,34 @@ def multiplexing(report: Report, seconds: float) -> None:
         report.ratio(f"multiplexing_over_{key}", statistics.median(found), meaning)
 
 
+def policies(report: Report, seconds: float) -> None:
+    """Compare policies of dispatch where three models share a backend, as planned and with one that gets too much."""
+    cases = {"Inception, 100 ms": (INCEPTION, _SLO), "Inception, 50 ms": (INCEPTION, 50.0)}
+    cases |= {"ResNet-50, 100 ms": (RESNET50, _SLO), "VGG-16, 100 ms": (VGG_FACE, _SLO), "SSD, 400 ms": (SSD, 400.0)}
+    arms = (OURS, MAXIMAL, DEFERRED)
+    rows, gains = [], []
+    for name, (profile, slo) in cases.items():
+        rates = [good_rate(arm, _variants(profile, _MODELS, slo), 1, seconds) for arm in arms]
+        gains.append(rates[1] / rates[0])
+        rows.append((f"3 x {name}", *(f"{rate:.0f}" for rate in rates), ""))
+    columns = ("models", *(arm.dispatch for arm in arms), "")
+    report.table("Policies of dispatch: requests/s of one backend, 99 % in time", columns, rows)
+    meaning = f"requests/s of one backend with three models, maximal / sliding, least of {len(gains)}"
+    report.ratio("policies_maximal", min(gains), meaning)
+    sessions = [Session(f"model-{number}", INCEPTION, _SLO, _ASKED) for number in range(_MODELS)]
+    live = planned_live(sessions, 1)
+    asked = [_TOO_MANY * _ASKED, *[_ASKED] * (_MODELS - 1)]
+    traffic = {
+        one.name: arrival_times(rate, seconds, seed=place)
+        for place, (one, rate) in enumerate(zip(sessions, asked, strict=True))
+    }
+    for arm in (OURS, MAXIMAL):
+        served = simulate(live, traffic=traffic, policy=arm.dispatch).sessions
+        least = min(served[one.name].good_rate for one in sessions[1:])
+        meaning = f"requests in time of models beside one with {_TOO_MANY} times its rate, {arm.dispatch}, least"
+        report.ratio(f"neighbours_{arm.dispatch}", least, meaning)
+
+
 def prefixes(report: Report, seconds: float) -> None:
     """Redo Figure 3.17: variants that differ in the last layer, over one trunk and whole, on one backend."""
     rows = []
@@ -90,7 +130,8 @@ def prefixes(report: Report, seconds: float) -> None:
         return gain
 
     for count in (2, *_COUNTS):
-        row(f"{count} x Inception, {_SLO:g} ms", INCEPTION, with_heads(INCEPTION, count), count, _SLO)
+        gain = row(f"{count} x Inception, {_SLO:g} ms", INCEPTION, with_heads(INCEPTION, count), count, _SLO)
+    report.ratio("prefix.inception", gain, f"requests/s of a GPU, {count} variants over one trunk / whole, simulated")
     for slo in (50.0, 200.0):
         row(f"3 x Inception, {slo:g} ms", INCEPTION, with_heads(INCEPTION, _MODELS), _MODELS, slo)
     for name, profile in (("SqueezeNet", SQUEEZENET), ("ResNet-50", RESNET50)):
@@ -158,14 +199,12 @@ def _variants(profile: BatchingProfile, count: int, slo: float) -> Models:
 
 
 def _timed(name: str, batches: Sequence[int], layers: int) -> _Timed:
-    """Time a network and its last fully-connected layers, one thread."""
-    torch.manual_seed(0)
+    """Profile a network and its last fully-connected layers."""
     net = roster.load(name, seed=0).eval()
     suffix, read = _suffix(net, layers)
-    whole = BatchingProfile(_latencies(net, (3, _IMAGE, _IMAGE), batches))
     # Interpolated sizes serve for whole networks; a suffix is fast, and every size of it counts.
-    part = BatchingProfile(_latencies(suffix, read, range(1, max(batches) + 1)))
-    return _Timed(whole, part, _bytes(net), _bytes(suffix))
+    part = _of_module(suffix, read, range(1, max(batches) + 1))
+    return _Timed(_of_network(name, batches), part, _bytes(net), _bytes(suffix))
 
 
 def _lenet() -> torch.nn.Module:
@@ -175,18 +214,20 @@ def _lenet() -> torch.nn.Module:
     return torch.nn.Sequential(*pooled, torch.nn.Flatten(), *linears)
 
 
-def _latencies(module: torch.nn.Module, shape: tuple[int, ...], batches: Iterable[int]) -> dict[int, float]:
-    """Milliseconds of a batch by its size, with one thread, as in a backend."""
-    layout = torch.channels_last if len(shape) == len("CHW") else torch.contiguous_format
-    net = module.to(memory_format=torch.channels_last)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with freed_memory_kept():
-            drawn = {batch: torch.rand(batch, *shape).to(memory_format=layout) for batch in batches}
-            return {batch: _milliseconds(net, images) for batch, images in drawn.items()}
-    finally:
-        torch.set_num_threads(threads)
+def _of_network(name: str, batches: Sequence[int]) -> BatchingProfile:
+    with warnings.catch_warnings():
+        # They cost the same time.
+        warnings.simplefilter("ignore", RandomWeightsWarning)
+        return serving.profile_batches(serving.Session(name, model=name, image_size=_IMAGE), batches)
+
+
+def _of_module(module: torch.nn.Module, shape: tuple[int, ...], batches: Sequence[int]) -> BatchingProfile:
+    def run(given: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        with torch.inference_mode():
+            return {"y": module(torch.from_numpy(given["x"])).flatten(1).numpy()}
+
+    inputs = [TensorSpec("x", "float32", (-1, *shape))]
+    return serving.profile_batches(serving.Session("module", model=run, inputs=inputs), batches)
 
 
 def _suffix(net: torch.nn.Module, layers: int) -> tuple[torch.nn.Module, tuple[int, ...]]:
@@ -201,19 +242,6 @@ def _suffix(net: torch.nn.Module, layers: int) -> tuple[torch.nn.Module, tuple[i
     for linear in chosen[1:]:
         parts += [torch.nn.ReLU(), linear]
     return torch.nn.Sequential(*parts), (chosen[0].in_features,)
-
-
-def _milliseconds(module: torch.nn.Module, given: torch.Tensor) -> float:
-    with torch.inference_mode():
-        module(given)
-        taken = []
-        for _ in range(_TIMES):
-            began = time.perf_counter()
-            module(given)
-            taken.append(time.perf_counter() - began)
-            if sum(taken) > _LONG_S:
-                break
-    return 1000 * min(taken)
 
 
 def _bytes(module: torch.nn.Module) -> int:

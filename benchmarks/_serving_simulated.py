@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from _serving_lines import INCEPTION, SSD
+from _serving_lines import INCEPTION, RESNET50, SSD
 from _serving_packing import drawn_sessions
 
 from optimizer.serving import (
@@ -93,11 +93,10 @@ def _good_of(found: ServingPlan, rate: float, name: str, seconds: float) -> Call
 def oblivious(report: Report, seconds: float) -> None:
     """Redo Figure 3.19: the load that 8 backends bear, planned with batches and without."""
     rng = np.random.default_rng(0)
-    resnet = BatchingProfile.from_line(1.6, 6.0, 64)
     zipf = 1 / np.arange(1, 17) ** 0.9
     settings = {
-        "mixed SLOs": [(INCEPTION, resnet)[n % 2] for n in range(16)],
-        "mixed rates": [(INCEPTION, resnet)[n % 2] for n in range(16)],
+        "mixed SLOs": [(INCEPTION, RESNET50)[n % 2] for n in range(16)],
+        "mixed rates": [(INCEPTION, RESNET50)[n % 2] for n in range(16)],
         "mixed models": [
             BatchingProfile.from_line(float(per), float(fixed), 64)
             for per, fixed in zip(rng.uniform(0.1, 1.5, 8).repeat(2), rng.uniform(0.5, 6, 8).repeat(2), strict=True)

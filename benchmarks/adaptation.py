@@ -65,6 +65,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="on Spark only ours and MAT-ALL, on two workers",
     )
     parser.add_argument("--reader", type=float, metavar="MB/S", help="rate that the arms on Spark may read layers at")
+    parser.add_argument("--replicas", type=int, help="workers that read each shard in ours and MAT-ALL; all by default")
     parser.add_argument("--cold", action="store_true", help="each cycle begins with a cold page cache: bytes read")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("artifacts/figures"), help="folder of the pictures")
@@ -76,6 +77,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--cycles and --repeats: at least 1; --records: at least 20, some of which validate")
     if options.blocks < usual.blocks:
         parser.error(f"--blocks: at least {usual.blocks}")
+    if options.replicas not in (None, *range(1, _WORKERS + 1)):
+        parser.error(f"--replicas: from 1 to {_WORKERS}")
     if options.reader is not None and options.reader <= 0:
         parser.error("--reader: more than 0 MB/s")
     return options
@@ -132,8 +135,9 @@ def _workload(report: Report, runs: Runs, name: str, options: argparse.Namespace
     optimal = flops_optimal(current, speedup)
     arms = [current, optimal, best]
     if runs.spark is not None:
-        ours = runs.ours(work, replace(OURS, bytes_per_second=rate), cold=cold)
-        every = runs.ours(work, replace(MAT_ALL, bytes_per_second=rate), cold=cold)
+        held = {"bytes_per_second": rate, "replicas": options.replicas}
+        ours = runs.ours(work, replace(OURS, **held), cold=cold)
+        every = runs.ours(work, replace(MAT_ALL, **held), cold=cold)
         arms += [every, ours]
         report.ratio(f"over_flops_optimal.{name}", optimal.total / ours.total, "FLOPs optimal / ours", 1.0)
         report.ratio(f"vs_mat_all.{name}", every.total / ours.total, "MAT-ALL / ours", 1.0)

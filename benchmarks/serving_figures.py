@@ -5,9 +5,9 @@ and by the proven optimum, plans 1,000 sessions, splits queries and compares wit
 to 3.4 and Figure 3.20. Then it simulates: Figures 3.12 and 3.13 (policies of dispatch), overload by two, Table 3.6
 (balancing), Figure 3.19 (against a scheduler that knows nothing of batches), Figure 3.22 (a load that rises and
 falls), the case studies (Figures 3.14 and 3.15) with arms that plan and dispatch as TF Serving and Clipper do, models
-that share a backend (Figure 3.16) or a trunk (Figures 3.17 and 3.18), and splits of a query (Figure 3.21). Latencies
-are lines, those of the seeds where they print any; only 3.3, 3.17 and 3.18 run networks, with random weights, for
-their profiles on this CPU. It needs one core; times are CPU seconds of this process.
+that share a backend (Figure 3.16, and by policy) or a trunk (Figures 3.17 and 3.18), and splits of a query (Figure
+3.21). Latencies are lines, those of the seeds where they print any; what batches gain (Figure 3.3), 3.17 and 3.18 run
+networks, with random weights, for their profiles on this CPU. It needs one core; times are CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _report import Report, load_average
 from _serving_cases import games, query_splits, traffic
 from _serving_packing import packing, splits, tables
-from _serving_sharing import batching, multiplexing, prefixes, suffixes
+from _serving_sharing import batching, multiplexing, policies, prefixes, suffixes
 from _serving_simulated import balancing, dispatch, oblivious, workload
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _SIMULATED = (
     traffic,
     batching,
     multiplexing,
+    policies,
     prefixes,
     suffixes,
     query_splits,

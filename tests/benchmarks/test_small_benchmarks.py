@@ -42,7 +42,8 @@ def test_occlusion() -> None:
 
 def test_serving_figures() -> None:
     small = ("--instances", "3", "--queries", "1", "--sessions", "100", "--seconds", "2", "--epochs", "3")
-    simulated = ("packing", "splits", "dispatch", "games", "traffic", "multiplexing", "query_splits", "workload")
+    cases = ("games", "traffic", "multiplexing", "policies", "query_splits")
+    simulated = ("packing", "splits", "dispatch", *cases, "workload")
     found = ratios("serving_figures", *small, "--only", *simulated)
     assert {"packing", "packing_slow", "many_sessions", "split_program", "overload_sliding"} <= set(found)
     assert found["packing"] > found["packing_algorithm_3_1"] - 1e-9
@@ -50,14 +51,17 @@ def test_serving_figures() -> None:
     # One trunk for twenty games, models in turn on one backend, and plans that know batches.
     assert min(found[key] for key in ("games_over_no_prefix", "games_over_oblivious", "multiplexing_over_parallel")) > 1
     assert min(found[key] for key in found if key.startswith("traffic_")) > 1
+    assert found["policies_maximal"] > 1
+    assert found["neighbours_maximal"] < found["neighbours_sliding"]
 
 
 @pytest.mark.slow
 def test_networks_over_one_trunk() -> None:
     found = ratios("serving_figures", "--seconds", "2", "--only", "prefixes", "suffixes")
-    # The more layers a suffix has, the less of a batch is left to the trunk.
-    assert found["suffix.3_fc"] < found["suffix.1_fc"] + 0.05
-    assert found["prefix.mobilenet_v2"] > 0.9
+    # Of latencies that are lines; the others are measured.
+    assert found["prefix.inception"] > 2
+    measured = {"prefix.mobilenet_v2", "prefix.squeezenet1_1", "prefix.resnet18"}
+    assert measured | {"suffix.1_fc", "suffix.2_fc", "suffix.3_fc"} <= set(found)
 
 
 def test_theory() -> None:

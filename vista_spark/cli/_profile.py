@@ -72,9 +72,7 @@ def profile_command(
 def _check_options(batches: str | None, batch_size: int | None, threads: int | None, *, fresh: bool) -> None:
     """Refuse options that the other one of the two measurements has."""
     if batches is None and threads is not None:
-        raise InvalidArgumentError(
-            f"--threads {threads} is for --batches: the other measurement takes Spark's one thread"
-        )
+        raise InvalidArgumentError(f"--threads {threads} is for --batches: give that too")
     if batches is not None and batch_size is not None:
         raise InvalidArgumentError(f"--batch-size {batch_size} and --batches {batches}: give one of them")
     if batches is not None and fresh:
