@@ -286,6 +286,8 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
 
 
 def _is_narrow(model: Any) -> bool:
+    if isinstance(model, OnnxView):
+        return True
     text = repr(model.model if isinstance(model, View) else model)
     return "XGB" in text or "CatBoost" in text or "xgboost" in text
 

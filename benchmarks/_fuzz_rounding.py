@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from optimizer.compiling import FEW_ROWS, Distances, Linear
+from optimizer.compiling import FEW_ROWS, Distances, Linear, Reduce
 from vista_spark.compiling import CompiledPipeline
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _MIXING = frozenset({"CountSketch", "KernelCentre", "LogMean", "LogSoftmax", "No
 # Operators whose last bits depend on the order of sums, or on a library's exp and log. Others have to be exact.
 ROUNDING = _ELEMENTWISE | _MIXING | {"Distances", "Linear"}
 _FUNCTION = 4
+_SQUARES = ("euclidean", "sqeuclidean")
 
 
 def operators_of(compiled: CompiledPipeline) -> set[str]:
@@ -66,12 +67,16 @@ class _Error:
         terms = (rows.shape[1] + 2) * ulp
         if isinstance(self._operator, Linear):
             weights, bias = (getattr(step, name).to(result.dtype).abs() for name in ("weights", "bias"))
-            return result + share * terms * (rows @ weights + bias)
-        if isinstance(self._operator, Distances) and self._operator.metric == "euclidean":
+            # The share first: sums of great numbers may have none.
+            return result + share * (terms * rows @ weights + terms * bias)
+        if isinstance(self._operator, Reduce) and self._operator.kind == "sum":
+            return result + share * terms * rows.reshape(len(rows), self._operator.groups, -1).sum(dim=2)
+        if isinstance(self._operator, Distances) and self._operator.metric in _SQUARES:
             # The library takes a difference of squares, which all cancel near a point.
             points = step.points.to(result.dtype).square().sum(dim=1)
-            square = result.square() + share * terms * (rows.square().sum(dim=1, keepdim=True) + points)
-            return square.clamp(min=0).sqrt()
+            square = result if self._operator.metric == "sqeuclidean" else result.square()
+            square = square + share * terms * (rows.square().sum(dim=1, keepdim=True) + points)
+            return square.clamp(min=0) if self._operator.metric == "sqeuclidean" else square.clamp(min=0).sqrt()
         if type(self._operator).__name__ in _MIXING:
             greatest = torch.cat([rows, result.abs()], dim=1) if rows.ndim == result.ndim else result.abs()
             return result + share * terms * greatest.amax(dim=1, keepdim=True)

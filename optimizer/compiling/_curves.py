@@ -146,7 +146,7 @@ class Monomials(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Splines(Operator):
-    """B-splines of each column, by de Boor's recursion in float64; the result has the input's type.
+    """B-splines of each column, by de Boor's recursion in float64; the result has the input's type, unless it is sparse.
 
     Parameters
     ----------
@@ -161,6 +161,9 @@ class Splines(Operator):
         What is beyond these is extrapolated.
     ends : float64 array of shape (4, width, splines)
         Values and slopes at `low`, and at `high`.
+    sparse : bool
+        Whether the library makes a sparse table of them, and so of float64. In a dense one it adds each spline times
+        zero to its neighbours: where one has no number, the others have none.
     """
 
     knots: NDArray[np.float64]
@@ -170,6 +173,7 @@ class Splines(Operator):
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     ends: NDArray[np.float64]
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         check_choice(

@@ -45,7 +45,7 @@ __all__ = ["types_of"]
 
 _KEEP = (
     *(After, Arithmetic, Compare, Finite, GatherElements, Impute, Known, Missing, Monomials, NarrowIntegers),
-    *(NearestFill, PowerTransform, Products, Quantiles, Reject, Replace, Select, Splines, Ufunc, Within),
+    *(NearestFill, PowerTransform, Products, Quantiles, Reject, Replace, Select, Ufunc, Within),
 )
 # Of whole numbers they make floats, some of them float32.
 _KEEP_FLOATS = (Clip, Function, Normalise, Sigmoid, Softmax)
@@ -99,6 +99,7 @@ _OWN: Mapping[type[Operator], Callable[[Any, Sequence[str | None]], str | None]]
     Linear: lambda operator, inputs: _widest([inputs[0], operator.weights.dtype.name, operator.bias.dtype.name]),
     OneHot: lambda operator, _: operator.dtype,
     Recode: lambda operator, _: operator.values.dtype.name,
+    Splines: lambda operator, inputs: "float64" if operator.sparse else inputs[0],
     TopK: lambda operator, inputs: "int64" if operator.places else inputs[0],
     Trees: lambda operator, _: operator.value.dtype.name,
 }

@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import (
     AdditiveChi2Sampler,
@@ -168,6 +169,14 @@ def test_polynomials(options: dict[str, Any]) -> None:
         same(PolynomialFeatures(**options), TABLE, TABLE[:rows])
 
 
+def test_sketches_are_of_float64() -> None:
+    model = PolynomialCountSketch(gamma=2.0, n_components=4, random_state=0).fit(TABLE)
+    great = np.full((2, 5), np.finfo(np.float32).max)
+    found = compile_pipeline(model).transform(great)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, model.transform(great), rtol=1e-5)
+
+
 @pytest.mark.parametrize("extrapolation", ["constant", "linear", "continue", "periodic"])
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("knots", ["uniform", "quantile"])
@@ -187,6 +196,26 @@ def test_other_splines() -> None:
     same(SplineTransformer(degree=0, extrapolation="linear"), TABLE, FAR[:-3])
     own = np.array([[-9.0], [-1.0], [0.5], [9.0]]).repeat(5, axis=1)
     same(SplineTransformer(knots=own, degree=2), TABLE, TABLE)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_splines_that_leave_the_range(sparse: bool) -> None:
+    # Where one has no number, its neighbours have none in a dense table, and theirs in a sparse one.
+    model = SplineTransformer(extrapolation="continue", sparse_output=sparse).fit(TABLE)
+    compiled = compile_pipeline(model)
+    for rows in (np.array([[1e150] * 5, [1e60, 1, -1e150, 0, 0]]), np.full((1, 5), -1e12, np.float32)):
+        truth, ours = model.transform(rows), compiled.transform(rows)
+        truth = truth.toarray() if sparse else truth
+        assert ours.dtype == truth.dtype
+        np.testing.assert_allclose(ours, truth, rtol=1e-6)
+
+
+@pytest.mark.parametrize("extrapolation", ["continue", "linear", "periodic"])
+def test_splines_of_infinities(extrapolation: Any) -> None:
+    model = SplineTransformer(handle_missing="zeros", extrapolation=extrapolation).fit(HOLES)
+    rows = np.concatenate([HOLES[:4], [[np.inf, -np.inf, np.nan, 0, 1]]])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(compile_pipeline(model).transform(rows), model.transform(rows), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +294,19 @@ def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
     compiled = compile_pipeline(IterativeImputer(max_iter=2, tol=10).fit(HOLES))
     with pytest.raises(InvalidArgumentError, match="depends on the other rows"):
         compiled.transform(np.full((1, 5), np.nan))
+
+
+def test_the_iterative_imputer_asks_for_what_is_missing() -> None:
+    # A forest refuses the row for its 1e39. Where nothing is missing the library does not ask it.
+    forest = ExtraTreesRegressor(3, max_depth=3, random_state=0)
+    model = IterativeImputer(forest, max_iter=2, tol=10, random_state=0).fit(HOLES)
+    compiled = compile_pipeline(model)
+    rows = np.array([[1e39, 1.0, -1e39, 0.0, 1e300], [np.nan, 0.5, 1.0, 0.0, 1.0]])
+    np.testing.assert_allclose(compiled.transform(rows), model.transform(rows))
+    rows[0, 1] = np.nan
+    for transform in (model.transform, compiled.transform):
+        with np.errstate(all="ignore"), pytest.raises(ValueError, match="float32"):
+            transform(rows)
 
 
 @pytest.mark.parametrize(

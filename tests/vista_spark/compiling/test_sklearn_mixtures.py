@@ -48,6 +48,15 @@ def test_mixtures_and_float32(kind: str) -> None:
     np.testing.assert_allclose(compiled.score_samples(narrow), model.score_samples(narrow), rtol=1e-4, atol=1e-4)
 
 
+def test_shares_far_from_all_components() -> None:
+    # There the logarithm of 2 is lost in a sum of 1e30, and the shares of two equal components are 1 each.
+    table = np.random.default_rng(0).normal(size=(80, 3))
+    model = GaussianMixture(2, covariance_type="tied", random_state=0).fit(table)
+    far = np.concatenate([np.full((1, 3), 1e39), np.full((1, 3), -1e150)])
+    assert (model.predict_proba(far) == 1).all()
+    np.testing.assert_array_equal(compile_pipeline(model).predict_proba(far), model.predict_proba(far))
+
+
 def test_the_envelope() -> None:
     table = load_wine().data[:, :6]
     model = EllipticEnvelope(contamination=0.2, random_state=0).fit(table)

@@ -250,6 +250,7 @@ class SplinesModule(torch.nn.Module):
     def __init__(self, operator: Splines) -> None:
         super().__init__()
         self.degree, self.splines, self.extrapolation = operator.degree, operator.splines, operator.extrapolation
+        self.sparse = operator.sparse
         self.register_buffer("knots", tensor_of(np.ascontiguousarray(operator.knots.T)))
         self.register_buffer("ends", tensor_of(operator.ends))
         self.register_buffer("low", tensor_of(operator.low))
@@ -265,17 +266,21 @@ class SplinesModule(torch.nn.Module):
             turned = self.low + torch.remainder(wide - self.low, period)
             wide = torch.where(period > 0, turned, torch.zeros_like(wide))
         basis = torch.stack([self._column(wide[:, place], place) for place in range(wide.shape[1])], dim=1)
+        if not self.sparse:
+            lost = ~torch.isfinite(basis)
+            others = lost.sum(dim=2, keepdim=True) - lost.to(torch.int64)
+            basis = torch.where((others > 0) | torch.isnan(wide).unsqueeze(2), float("nan"), basis)
         first, first_slope, last, last_slope = self.ends
         if self.extrapolation == "error":
             basis = torch.where(below | above, float("nan"), basis)
         elif self.extrapolation == "constant":
             basis = torch.where(below, first, torch.where(above, last, basis))
         elif self.extrapolation == "linear":
-            under = first + (wide - self.low).unsqueeze(2) * first_slope
-            over = last + (wide - self.high).unsqueeze(2) * last_slope
+            under = _line(first, first_slope, wide - self.low)
+            over = _line(last, last_slope, wide - self.high)
             basis = torch.where(below, under, torch.where(above, over, basis))
         basis = torch.where(missing.unsqueeze(2), torch.zeros_like(basis), basis)
-        return basis.to(x.dtype).flatten(1)
+        return (basis if self.sparse else basis.to(x.dtype)).flatten(1)
 
     def _column(self, x: torch.Tensor, place: int) -> torch.Tensor:
         knots, degree = self.knots[place], self.degree
@@ -295,6 +300,12 @@ class SplinesModule(torch.nn.Module):
         places = torch.stack([at - degree + number for number in range(degree + 1)], dim=1) % self.splines
         full = torch.zeros((len(x), self.splines), dtype=torch.float64)
         return full.scatter_add_(1, places, torch.stack(values, dim=1))
+
+
+def _line(heights: torch.Tensor, slopes: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
+    # A spline that ends before the border stays zero at an infinity too.
+    own = heights + way.unsqueeze(2) * slopes
+    return torch.where((heights == 0) & (slopes == 0), torch.zeros_like(own), own)
 
 
 class MissingModule(torch.nn.Module):

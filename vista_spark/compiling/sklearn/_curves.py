@@ -152,10 +152,9 @@ def lower_splines(model: Any, build: Builder, table: str) -> Mapping[str, Output
             ends[1, column, :terms] = spline(low[column], nu=1)[:terms]
             ends[3, column, count - terms :] = spline(high[column], nu=1)[count - terms :]
     knots = np.stack([np.asarray(spline.t, np.float64) for spline in splines], axis=1)
-    # With "zeros" the library looks for nothing. An infinity is beyond the knots, where only "constant" has a number.
-    unchecked = model.handle_missing == "zeros" and model.extrapolation == "constant"
-    rows = table if unchecked else checked(model, build, table)
-    rows = build.add(Splines(knots, degree, count, model.extrapolation, low, high, ends), rows)
+    rows = table if model.handle_missing == "zeros" else checked(model, build, table)  # the library looks for nothing
+    sparse = bool(model.sparse_output)
+    rows = build.add(Splines(knots, degree, count, model.extrapolation, low, high, ends, sparse), rows)
     if model.extrapolation == "error":
         rows = build.add(Finite("as given", nan=False, who="SplineTransformer beyond its knots"), rows)
     if not model.include_bias:

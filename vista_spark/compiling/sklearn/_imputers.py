@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import (
+    Above,
+    Choose,
+    Combine,
     Concatenate,
     Constant,
     Encode,
     Filled,
     Impute,
+    Like,
     Missing,
     NearestFill,
     Output,
@@ -20,6 +24,7 @@ from optimizer.compiling import (
     Reduce,
     Replace,
     Select,
+    Ufunc,
     Within,
 )
 from vista_spark.compiling._registry import lower, parser
@@ -139,19 +144,33 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
         raise refuse(model, "keep_empty_features=True and an empty column")
     rows = checked(model, build, table)
     mark = _mark(model)
-    filled = _filled(model, build, rows, np.asarray(model.initial_imputer_.statistics_, np.float64))
+    known = np.asarray(model.initial_imputer_.statistics_, np.float64)
+    filled = _filled(model, build, rows, known)
+    known = known[~empty]
     marked = build.add(Select(np.flatnonzero(~empty)), rows) if empty.any() else rows
     if model.n_iter_:
         marked = _not_all_missing(build, marked, mark)
     for step in model.imputation_sequence_ if model.n_iter_ else ():
-        neighbours = build.add(Select(np.asarray(step.neighbor_feat_idx, np.int64)), filled)
-        outputs = lower(step.estimator, build, neighbours)
+        place, others = int(step.feat_idx), np.asarray(step.neighbor_feat_idx, np.int64)
+        neighbours = build.add(Select(others), filled)
+        there = build.add(Select(np.array([place])), build.add(Missing(mark), marked))
+        outputs = lower(step.estimator, build, _asked(build, neighbours, there, known[others]))
         if "predict" not in outputs or outputs["predict"].labels is not None:
             raise refuse(model, f"estimator={step.estimator!r}")
-        place = int(step.feat_idx)
         low, high = float(model._min_value[place]), float(model._max_value[place])  # noqa: SLF001
         filled = build.add(Patch(place, mark, low, high), filled, marked, outputs["predict"].node)
     return {"transform": Output(_with_indicator(model, build, filled, rows))}
+
+
+def _asked(build: Builder, rows: str, missing: str, usual: NDArray[np.float64]) -> str:
+    """Give usual numbers for great ones where nothing is missing: the library does not ask, so the rest may overflow."""
+    great = build.add(Above(_GREAT, or_equal=False), build.add(Reduce("max"), build.add(Ufunc("fabs"), rows)))
+    needless = build.add(Combine("greater"), great, missing)
+    return build.add(Choose(), needless, build.add(Like(), build.add(Constant(usual), rows), rows), rows)
+
+
+# Its square is a float32.
+_GREAT = 1e18
 
 
 def _not_all_missing(build: Builder, rows: str, mark: float) -> str:

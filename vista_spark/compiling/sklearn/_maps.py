@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import AdditiveChi2, Arithmetic, CountSketch, KernelCentre, Linear, Output, Ufunc, Within
+from optimizer.compiling import AdditiveChi2, Arithmetic, Cast, CountSketch, KernelCentre, Linear, Output, Ufunc, Within
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse, widened
 from vista_spark.compiling.sklearn._kernels import kernel, scaled
@@ -156,7 +156,8 @@ def lower_additive(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
 @parser("sklearn.PolynomialCountSketch")
 def lower_sketch(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the sketches; a constant is one more column."""
-    rows = scaled(build, checked(model, build, table), float(np.sqrt(model.gamma)))
+    # By a root that numpy has of float64, so that a table of float32 is one no longer.
+    rows = scaled(build, build.add(Cast("float64"), checked(model, build, table)), float(np.sqrt(model.gamma)))
     width = build.width(rows)
     if model.coef0 != 0:
         whole = np.eye(width, width + 1)

@@ -14,7 +14,6 @@ from optimizer.compiling import (
     Function,
     Like,
     Linear,
-    LogSoftmax,
     Output,
     Reduce,
 )
@@ -45,10 +44,12 @@ def lower_mixture(model: Any, build: Builder, table: str) -> Mapping[str, Output
     volumes, weights = _volumes(factors, model.covariance_type, means), _weights(model)
     density = build.add(Arithmetic("add", volumes), widened(build, halved, volumes))
     joint = build.add(Arithmetic("add", weights), widened(build, density, weights))
+    total = build.add(Reduce("logsumexp"), joint)
     return {
         "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.arange(len(means))),
-        "predict_proba": Output(build.add(Function("exp"), build.add(LogSoftmax(), joint))),
-        "score_samples": Output(build.add(Reduce("logsumexp"), joint), flat=True),
+        # Not a softmax: far from all components, where a logarithm of two is lost in the sum, each has the share of 1.
+        "predict_proba": Output(build.add(Function("exp"), build.add(Combine("subtract"), joint, total))),
+        "score_samples": Output(total, flat=True),
     }
 
 
