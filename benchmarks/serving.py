@@ -3,8 +3,9 @@
 ``python benchmarks/serving.py`` sends requests that are due at random times (Poisson), answered or not, and searches
 the highest rate at which 99 % of them are answered within the SLO of when they were due. That is compared with the best
 bare loop over the same images, and with the simulator; at twice the rate most of it has to remain. Then: what REST,
-routing and the hop to a task take without a model; ten heads over one trunk beside ten models; and sixteen emulated
-accelerators, which sleep as long as a published profile says. Every table has the CPU of each part. About five minutes
+routing and the hop to a task take without a model; ten heads over one trunk beside ten models; sixteen emulated
+accelerators, which sleep as long as a published profile says; and with ``--only parallel`` three networks on one
+backend, in turn and beside each other. Every table has the CPU of each part. About five minutes
 on two quiet cores; ``--only`` for some parts, ``--seconds 20`` for figures to quote.
 """
 
@@ -24,6 +25,7 @@ from _serving_emulated import emulated
 from _serving_heads import heads
 from _serving_load import Client
 from _serving_overhead import overhead
+from _serving_parallel import parallel
 from _serving_rate import Settings, rate
 from _weights import found_weights
 
@@ -32,7 +34,7 @@ from vista_spark import session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PARTS = ("rate", "overhead", "heads", "emulated")
+_PARTS = ("rate", "overhead", "heads", "emulated", "parallel")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--heads", type=int, default=10)
     parser.add_argument("--accelerators", type=int, default=16, help="that are emulated")
     parser.add_argument("--stretch", type=float, default=40, help="how much slower than published they are")
-    parser.add_argument("--only", nargs="*", choices=_PARTS, default=_PARTS)
+    parser.add_argument("--only", nargs="*", choices=_PARTS, default=_PARTS[:-1])
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     options = parser.parse_args(arguments)
     for name in ("slo", "backends", "threads", "seconds", "heads", "accelerators", "stretch"):
@@ -70,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "overhead": lambda: overhead(report, spark, client),
             "heads": lambda: heads(report, spark, settings, options.heads),
             "emulated": lambda: emulated(report, spark, client, options),
+            "parallel": lambda: parallel(report, spark, client, settings),
         }
         for name in options.only:
             parts[name]()

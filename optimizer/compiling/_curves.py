@@ -146,7 +146,7 @@ class Monomials(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Splines(Operator):
-    """B-splines of each column, by de Boor's recursion in float64; the result has the input's type, unless it is sparse.
+    """B-splines of each column, by de Boor's recursion in float64; a result that is not sparse has the input's type.
 
     Parameters
     ----------

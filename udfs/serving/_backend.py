@@ -1,4 +1,4 @@
-"""A backend: an endpoint that takes units in, a thread that reads them, and one that runs batches."""
+"""A backend: an endpoint that takes units in, a thread that reads them, and one or several that run batches."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ class Backend:
     device : str
     threads : int
         CPU threads of a batch.
+    parallel : bool
+        Whether each group runs in a thread of its own, beside the others, instead of in turn with them.
     deliveries : Deliveries, optional
         Where it finds the recipes of what is deployed later.
     """
@@ -82,6 +84,7 @@ class Backend:
         *,
         device: str,
         threads: int,
+        parallel: bool = False,
         deliveries: Deliveries | None = None,
     ) -> None:
         self._recipes = dict(recipes)
@@ -97,19 +100,25 @@ class Backend:
         self._outbox: Outbox[Answer] = Outbox()
         self._heap = FrozenHeap()
         self._stopped = False
-        self._since: float | None = None
-        self._until_ms = 0.0
+        self._parallel = parallel
+        self._runners: list[threading.Thread] = []
+        self._running: dict[str, tuple[float, float]] = {}
         self._collected = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
 
     def serve(self) -> None:
         """Run batches until :class:`Stop` comes, or no router has called for a minute."""
         self._reader.start()
-        while self._run_next():
+        while self._warm_next() or (self._watch() if self._parallel else self._run_next()):
             pass
         with self._changed:
+            # Where no router calls any more, nobody else has said so.
+            self._stopped = True
+            self._changed.notify_all()
             for _, _, done in self._warming:
                 done.set()
+        for runner in self._runners:
+            runner.join()
         self._heap.thaw()
 
     def answer(self, request: Request[Any]) -> Any:
@@ -126,7 +135,7 @@ class Backend:
         raise RefusedError(f"a {type(request).__name__}, which no backend answers")
 
     def stop(self) -> None:
-        """End; the batch that runs is finished."""
+        """End; a batch that runs is finished."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -136,8 +145,8 @@ class Backend:
         answers, last = self._outbox.take(request.after, _POLL_S)
         self._collected = now = time.monotonic()
         with self._changed:
-            since = self._since
-            running = 0.0 if since is None else 1000 * (now - since)
+            since = min((since for since, _ in self._running.values()), default=now)
+            running = 1000 * (now - since)
             return Results(answers, last, self._rounds.waiting, running, dict(self._rounds.pace))
 
     def _submit(self, request: Submit) -> Noted:
@@ -168,8 +177,11 @@ class Backend:
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
                     continue
                 with self._changed:
+                    new = name not in self._groups
                     self._groups[name] = group
                     self._rounds.place(name, placed.batch, placed.latencies_ms.tolist())
+                    if new and self._parallel and not self._stopped:
+                        self._start_runner(name, group)
                     self._changed.notify_all()
             with self._changed:
                 self._leaving = set(self._groups) - set(wanted)
@@ -193,7 +205,7 @@ class Backend:
             return group
         sessions = list(recipe.members)
         rows = [Row(session, "", group.readers[session].read(recipe.sample)) for session in sessions]
-        # By the thread that serves, between two batches: a network that two groups share runs in no two threads.
+        # By the thread that serves, between two batches.
         done = threading.Event()
         with self._changed:
             for count in dict.fromkeys((len(rows), placed.batch)):
@@ -219,6 +231,15 @@ class Backend:
             done.set()
         return True
 
+    def _start_runner(self, name: str, group: OpenGroup) -> None:
+        def run() -> None:
+            while self._run_next(name, group):
+                pass
+
+        self._runners = [runner for runner in self._runners if runner.is_alive()]
+        self._runners.append(threading.Thread(target=run, name=f"runner of {name}", daemon=True))
+        self._runners[-1].start()
+
     def _close_left(self) -> None:
         """Close the groups that are to go; what waits there goes back to the router, for another backend."""
         with self._changed:
@@ -226,6 +247,7 @@ class Backend:
             for name in self._leaving:
                 del self._groups[name]
             self._leaving = set()
+            self._changed.notify_all()
             self._models.retain([self._recipes[name] for name in self._groups])
         self._outbox.put(Answer(unit.number, "absent", "", {}) for unit in returned)
 
@@ -236,7 +258,7 @@ class Backend:
                 if self._stopped:
                     return
                 now = _now_ms()
-                unread = self._rounds.unread(now, max(0.0, self._until_ms - now))
+                unread = self._rounds.unread(now, self._busy_ms(now))
                 group = self._groups.get(unread.group)
                 if unread.content is None and not unread.dropped:
                     self._changed.wait(_POLL_S)
@@ -245,6 +267,11 @@ class Backend:
                 self._outbox.put(_given_up(unread.dropped))
             if unread.content is not None:
                 self._read_content(unread.group, group, unread.content)
+
+    def _busy_ms(self, now_ms: float) -> dict[str, float]:
+        """By group, what the batch that it waits for takes still: its own, or whichever runs."""
+        left = {name: max(0.0, until - now_ms) for name, (_, until) in self._running.items()}
+        return left if self._parallel else dict.fromkeys(self._groups, max(left.values(), default=0.0))
 
     def _read_content(self, name: str, group: OpenGroup | None, content: Content) -> None:
         arrays = self._read_before.get((name, content.key)) if content.key else None
@@ -271,26 +298,35 @@ class Backend:
             why = why[:_LONGEST_MESSAGE]
             self._outbox.put(Answer(unit.number, failure, why, {}) for unit in content.units)
 
-    def _run_next(self) -> bool:
-        """Run a batch, or wait for one; ``False`` at the end."""
-        if self._warm_next():
-            return True
+    def _watch(self) -> bool:
+        """Wait beside the groups that run; ``False`` at the end."""
         with self._changed:
-            if self._stopped:
+            if not self._stopped and not self._warming:
+                self._changed.wait(_POLL_S)
+            return not self._stopped and not self._is_forsaken()
+
+    def _is_forsaken(self) -> bool:
+        if time.monotonic() - self._collected <= _FORSAKEN_S:
+            return False
+        _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
+        return True
+
+    def _run_next(self, only: str | None = None, own: OpenGroup | None = None) -> bool:
+        """Run a batch, of a group alone or of the next in turn, or wait for one; ``False`` at the end."""
+        with self._changed:
+            # A group that went and came again has another runner.
+            if self._stopped or (only is not None and self._groups.get(only) is not own):
                 return False
             now = _now_ms()
-            due = self._rounds.due(now)
+            due = self._rounds.due(now, only)
             group = self._groups.get(due.group)
             if group is None and not due.dropped:
                 patience = _POLL_S if due.wake_ms is None else min(_POLL_S, max(0.0, (due.wake_ms - now) / 1000))
-                if not self._warming:
+                if only is not None or not self._warming:
                     self._changed.wait(patience)
-                if time.monotonic() - self._collected > _FORSAKEN_S:
-                    _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
-                    return False
-                return True
+                return only is not None or not self._is_forsaken()
             if due.batch:
-                self._since, self._until_ms = time.monotonic(), now + due.expected_ms
+                self._running[due.group] = (time.monotonic(), now + due.expected_ms)
                 # There is room for the next batch to be read.
                 self._changed.notify_all()
         if due.dropped:
@@ -301,7 +337,7 @@ class Backend:
             took = 1000 * (time.perf_counter() - began)
             self._outbox.put(answers)
             with self._changed:
-                self._since, self._until_ms = None, 0.0
+                self._running.pop(due.group, None)
                 self._rounds.took(due.group, due.size, took)
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -61,6 +63,7 @@ class OpenModels:
         self._device = device
         self._threads = threads
         self._open: dict[str, TracedModel] = dict(opened or {})
+        self._locks: dict[str, threading.Lock] = {}
 
     def open(self, recipe: GroupRecipe) -> OpenGroup:
         """Open a group.
@@ -72,15 +75,19 @@ class OpenModels:
         """
         functions: dict[str, Function] = {}
         networks: dict[str, _Network] = {}
+        keys: set[str] = set()
         for session, member in recipe.members.items():
             if isinstance(member, FunctionRecipe):
                 functions[session] = member.function
             else:
                 networks[session] = self._network(member)
+                keys.add(member.source.key)
         if recipe.trunk is not None:
             _share_weights([network.model for network in networks.values()])
         readers = {session: member.reader for session, member in recipe.members.items()}
-        return OpenGroup(readers, functions, networks, recipe.trunk)
+        # In one order, so that no two groups wait for each other.
+        locks = [self._locks.setdefault(key, threading.Lock()) for key in sorted(keys)]
+        return OpenGroup(readers, functions, networks, recipe.trunk, locks)
 
     def retain(self, recipes: Sequence[GroupRecipe]) -> None:
         """Close the networks that none of these groups uses."""
@@ -91,6 +98,7 @@ class OpenModels:
             if isinstance(member, NetworkRecipe)
         }
         self._open = {key: model for key, model in self._open.items() if key in used}
+        self._locks = {key: lock for key, lock in self._locks.items() if key in used}
 
     def _network(self, recipe: NetworkRecipe) -> _Network:
         source = recipe.source
@@ -128,6 +136,8 @@ class OpenGroup:
     functions : mapping of str to callable
     networks : mapping of str to network
     trunk : Trunk or None
+    locks : sequence of Lock
+        Of its networks: one that two groups share runs in no two threads.
     """
 
     def __init__(
@@ -136,11 +146,13 @@ class OpenGroup:
         functions: Mapping[str, Function],
         networks: Mapping[str, _Network],
         trunk: Trunk | None,
+        locks: Sequence[threading.Lock] = (),
     ) -> None:
         self.readers = readers
         self._functions = functions
         self._networks = networks
         self._trunk = trunk
+        self._locks = tuple(locks)
 
     def run(self, rows: Sequence[Row]) -> list[Arrays]:
         """Run one batch; gives each row's outputs, without a batch axis.
@@ -155,10 +167,13 @@ class OpenGroup:
         Exception
             Whatever a model raises.
         """
-        if self._trunk is None:
-            (session,) = self.readers
-            return _split(self._whole(session, rows), len(rows), session)
-        return self._shared(rows, self._trunk)
+        with ExitStack() as held:
+            for lock in self._locks:
+                held.enter_context(lock)
+            if self._trunk is None:
+                (session,) = self.readers
+                return _split(self._whole(session, rows), len(rows), session)
+            return self._shared(rows, self._trunk)
 
     def _whole(self, session: str, rows: Sequence[Row]) -> Mapping[str, NDArray[Any]]:
         stacked = _stacked(rows)

@@ -282,22 +282,23 @@ class Rounds:
                 for queue in (slot.unread, slot.ready):
                     queue.keep([content for content in queue if content.units])
 
-    def unread(self, now_ms: float, running_ms: float = 0.0) -> Unread:
+    def unread(self, now_ms: float, busy_ms: Mapping[str, float] | None = None) -> Unread:
         """Choose what to read next: of the groups that have too little for a batch, the earliest that can be in time.
 
         Parameters
         ----------
         now_ms : float
-        running_ms : float
-            What the batch that runs is expected to take still.
+        busy_ms : mapping of str to float, optional
+            By group, what the batch that it waits for is expected to take still.
         """
+        busy_ms = busy_ms or {}
         dropped: list[Waiting] = []
         hungry = [slot for slot in self._slots if len(slot.unread) and slot.reading is None and slot.has_room]
         for slot in sorted(hungry, key=lambda slot: slot.unread.deadlines[0]):
             latencies = slot.paced
             # It runs after whole batches of what is ready, with the rest of that.
             ahead, beside = divmod(len(slot.ready), slot.batch)
-            start = now_ms + running_ms + ahead * latencies[slot.batch]
+            start = now_ms + busy_ms.get(slot.group, 0.0) + ahead * latencies[slot.batch]
             gone, _, _ = self._dispatch(slot, slot.unread, start, [0.0, *latencies[beside + 1 :]], slot.batch - beside)
             dropped += gone
             for content in slot.unread.take(1):
@@ -318,14 +319,14 @@ class Rounds:
             slot.ready.add(content)
         return True
 
-    def due(self, now_ms: float) -> Due:
-        """Choose the next batch, of the next group in turn that has one."""
+    def due(self, now_ms: float, group: str | None = None) -> Due:
+        """Choose the next batch: of the next group in turn that has one, or of this group."""
         dropped: list[Waiting] = []
         wake: float | None = None
         count = len(self._slots)
         for step in range(count):
             slot = self._slots[(self._turn + step) % count]
-            if not len(slot.ready):
+            if not len(slot.ready) or group not in {None, slot.group}:
                 continue
             latencies = slot.paced
             gone, take, wait = self._dispatch(slot, slot.ready, now_ms, latencies, slot.batch)

@@ -50,6 +50,8 @@ class BackendWorker:
     threads : int
         CPU threads of a batch.
     device : str
+    parallel : bool
+        Whether groups run beside each other, instead of in turn.
     registered : tuple of Framework
         Frameworks that were registered by hand.
     spare : bool
@@ -66,6 +68,7 @@ class BackendWorker:
     policy: str = "sliding"
     threads: int = 1
     device: str = "cpu"
+    parallel: bool = False
     registered: tuple[Framework, ...] = ()
     spare: bool = False
     deliveries: Deliveries | None = None
@@ -83,7 +86,14 @@ class BackendWorker:
         limit_threads(self.threads)
         device = task_device(self.device)
         policy = POLICIES[self.policy]
-        backend = Backend(self.recipes, policy, device=device, threads=self.threads, deliveries=self.deliveries)
+        backend = Backend(
+            self.recipes,
+            policy,
+            device=device,
+            threads=self.threads,
+            parallel=self.parallel,
+            deliveries=self.deliveries,
+        )
         with Endpoint(address_towards(self.driver), self.credentials, backend.protocol, backend.answer) as endpoint:
             caller = Caller(self.driver, self.credentials, ATTACHING)
             try:

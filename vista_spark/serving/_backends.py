@@ -48,6 +48,8 @@ class BackendOptions:
     policy : str
     threads : int
     device : str
+    parallel : bool
+        Whether the models of a backend run beside each other.
     hangs_ms : float
         A batch that runs for longer hangs, and its process is ended.
     deliveries : Deliveries, optional
@@ -60,6 +62,7 @@ class BackendOptions:
     policy: str
     threads: int
     device: str
+    parallel: bool
     hangs_ms: float
     deliveries: Deliveries | None = None
 
@@ -187,6 +190,7 @@ class Backends:
             policy=options.policy,
             threads=options.threads,
             device=options.device,
+            parallel=options.parallel,
             registered=registered_frameworks(),
             deliveries=options.deliveries,
         )

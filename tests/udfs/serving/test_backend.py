@@ -99,3 +99,57 @@ def test_few_contents_are_kept(backend: Backend, group: Doubling) -> None:
 def test_a_group_is_warm_before_it_is_served_and_once_alone(backend: Backend, group: Doubling) -> None:
     backend.answer(adoption(2))
     assert group.batches == [["cats", "dogs"], ["cats", "dogs", "cats", "dogs"]]
+
+
+class Meeting:
+    """A group whose batches wait for a batch of another group."""
+
+    def __init__(self, session: str, barrier: threading.Barrier) -> None:
+        self.readers = {session: self}
+        self.barrier = barrier
+        self.threads: list[str] = []
+
+    def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return dict(inputs)
+
+    def run(self, rows: Sequence[Row]) -> list[dict[str, NDArray[Any]]]:
+        self.threads.append(threading.current_thread().name)
+        self.barrier.wait()
+        return [row.arrays for row in rows]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_groups_run_beside_each_other_if_asked(parallel: bool) -> None:
+    barrier = threading.Barrier(2, timeout=SLO / 1000 if parallel else 0.2)
+    groups = {name: Meeting(name, barrier) for name in ("a", "b")}
+    unopened: Any = None
+    recipes = {name: GroupRecipe(name, {name: unopened}) for name in groups}
+    backend = Backend(recipes, sliding_window, device="cpu", threads=1, parallel=parallel)
+    backend._models.open = lambda recipe: groups[recipe.name]  # type: ignore[method-assign,assignment,return-value]
+    serving = threading.Thread(target=backend.serve)
+    serving.start()
+    placed = {name: Placed(name, 1, np.array([0.0, 1.0])) for name in groups}
+    backend.answer(Adopt(tuple(placed.values())))
+
+    def ask(first: int) -> set[str]:
+        units = [Unit(first + n, name, name, SLO, "", {"x": np.float64(n)}) for n, name in enumerate(groups)]
+        backend.answer(Submit(tuple(units), ()))
+        found: dict[int, str] = {}
+        while len(found) < len(units):
+            results = backend.answer(Collect(first - 1))
+            found |= {one.number: one.failure for one in results.answers if one.number >= first}
+        return set(found.values())
+
+    if parallel:
+        assert ask(1) == {""}
+        # A group that goes and comes again is served by one thread.
+        backend.answer(Adopt((placed["a"],)))
+        backend.answer(Adopt(tuple(placed.values())))
+        assert ask(3) == {""}
+        assert all(group.threads == [f"runner of {name}"] * 2 for name, group in groups.items())
+    else:
+        assert ask(1) == {"failed"}
+    backend.answer(Stop())
+    serving.join(SLO / 1000)
+    assert not serving.is_alive()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runner of")]

@@ -11,7 +11,7 @@ from optimizer.serving import deferred, earliest_first, sliding_window
 from udfs.serving._rounds import Rounds, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from udfs.serving._rounds import Due
 
@@ -22,11 +22,11 @@ def put(rounds: Rounds, group: str, number: int, deadline_ms: float, *, key: str
     return rounds.put(group, Waiting(number, deadline_ms, session), key, ARRAYS)
 
 
-def read_all(rounds: Rounds, now_ms: float = 0.0, running_ms: float = 0.0) -> list[int]:
+def read_all(rounds: Rounds, now_ms: float = 0.0, busy_ms: Mapping[str, float] | None = None) -> list[int]:
     """Read as the reader does; gives the units that it dropped."""
     dropped: list[int] = []
     while True:
-        unread = rounds.unread(now_ms, running_ms)
+        unread = rounds.unread(now_ms, busy_ms)
         dropped += [unit.number for unit in unread.dropped]
         if unread.content is None:
             return dropped
@@ -57,6 +57,28 @@ def test_groups_take_turns() -> None:
     assert due(rounds).group == ""
 
 
+def test_a_group_alone_is_asked_for() -> None:
+    rounds = Rounds(sliding_window)
+    for group in ("a", "b"):
+        rounds.place(group, 1, [0.0, 1.0])
+        put(rounds, group, 1, 100.0)
+        put(rounds, group, 2, 100.0)
+    read_all(rounds)
+    assert [rounds.due(0.0, "b").group for _ in range(3)] == ["b", "b", ""]
+    assert rounds.due(0.0, "c").group == ""
+    assert [rounds.due(0.0).group for _ in range(3)] == ["a", "a", ""]
+
+
+def test_a_batch_in_another_thread_is_not_waited_for() -> None:
+    rounds = Rounds(sliding_window)
+    for group in ("a", "b"):
+        rounds.place(group, 1, [0.0, 4.0])
+        put(rounds, group, 1, 10.0)
+    # What group a waits for takes 8 ms more: its own comes too late.
+    assert read_all(rounds, 0.0, {"a": 8.0}) == [1]
+    assert [rounds.due(0.0).group for _ in range(2)] == ["b", ""]
+
+
 def test_the_earliest_deadline_goes_first_whoever_came_first() -> None:
     rounds = Rounds(earliest_first)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
@@ -82,7 +104,7 @@ def test_what_cannot_be_in_time_is_not_even_read() -> None:
     for number in range(6):
         put(rounds, "a", number, 10.0 + number)
     # The batch that runs takes 8 ms more, and a full one 5.
-    assert read_all(rounds, 0.0, 8.0) == [0, 1, 2]
+    assert read_all(rounds, 0.0, {"a": 8.0}) == [0, 1, 2]
     assert batch(rounds.due(8.0)) == [3, 4]
 
 
@@ -258,7 +280,7 @@ def test_what_is_gone_is_in_no_queue_afterwards() -> None:
             rounds.cancel(gone)
             waiting -= gone
         if draw.random() < 0.6:
-            unread = rounds.unread(now, float(draw.uniform(0, 4)))
+            unread = rounds.unread(now, {"a": float(draw.uniform(0, 4))})
             ended = set(numbers(unread.dropped))
             assert ended <= waiting
             waiting -= ended

@@ -215,7 +215,9 @@ def test_splines_of_infinities(extrapolation: Any) -> None:
     model = SplineTransformer(handle_missing="zeros", extrapolation=extrapolation).fit(HOLES)
     rows = np.concatenate([HOLES[:4], [[np.inf, -np.inf, np.nan, 0, 1]]])
     with np.errstate(invalid="ignore"):
-        np.testing.assert_allclose(compile_pipeline(model).transform(rows), model.transform(rows), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            compile_pipeline(model).transform(rows), model.transform(rows), rtol=1e-9, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 safetensors_torch = pytest.importorskip("safetensors.torch")
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
     from torch import nn
@@ -40,6 +40,7 @@ SECONDS = 120.0
 SIZE = 16
 INPUTS = [TensorSpec("x", "float32", (-1, 2))]
 PROFILE = BatchingProfile({1: 5.0, 8: 8.0})
+_ASKED = 7
 
 
 def picky(arrays: Any) -> Any:
@@ -166,6 +167,29 @@ def test_a_slot_stays_free(spark: SparkSession) -> None:
     server.deploy(Session("picky", model=picky, inputs=INPUTS, profile=PROFILE, slo_ms=SLO))
     with pytest.raises(InvalidArgumentError, match="at most 1, so that a slot stays free"):
         server.start()
+
+
+def test_models_run_beside_each_other_if_asked(spark: SparkSession, tmp_path: Path) -> None:
+    def meets(own: str, other: str) -> Callable[[Any], Any]:
+        def run(arrays: Any) -> Any:
+            end = time.monotonic() + SECONDS
+            if (arrays["x"] == _ASKED).all():  # no sample
+                (tmp_path / own).touch()
+                while not (tmp_path / other).exists():
+                    if time.monotonic() > end:
+                        raise TimeoutError(other)
+                    time.sleep(0.01)
+            return {"y": arrays["x"]}
+
+        return run
+
+    server = Server(spark, backends=1, parallel=True)
+    for own, other in (("left", "right"), ("right", "left")):
+        server.deploy(Session(own, model=meets(own, other), inputs=INPUTS, profile=PROFILE, slo_ms=2 * SLO))
+    with server.start(timeout_s=600.0) as running:
+        asked = np.full(2, _ASKED, np.float32)
+        answers = [running[name].execute(asked) for name in ("left", "right")]
+        assert [one.result(SECONDS).tolist() for one in answers] == [[_ASKED] * 2] * 2
 
 
 def test_a_model_that_cannot_be_opened_ends_the_start(spark: SparkSession, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
 
 
 def _asked(build: Builder, rows: str, missing: str, usual: NDArray[np.float64]) -> str:
-    """Give usual numbers for great ones where nothing is missing: the library does not ask, so the rest may overflow."""
+    """Give usual numbers for great ones where nothing is missing: there the library does not ask."""
     great = build.add(Above(_GREAT, or_equal=False), build.add(Reduce("max"), build.add(Ufunc("fabs"), rows)))
     needless = build.add(Combine("greater"), great, missing)
     return build.add(Choose(), needless, build.add(Like(), build.add(Constant(usual), rows), rows), rows)
