@@ -16,7 +16,7 @@ What is fair:
   gives NaN or an infinity, or raises further on. There is no answer to hold ours to, which may be the right number:
   counted as an overflow. Where the library has a number, ours has to be that, unless sums of the row's own numbers
   leave the range in one order of adding and not in another: the order of BLAS differs between two machines. Such a row
-  has numbers within a thousandth of the greatest float, and no class that is the library's own either.
+  has numbers within a thousandth of the greatest float, and no answer that is the library's own, class or number.
 * A library may fail on a row of float32 by its own rounding, and take the same numbers as float64 (scikit-learn's
   sparse splines round their first knot to the row's type, and then call it out of bounds). Ours has to give the answer
   that it gives there.
@@ -327,13 +327,15 @@ def _moves(
 
 
 def _overflows(ours: NDArray[Any], truth: NDArray[Any], row: Any, *, narrow: bool) -> bool:
-    """Whether one of the two has no number where they differ, in a row whose squares or sums leave the range."""
-    ends = _is_at_the_end(row, narrow=narrow)
+    """Whether sums of a row leave the range in some order, or the library has no number where its squares do."""
+    if _is_at_the_end(row, narrow=narrow):
+        # What has no number may be a number again further on: the leaf for it, the mark of what is missing.
+        return True
     if truth.dtype.kind != "f":
-        return ends
+        return False
     with np.errstate(all="ignore"):
         same = np.abs(ours - truth) <= _FLOAT32 * np.abs(truth)
-    return bool(np.all(same | (_is_great(row, narrow=narrow) & ~np.isfinite(truth)) | (ends & ~np.isfinite(ours))))
+    return bool(np.all(same | (_is_great(row, narrow=narrow) & ~np.isfinite(truth))))
 
 
 def _is_taken_as_float64(library: Callable[[Any], Any], row: Any, ours: list[NDArray[Any]]) -> bool:
