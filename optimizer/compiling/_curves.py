@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ._errors import ProgramError
-from ._operator import Operator, check_choice, width_of
+from ._operator import Operator, check_choice, later, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,7 +173,7 @@ class Splines(Operator):
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     ends: NDArray[np.float64]
-    sparse: bool = False
+    sparse: bool = later(False)
 
     def __post_init__(self) -> None:
         check_choice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,10 +16,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["OPERATORS", "Operator", "check_choice", "width_of"]
+__all__ = ["OPERATORS", "Operator", "check_choice", "later", "width_of"]
 
 OPERATORS: dict[str, type[Operator]] = {}
 """Every operator by its name, as documents have it."""
+
+
+_LATER = "later"
+
+
+def later(default: Any) -> Any:
+    """Declare a field that an operator had not in an earlier version: programs of that one are read, with its default.
+
+    At its default it is no part of the document or the digest, which are those of the earlier version then.
+    """
+    return field(default=default, metadata={_LATER: True})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,13 +66,18 @@ class Operator:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the arrays among the fields, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def numbers(self) -> dict[str, Any]:
-        """Give the fields that are no arrays, by name, as JSON takes them."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+        """Give the fields that are no arrays, as JSON takes them; without those of :func:`later` at their defaults."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        usual = {one.name: one.default for one in fields(self) if one.metadata.get(_LATER)}
+        return {
+            name: value
+            for name, value in values.items()
+            if not isinstance(value, np.ndarray) and not (name in usual and value == usual[name])
+        }
 
     def digest(self) -> bytes:
         """Give a fingerprint: equal for operators that have the same class, numbers and arrays, bit by bit."""
@@ -79,10 +95,10 @@ class Operator:
         Raises
         ------
         ProgramError
-            A field is missing or there is one too many, or a value is not allowed.
+            A field is missing, but for a :func:`later` one, or there is one too many, or a value is not allowed.
         """
-        given, known = {*numbers, *arrays}, {field.name for field in fields(cls)}
-        if given != known:
+        given, known = {*numbers, *arrays}, {one.name for one in fields(cls)}
+        if not known >= given >= {one.name for one in fields(cls) if not one.metadata.get(_LATER)}:
             raise ProgramError(f"{cls.__name__} has the fields {sorted(known)}, and the document has {sorted(given)}")
         return cls(**numbers, **arrays)
 

@@ -26,6 +26,7 @@ from optimizer.compiling import (
     Program,
     ProgramError,
     Select,
+    Splines,
     Trees,
     UnsupportedOperatorError,
     choose_strategy,
@@ -96,6 +97,22 @@ def test_a_document_gives_the_same_program_again() -> None:
     assert again.columns == ("a", "b", "c")
     clip = next(node.operator for node in again.nodes if isinstance(node.operator, Clip))
     assert (clip.low, clip.high) == (-np.inf, 1e300)
+
+
+def test_a_program_from_before_an_operator_had_a_field_is_read() -> None:
+    ends = np.zeros((4, 1, 4))
+    own = [
+        Splines(np.arange(8.0)[:, None], 3, 4, "continue", np.array([3.0]), np.array([4.0]), ends, sparse=sparse)
+        for sparse in (False, True)
+    ]
+    # As version 0.2.0 wrote it.
+    assert set(own[0].numbers()) == {"degree", "splines", "extrapolation"}
+    assert own[1].numbers()["sparse"] is True
+    again = [Splines.build(one.numbers(), one.arrays()) for one in own]
+    assert [one.digest() for one in again] == [one.digest() for one in own]
+    assert own[0].digest() != own[1].digest()
+    with pytest.raises(ProgramError, match="Splines has the fields"):
+        Splines.build({"degree": 3, "extrapolation": "continue"}, own[0].arrays())
 
 
 def test_what_no_output_needs_is_left_out() -> None:
