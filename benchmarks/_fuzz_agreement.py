@@ -253,11 +253,11 @@ def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: N
     if answer.pieces is None or answer.refused.any():
         return False
     given = answer.pieces[place]
-    if _any_is(given, truth):
-        return True
+    if _any_is(given, truth) or ours.dtype.kind != "f":
+        return _any_is(given, truth)
     with np.errstate(all="ignore"):
         reach = _SLACK * np.max(np.abs(given - ours), axis=0)
-        return ours.dtype.kind == "f" and bool(np.all((np.abs(ours - truth) <= reach) | _are_equal(ours, truth)))
+        return bool(np.all((np.abs(ours - truth) <= reach) | _are_equal(ours, truth)))
 
 
 def _any_is(given: NDArray[Any], answer: NDArray[Any]) -> bool:

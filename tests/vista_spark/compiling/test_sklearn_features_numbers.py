@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
-from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomTreesEmbedding
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import (
     AdditiveChi2Sampler,
@@ -19,7 +19,8 @@ from sklearn.kernel_approximation import (
     RBFSampler,
     SkewedChi2Sampler,
 )
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Lasso, Ridge
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
@@ -167,6 +168,38 @@ def test_bins(encode: str, strategy: str) -> None:
 def test_polynomials(options: dict[str, Any]) -> None:
     for rows in (50, len(TABLE)):  # few are gathered, and many are written in place
         same(PolynomialFeatures(**options), TABLE, TABLE[:rows])
+
+
+@pytest.mark.parametrize("function", [np.log1p, np.sqrt, np.exp, np.cos, np.abs, np.isnan, np.square, np.floor])
+def test_functions_of_booleans(function: Any) -> None:
+    model = make_pipeline(MissingIndicator(), FunctionTransformer(function)).fit(HOLES)
+    truth, ours = model.transform(HOLES), compile_pipeline(model).transform(HOLES)
+    assert ours.dtype.kind == truth.dtype.kind
+    # numpy's are of 16 bits.
+    np.testing.assert_array_equal(ours, truth.astype(ours.dtype))
+
+
+def test_the_least_number_stays_above_zero() -> None:
+    least = np.array([[5e-324] * 5, [-5e-324] * 5])
+    for model in (FunctionTransformer(np.log1p), PowerTransformer(standardize=False)):
+        ours = compile_pipeline(model.fit(TABLE)).transform(least)
+        np.testing.assert_array_equal(ours, model.transform(least))
+        assert (ours[0] > 0).all()
+
+
+def test_coordinate_descent_takes_what_a_sparse_table_has() -> None:
+    def pipeline(embedding: RandomTreesEmbedding) -> Any:
+        both = FeatureUnion([("trees", embedding), ("as they are", "passthrough")])
+        return make_pipeline(both, Lasso(0.01)).fit(TABLE, TABLE[:, 0])
+
+    rows = np.array([[np.nan, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
+    model = pipeline(RandomTreesEmbedding(2, random_state=0))
+    assert np.isnan(model.predict(rows)[0])
+    np.testing.assert_allclose(compile_pipeline(model).predict(rows), model.predict(rows))
+    dense = pipeline(RandomTreesEmbedding(2, random_state=0, sparse_output=False))
+    for predict in (dense.predict, compile_pipeline(dense).predict):
+        with pytest.raises(ValueError, match="NaN"):
+            predict(rows)
 
 
 def test_sketches_are_of_float64() -> None:

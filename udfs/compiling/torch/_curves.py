@@ -53,7 +53,7 @@ class UfuncModule(torch.nn.Module):
             return torch.where(torch.isfinite(refined), refined, root).to(x.dtype)
         if self.name == "sign":
             return torch.where(torch.isnan(x), x, torch.sign(x))
-        own: torch.Tensor = self.function(x)
+        own: torch.Tensor = _log1p(x) if self.name == "log1p" else self.function(x)
         return own.to(x.dtype)
 
 
@@ -93,8 +93,13 @@ class PowerTransformModule(torch.nn.Module):
 
 
 def _log1p(x: torch.Tensor) -> torch.Tensor:
-    # Of the least number above zero, torch's own of float32 leaves nothing: a zero that may stand for what is missing.
-    return torch.log1p(x.to(torch.float64)).to(x.dtype)
+    # Of the least number above zero, torch's own leaves nothing: a zero that may stand for what is missing.
+    wide = x.to(torch.float64)
+    return torch.where(wide.abs() < _LEAST, wide, torch.log1p(wide)).to(x.dtype)
+
+
+# The square of what is less than this is no part of a float64 beside it.
+_LEAST = 1e-20
 
 
 # Where scipy's boxcox takes a power for zero, and where it goes through logarithms.

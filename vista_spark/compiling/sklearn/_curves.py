@@ -10,7 +10,11 @@ from optimizer.compiling import (
     UFUNCS,
     Bins,
     Cast,
+    Choose,
+    Concatenate,
+    Constant,
     Finite,
+    Missing,
     Monomials,
     OneHot,
     Output,
@@ -52,8 +56,30 @@ def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
             model, f"func={model.func!r}", f"has no translation: functions of numpy have one ({', '.join(UFUNCS)})"
         )
     rows = checked(model, build, table) if model.validate else table
+    if _is_of_booleans(build, rows):
+        return {"transform": _of_booleans(model, build, rows)}
     kind = "bool" if name in {"isfinite", "isinf", "isnan", "signbit"} else None
     return {"transform": Output(build.add(Ufunc(name), rows), dtype=kind)}
+
+
+def _is_of_booleans(build: Builder, table: str) -> bool:
+    """Whether a table is of booleans in the library: marks of what is missing, or columns of such."""
+    node = build.node(table)
+    if node is None:
+        return False
+    if isinstance(node.operator, Concatenate | Finite | Select | Within):
+        return all(_is_of_booleans(build, one) for one in node.inputs)
+    return isinstance(node.operator, Missing)
+
+
+def _of_booleans(model: Any, build: Builder, rows: str) -> Output:
+    """Lower the two numbers that a function gives for booleans: numpy has them of float16, or of 8 bits."""
+    with np.errstate(all="ignore"):
+        given = model.func(np.array([False, True]))
+    width = build.width(rows)
+    low, high = (build.add(Constant(np.full(width, one, np.float64)), rows) for one in given)
+    kind = {"b": "bool", "i": "int64", "u": "int64"}.get(given.dtype.kind)
+    return Output(build.add(Choose(), rows, high, low), dtype=kind)
 
 
 @parser("sklearn.PowerTransformer")
