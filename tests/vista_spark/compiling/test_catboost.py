@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,3 +140,12 @@ def test_a_table_that_the_library_made_read_only() -> None:
     model = Classifier().fit(table, SPECIES)
     table.setflags(write=False)
     assert (compile_pipeline(model).predict(table) == model.predict(table)[:, 0]).all()
+
+
+def test_two_numbers_do_not_fill_one_column() -> None:
+    import_module("sklearn.experimental.enable_iterative_imputer")
+    imputer = import_module("sklearn.impute").IterativeImputer
+    table = load_iris().data
+    both = Regressor(loss_function="RMSEWithUncertainty", iterations=1)
+    with pytest.raises(UnsupportedOperatorError, match="IterativeImputer with estimator="):
+        compile_pipeline(imputer(both, max_iter=1, tol=10).fit(table))

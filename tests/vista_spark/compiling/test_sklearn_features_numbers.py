@@ -179,6 +179,17 @@ def test_functions_of_booleans(function: Any) -> None:
     np.testing.assert_array_equal(ours, truth.astype(ours.dtype))
 
 
+@pytest.mark.parametrize("output", ["normal", "uniform"])
+def test_quantiles_of_a_sparse_table_leave_its_zeros(output: Any) -> None:
+    spread = QuantileTransformer(n_quantiles=5, output_distribution=output)
+    model = make_pipeline(KBinsDiscretizer(4, strategy="uniform"), spread).fit(TABLE)
+    truth, ours = model.transform(TABLE).toarray(), compile_pipeline(model).transform(TABLE)
+    assert (truth == 0).any()
+    np.testing.assert_allclose(ours, truth)
+    dense = make_pipeline(KBinsDiscretizer(4, strategy="uniform", encode="onehot-dense"), spread)
+    np.testing.assert_allclose(compile_pipeline(dense.fit(TABLE)).transform(TABLE), dense.transform(TABLE))
+
+
 def test_the_least_number_stays_above_zero() -> None:
     least = np.array([[5e-324] * 5, [-5e-324] * 5])
     for model in (FunctionTransformer(np.log1p), PowerTransformer(standardize=False)):

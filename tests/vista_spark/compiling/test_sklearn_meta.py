@@ -247,6 +247,13 @@ def test_another_threshold(inner: Any, positive: str | None) -> None:
     agree(tuned, table)
 
 
+def test_a_positive_label_that_is_no_class() -> None:
+    inner = LogisticRegression().fit([[0.0], [1.0]], [2, 10])
+    model = FixedThresholdClassifier(FrozenEstimator(inner), pos_label=False).fit([[0.0], [1.0]], [2, 10])
+    with pytest.raises(UnsupportedOperatorError, match=r"pos_label=False is none of the classes \[2, 10\]"):
+        compile_pipeline(model)
+
+
 def test_a_score_at_the_threshold_is_of_the_positive_class() -> None:
     table = np.arange(8.0)[:, None]
     model = FixedThresholdClassifier(DecisionTreeClassifier(max_depth=1), threshold=0.75)

@@ -112,6 +112,8 @@ def lower_threshold(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     if method not in outputs:
         raise refuse(model, f"{type(inner).__name__} inside, whose {method} is not compiled,")
     classes = np.asarray(model.classes_)
+    if positive is not None and positive not in classes.tolist():
+        raise refuse(model, f"pos_label={positive!r}", f"is none of the classes {classes.tolist()}")
     first = positive is not None and positive == classes[0]
     score = outputs[method].node
     if method == "predict_proba":

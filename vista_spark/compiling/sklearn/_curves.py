@@ -103,7 +103,12 @@ def lower_quantiles(model: Any, build: Builder, table: str) -> Mapping[str, Outp
         raise refuse(model, "a column without any number")
     normal = model.output_distribution == "normal"
     rows = checked(model, build, table)
-    return {"transform": Output(build.add(Quantiles(quantiles, plain(model.references_), normal), rows))}
+    shares = build.add(Quantiles(quantiles, plain(model.references_), normal), rows)
+    held = build.sparsity(table)
+    if held == "written":
+        raise refuse(model, "a sparse table that may have zeros in it")
+    # Of a sparse table the library transforms what is written: a zero stays one.
+    return {"transform": Output(shares if held == "dense" else build.add(Choose(), rows, shares, rows))}
 
 
 @parser("sklearn.KBinsDiscretizer")

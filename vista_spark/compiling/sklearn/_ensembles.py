@@ -212,7 +212,8 @@ def lower_stacking(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     if model.passthrough:
         parts.append(table)
     stacked = joined(build, parts)
-    outputs = {"transform": Output(stacked)}
+    codes = hasattr(model, "_label_encoder") and not model.passthrough and set(model.stack_method_) == {"predict"}
+    outputs = {"transform": Output(stacked, dtype="int64" if codes else None)}
     for name, output in available(model, lower(model.final_estimator_, build, stacked)).items():
         if name == "transform":
             continue

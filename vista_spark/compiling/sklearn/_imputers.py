@@ -155,10 +155,11 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
         neighbours = build.add(Select(others), filled)
         there = build.add(Select(np.array([place])), build.add(Missing(mark), marked))
         outputs = lower(step.estimator, build, _asked(build, neighbours, there, known[others]))
-        if "predict" not in outputs or outputs["predict"].labels is not None:
+        found = outputs.get("predict")
+        if found is None or found.labels is not None or build.width(found.node) != 1:
             raise refuse(model, f"estimator={step.estimator!r}")
         low, high = float(model._min_value[place]), float(model._max_value[place])  # noqa: SLF001
-        filled = build.add(Patch(place, mark, low, high), filled, marked, outputs["predict"].node)
+        filled = build.add(Patch(place, mark, low, high), filled, marked, found.node)
     return {"transform": Output(_with_indicator(model, build, filled, rows))}
 
 

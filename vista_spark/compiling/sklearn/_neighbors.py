@@ -143,7 +143,7 @@ def _neighbors(
         values=values,
         metric=metric,
         p=p,
-        count=0 if radius else int(model.n_neighbors),
+        count=0 if radius else _count_of(model),
         radius=_radius_of(model) if radius else 0.0,
         by_distance=model.weights == "distance",
         rounding=rounding,
@@ -155,6 +155,12 @@ def _neighbors(
     held = build.add(Within(-limit, np.concatenate([[0.0], limit[1:]]), reason), found)
     mean = build.add(Select(np.arange(2, values.shape[1] + 2)), held)
     return mean, build.add(Select(np.array([1], np.int64)), found)
+
+
+def _count_of(model: Any) -> int:
+    if model.n_neighbors is None:
+        raise refuse(model, "n_neighbors=None", "predicts nothing")
+    return int(model.n_neighbors)
 
 
 def _radius_of(model: Any) -> float:

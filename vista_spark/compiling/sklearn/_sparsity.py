@@ -117,6 +117,7 @@ _RULES: Mapping[str, Callable[[Any, Sparsity], Sparsity]] = {
             "MaxAbsScaler",
             "Normalizer",
             "PolynomialFeatures",
+            "QuantileTransformer",
             "RobustScaler",
             "StandardScaler",
         ),
