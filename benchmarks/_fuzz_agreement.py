@@ -20,8 +20,8 @@ What is fair:
 * A library may fail on a row of float32 by its own rounding, and take the same numbers as float64 (scikit-learn's
   sparse splines round their first knot to the row's type, and then call it out of bounds). Ours has to give the answer
   that it gives there.
-* A row that ours alone refuses is wrong, but for the few reasons that the table of classes (``docs/compiling.md``)
-  names: the library's answer depends on what no row says, as on the order of equally near ones. They are counted.
+* A row that ours alone refuses is wrong, but for the few reasons that ``docs/compiling.md`` names: the library's answer
+  depends on what no row says, as on the order of equally near ones. They are counted.
 * A table of booleans that goes through a selector may come as zeros and ones.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["HARMLESS", "Answers", "CrashError", "Difference", "ask", "differences", "pieces"]
 
 HARMLESS = frozenset({"library fails on the table", "overflow", "refused as documented", "toss-up"})
-# Reasons of rows that ours alone refuses, as the table of classes has them.
+# Reasons of rows that ours alone refuses, as docs/compiling.md has them.
 _DOCUMENTED = (
     *("how the library searches", "numpy's partition puts first", "depends on the other rows"),
     *("which ONNX's TopK does not take", "NaN or an infinity, which RadiusNeighborsClassifier does not take"),
@@ -183,11 +183,7 @@ def differences(
         return [Difference("library fails on the table", 0, f"{method}: {truth.why}")]
     found = [
         Difference(
-            "overflow"
-            if rounds and _is_great(take(rows, [int(row)]), narrow=getattr(rows, "dtype", None) == np.float32)
-            else "library fails on the table"
-            if _is_taken_as_float64(library, take(rows, [int(row)]), [one[row] for one in own.pieces or ()])
-            else "not refused",
+            _taken(library, take(rows, [int(row)]), [one[row] for one in own.pieces or ()], rounds=rounds),
             int(row),
             f"{method}: the library says {truth.reasons[row]}",
         )
@@ -230,6 +226,14 @@ def differences(
     return found
 
 
+def _taken(library: Callable[[Any], Any], row: Any, ours: list[NDArray[Any]], *, rounds: bool) -> str:
+    """Kind of a row that the library alone refuses."""
+    narrow = getattr(row, "dtype", None) == np.float32
+    if rounds and _is_great(row, narrow=narrow):
+        return "overflow"
+    return "library fails on the table" if narrow and _is_taken_as_float64(library, row, ours) else "not refused"
+
+
 def _refusal(reason: str) -> str:
     return "refused as documented" if any(known in reason for known in _DOCUMENTED) else "refused by ours alone"
 
@@ -253,8 +257,8 @@ def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: N
     if answer.pieces is None or answer.refused.any():
         return False
     given = answer.pieces[place]
-    if _any_is(given, truth) or ours.dtype.kind != "f":
-        return _any_is(given, truth)
+    if (reached := _any_is(given, truth)) or ours.dtype.kind != "f":
+        return reached
     with np.errstate(all="ignore"):
         reach = _SLACK * np.max(np.abs(given - ours), axis=0)
         return bool(np.all((np.abs(ours - truth) <= reach) | _are_equal(ours, truth)))
@@ -315,8 +319,8 @@ def _moves(
             own = answer.pieces[place][~answer.refused]
             answers.append(own.reshape(len(own), *ours.shape))
     given = np.concatenate(answers)
-    if _any_is(given, ours) or given.dtype.kind != "f":
-        return _any_is(given, ours)
+    if (changes := _any_is(given, ours)) or given.dtype.kind != "f":
+        return changes
     with np.errstate(all="ignore"):
         low, high = np.nanmin(given, axis=0), np.nanmax(given, axis=0)
         reach = _SLACK * (high - low) + tolerance * np.abs(given[0]) + np.finfo(given.dtype).tiny
@@ -340,8 +344,6 @@ def _overflows(ours: NDArray[Any], truth: NDArray[Any], row: Any, *, narrow: boo
 
 def _is_taken_as_float64(library: Callable[[Any], Any], row: Any, ours: list[NDArray[Any]]) -> bool:
     """Whether the library gives our answer for the same numbers in the wider type."""
-    if getattr(row, "dtype", None) != np.float32:
-        return False
     answer = ask(library, row.astype(np.float64), ours=False)
     if answer.pieces is None or len(answer.pieces) != len(ours):
         return False

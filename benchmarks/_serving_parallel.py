@@ -18,53 +18,57 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from optimizer.serving import BatchingProfile
+    from vista_spark.serving import Api
 
 __all__ = ["parallel"]
 
 _MODELS = 3
 _WARM_S = 2.0
+_TURNS, _BESIDE = "in turn", "in parallel"
 
 
 def parallel(report: Report, spark: SparkSession, client: Client, settings: Settings) -> None:
     """Search the highest good rate of three networks on one backend, in turn and beside each other."""
     names = [f"{settings.model}-{number}" for number in range(_MODELS)]
     profile: BatchingProfile | None = None
-    tried: dict[tuple[str, float], Loaded] = {}
     best: dict[str, float] = {}
-    for way, beside in (("in turn", False), ("in parallel", True)):
-        server = Server(spark, backends=1, threads=settings.threads, parallel=beside)
+    rows = []
+    for way in (_TURNS, _BESIDE):
+        server = Server(spark, backends=1, threads=settings.threads, parallel=way == _BESIDE)
         for number, name in enumerate(names):
-            # Weights of their own, so that they share no layer; both arms have one profile.
-            server.deploy(
-                Session(
-                    name,
-                    model=settings.model,
-                    image_size=settings.image_size,
-                    slo_ms=settings.slo_ms,
-                    profile=profile,
-                    seed=1 + number,
-                    rate=1,
-                )
-            )
+            server.deploy(_session(settings, name, 1 + number, profile))
+            # Both ways are planned by one profile.
             profile = profile or server.profile(name)
-        capacity = 1000 / float(profile.latencies[1]) if profile else 1.0
         with server.start(port=0) as api:
-
-            def share(rate: float) -> float:
-                rates = dict.fromkeys(names, rate / _MODELS)
-                found = client.run(api, Load(rates, settings.seconds, settings.slo_ms))
-                tried[way, rate] = found  # noqa: B023
-                print(f"{_MODELS} models {way} at {rate:.1f}/s: {100 * found.share:.1f} % in time", file=sys.stderr)  # noqa: B023
-                return found.share
-
-            client.run(api, Load(dict.fromkeys(names, 0.1 * capacity), _WARM_S, settings.slo_ms))
-            best[way] = highest(share, 0.6 * capacity)
+            best[way], tried = _searched(client, api, settings, names, 1000 / server.profile(names[0]).latencies[1])
+        rows += [cpu_row(f"{way}, {rate:.1f}/s", one) for rate, one in sorted(tried.items())]
     report.table(
         f"{_MODELS} x {settings.model} over HTTP on one backend of {settings.threads} threads, SLO "
         f"{settings.slo_ms:g} ms, {settings.seconds:g} s a try",
         ("models, rate", "in time", "p50 ms", "p99 ms", "sent late by, p99 ms", *cpu_columns(), "ended"),
-        [cpu_row(f"{way}, {rate:.1f}/s", one) for (way, rate), one in sorted(tried.items())],
+        rows,
     )
-    if best["in parallel"]:
+    if best[_BESIDE]:
         meaning = f"highest good rate of {_MODELS} models on one backend, in turn / in parallel (paper: 1.1 to 1.3)"
-        report.ratio("in_turn_over_parallel", best["in turn"] / best["in parallel"], meaning)
+        report.ratio("in_turn_over_parallel", best[_TURNS] / best[_BESIDE], meaning)
+
+
+def _session(settings: Settings, name: str, seed: int, profile: BatchingProfile | None) -> Session:
+    """Give a network weights of its own, so that it shares no layer."""
+    model, size, slo = settings.model, settings.image_size, settings.slo_ms
+    return Session(name, model=model, image_size=size, slo_ms=slo, profile=profile, seed=seed, rate=1)
+
+
+def _searched(
+    client: Client, api: Api, settings: Settings, names: list[str], capacity: float
+) -> tuple[float, dict[float, Loaded]]:
+    """Search the highest good rate of all models together; gives it, and what each rate came to."""
+    tried: dict[float, Loaded] = {}
+
+    def share(rate: float) -> float:
+        tried[rate] = client.run(api, Load(dict.fromkeys(names, rate / _MODELS), settings.seconds, settings.slo_ms))
+        print(f"{_MODELS} models at {rate:.1f}/s: {100 * tried[rate].share:.1f} % in time", file=sys.stderr)
+        return tried[rate].share
+
+    client.run(api, Load(dict.fromkeys(names, 0.1 * capacity), _WARM_S, settings.slo_ms))
+    return highest(share, 0.6 * capacity), tried

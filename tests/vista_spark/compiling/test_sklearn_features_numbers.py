@@ -358,6 +358,10 @@ def test_the_iterative_imputer_asks_for_what_is_missing() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (
+            make_pipeline(SplineTransformer(sparse_output=True), QuantileTransformer(n_quantiles=5)),
+            "QuantileTransformer with a sparse table",
+        ),
         (NMF(2, max_iter=500), "NMF .*solves a problem for each row"),
         (KNNImputer(weights=lambda d: d), "KNNImputer with weights="),
         (FunctionTransformer(lambda x: x), "FunctionTransformer with func="),

@@ -247,6 +247,15 @@ def test_another_threshold(inner: Any, positive: str | None) -> None:
     agree(tuned, table)
 
 
+def test_a_stacking_gives_codes_of_classes_as_whole_numbers() -> None:
+    table, labels = load_iris(return_X_y=True)
+    for passthrough, kind in ((False, "i"), (True, "f")):
+        model = StackingClassifier(PAIR, stack_method="predict", cv=2, passthrough=passthrough).fit(table, labels)
+        given, ours = model.transform(table), compile_pipeline(model).transform(table)
+        assert given.dtype.kind == ours.dtype.kind == kind
+        np.testing.assert_array_equal(ours, given)
+
+
 def test_a_positive_label_that_is_no_class() -> None:
     inner = LogisticRegression().fit([[0.0], [1.0]], [2, 10])
     model = FixedThresholdClassifier(FrozenEstimator(inner), pos_label=False).fit([[0.0], [1.0]], [2, 10])

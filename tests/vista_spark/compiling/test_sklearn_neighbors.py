@@ -142,6 +142,12 @@ def test_what_has_no_translation() -> None:
             compile_pipeline(model.fit(table, labels))
 
 
+def test_no_number_of_neighbours_is_refused() -> None:
+    model = KNeighborsRegressor(n_neighbors=None).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(UnsupportedOperatorError, match="KNeighborsRegressor with n_neighbors=None"):
+        compile_pipeline(model)
+
+
 def test_no_radius_is_refused() -> None:
     model = RadiusNeighborsRegressor(radius=None).fit([[0.0], [1.0]], [0.0, 1.0])
     with pytest.raises(UnsupportedOperatorError, match="RadiusNeighborsRegressor with radius=None"):

@@ -74,6 +74,7 @@ def lower_linear_regressor(model: Any, build: Builder, table: str) -> Mapping[st
 
 # Their intercept is an array of one number, and their predictions are flat.
 _FLAT = frozenset({"LinearSVR", "PassiveAggressiveRegressor", "SGDRegressor"})
+# Coordinate descent looks at no number of a sparse table before it predicts.
 _TRUST_SPARSE = frozenset({"ElasticNet", "Lasso", "MultiTaskElasticNet", "MultiTaskLasso"})
 
 
@@ -163,7 +164,6 @@ def lower_ransac(model: Any, build: Builder, table: str) -> Mapping[str, Output]
 
 
 def _scores(model: Any, build: Builder, table: str) -> str:
-    # Coordinate descent looks at no number of a sparse table before it predicts.
     trusts = type(model).__name__ in _TRUST_SPARSE and build.sparsity(table) != "dense"
     rows = table if trusts else checked(model, build, table)
     weights = np.atleast_2d(plain(model.coef_)).T
