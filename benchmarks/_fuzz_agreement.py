@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["HARMLESS", "Answers", "CrashError", "Difference", "ask", "differences", "pieces"]
+__all__ = ["HARMLESS", "Answers", "CrashError", "Difference", "ask", "differences", "is_float32", "pieces"]
 
 HARMLESS = frozenset({"library fails on the table", "overflow", "refused as documented", "toss-up"})
 # Reasons of rows that ours alone refuses, as docs/compiling.md has them.
@@ -228,7 +228,7 @@ def differences(
 
 def _taken(library: Callable[[Any], Any], row: Any, ours: list[NDArray[Any]], *, rounds: bool) -> str:
     """Kind of a row that the library alone refuses."""
-    narrow = getattr(row, "dtype", None) == np.float32
+    narrow = is_float32(row)
     if rounds and _is_great(row, narrow=narrow):
         return "overflow"
     return "library fails on the table" if narrow and _is_taken_as_float64(library, row, ours) else "not refused"
@@ -349,6 +349,11 @@ def _is_taken_as_float64(library: Callable[[Any], Any], row: Any, ours: list[NDA
         return False
     given = [one.reshape(1, *own.shape) for one, own in zip(answer.pieces, ours, strict=True)]
     return all(bool(_near(own[None], one, _FLOAT32, rounds=True)[0]) for own, one in zip(ours, given, strict=True))
+
+
+def is_float32(rows: Any) -> bool:
+    """Whether all numbers of a table are float32: scikit-learn computes in it then, of a DataFrame as of an array."""
+    return {str(kind) for kind in (rows.dtypes if hasattr(rows, "iloc") else [rows.dtype])} == {"float32"}
 
 
 def _is_at_the_end(row: Any, *, narrow: bool) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _fuzz_agreement import HARMLESS, CrashError, Difference, differences, pieces
+from _fuzz_agreement import HARMLESS, CrashError, Difference, differences, is_float32, pieces
 from _fuzz_onnx import OnnxView, to_onnx
 from _fuzz_pipelines import Draw, draw_pipeline, with_imputer
 from _fuzz_rounding import ROUNDING, operators_of, rounded_otherwise
@@ -257,7 +257,7 @@ def _has(model: Any, name: str) -> bool:
 def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> list[Difference]:
     """Compare every method that the program has."""
     rounds = bool(operators_of(compiled) & ROUNDING)
-    narrow = _is_narrow(model) or getattr(rows, "dtype", None) == np.float32
+    narrow = _is_narrow(model) or is_float32(rows)
     found = []
     for method in compiled.outputs:
         if not _has(model, method):

@@ -6,6 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from places import BENCHMARKS
 
@@ -106,6 +107,36 @@ def test_no_answer_is_the_librarys_own_at_the_end_of_the_range() -> None:
     assert kinds(1.7e308, rounds=True) == ["overflow"] * 2
     assert kinds(1e300, rounds=True) == ["value"] * 2
     assert kinds(1.7e308, rounds=False) == ["value"] * 2
+
+
+@pytest.mark.usefixtures("fuzz")
+@pytest.mark.parametrize("frame", [False, True])
+def test_a_table_of_float32_ends_where_float32_does(frame: bool) -> None:
+    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+
+    def kinds(dtype: type[np.floating[Any]]) -> list[str]:
+        table = np.full((2, 2), 3e38, dtype)
+        table[1] = 1
+        rows = pd.DataFrame(table) if frame else table
+
+        def library(given: Any) -> Any:
+            if (np.asarray(given) > 1e38).any():
+                raise ValueError("too large")
+            return np.asarray(given)[:, 0]
+
+        found = _fuzz_agreement.differences(
+            "transform",
+            rows,
+            library,
+            lambda given: np.asarray(given)[:, 0],
+            narrow=_fuzz_agreement.is_float32(rows),
+            rounds=True,
+            otherwise=lambda: lambda given: np.asarray(given)[:, 0],
+        )
+        return [one.kind for one in found]
+
+    assert kinds(np.float32) == ["overflow"]
+    assert kinds(np.float64) == ["not refused"]
 
 
 @pytest.mark.usefixtures("fuzz")

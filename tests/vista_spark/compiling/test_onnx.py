@@ -43,7 +43,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.svm import SVR, LinearSVC, NuSVR
+from sklearn.svm import SVR, LinearSVC, NuSVC, NuSVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from optimizer.compiling import UnsupportedOperatorError
@@ -195,6 +195,16 @@ def test_other_classifiers(model: Any, data: Any) -> None:
     table = (table / table.max(axis=0) * 5).astype(np.float32)
     model.fit(table[::2], labels[::2])
     same(converted(model, table), table, loose=2e-5)
+
+
+def test_coupled_shares_of_missing_numbers() -> None:
+    """The runtime's rounds end at once where a score is NaN, and leave equal shares."""
+    table, labels = load_iris(return_X_y=True)
+    table = table.astype(np.float32)
+    model = NuSVC(nu=0.2, probability=True, random_state=0).fit(table[::2], labels[::2])
+    table[::7, 1] = np.nan
+    compiled = same(converted(model, table[1:]), table, loose=2e-5)
+    np.testing.assert_allclose(compiled.predict_proba(table)[0], 1 / 3, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
     KernelCenterer,
+    MinMaxScaler,
     PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
@@ -177,6 +178,15 @@ def test_functions_of_booleans(function: Any) -> None:
     assert ours.dtype.kind == truth.dtype.kind
     # numpy's are of 16 bits.
     np.testing.assert_array_equal(ours, truth.astype(ours.dtype))
+
+
+def test_booleans_are_computed_with_as_float64() -> None:
+    """Whatever type the table is of; a constant column's power is a number that float32 rounds to another one."""
+    model = make_pipeline(MissingIndicator(features="all"), PowerTransformer(), MinMaxScaler())
+    few = np.where(np.random.default_rng(1).random(TABLE.shape) < 0.02, np.nan, TABLE)
+    same(model, few, HOLES)
+    compiled, given = compile_pipeline(model), few.astype(np.float32)
+    np.testing.assert_allclose(compiled.transform(given), model.transform(given), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("output", ["normal", "uniform"])

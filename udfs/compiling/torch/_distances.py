@@ -68,7 +68,8 @@ class CouplingModule(torch.nn.Module):
         for _ in range(max(100, classes)):
             qp = (q @ p[:, :, None])[:, :, 0]
             pqp = (p * qp).sum(dim=1, keepdim=True)
-            running = running & ~((qp - pqp).abs().amax(dim=1, keepdim=True) < 0.005 / classes)
+            # NaN stops a row, as no error of libsvm's is then the greatest one.
+            running = running & ((qp - pqp).abs().amax(dim=1, keepdim=True) >= 0.005 / classes)
             if not running.any():
                 break
             moved = p

@@ -6,12 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Cast, Finite, Function, Output, UnsupportedOperatorError
+from optimizer.compiling import (
+    Above,
+    ArgMax,
+    Cast,
+    Concatenate,
+    Finite,
+    Function,
+    Missing,
+    Output,
+    Select,
+    UnsupportedOperatorError,
+    Within,
+)
 
 if TYPE_CHECKING:
     from optimizer.compiling import Builder
 
-__all__ = ["checked", "classes_of_scores", "knot_side", "outliers", "plain", "probabilities", "refuse", "widened"]
+__all__ = [
+    "checked",
+    "classes_of_scores",
+    "is_of_booleans",
+    "knot_side",
+    "outliers",
+    "plain",
+    "probabilities",
+    "refuse",
+    "widened",
+]
 
 # Those that take NaN, but not in a sparse table.
 _TREES = frozenset(
@@ -21,13 +43,25 @@ _TREES = frozenset(
 )
 
 
-def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
-    """Hold the rows to what the model takes, as its ``validate_data`` does."""
+def checked(model: Any, build: Builder, table: str, dtype: str = "as given", *, booleans: bool = False) -> str:
+    """Hold the rows to what the model takes, as its ``validate_data`` does; booleans become float64, unless kept."""
     kind, nan = type(model).__name__, bool(model.__sklearn_tags__().input_tags.allow_nan)
     if nan and kind in _TREES and build.sparsity(table) != "dense":
         # A step before them may have made a sparse table of a dense one.
         kind, nan = f"{kind} of a sparse table", False
-    return build.add(Finite(dtype, nan, kind), table)
+    rows = build.add(Finite(dtype, nan, kind), table)
+    widens = dtype == "as given" and not booleans and is_of_booleans(build, table)
+    return build.add(Cast("float64"), rows) if widens else rows
+
+
+def is_of_booleans(build: Builder, table: str) -> bool:
+    """Tell whether a table is of booleans in the library: marks of what is missing, or columns of such."""
+    node = build.node(table)
+    if node is None:
+        return False
+    if isinstance(node.operator, Concatenate | Finite | Select | Within):
+        return all(is_of_booleans(build, one) for one in node.inputs)
+    return isinstance(node.operator, Missing)
 
 
 def refuse(model: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:

@@ -11,10 +11,8 @@ from optimizer.compiling import (
     Bins,
     Cast,
     Choose,
-    Concatenate,
     Constant,
     Finite,
-    Missing,
     Monomials,
     OneHot,
     Output,
@@ -26,7 +24,7 @@ from optimizer.compiling import (
     Within,
 )
 from vista_spark.compiling._registry import lower, parser
-from vista_spark.compiling.sklearn._checks import checked, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, is_of_booleans, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,27 +47,17 @@ def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     if model.kw_args or model.inv_kw_args:
         raise refuse(model, f"kw_args={model.kw_args!r}")
     if model.func is None:
-        return {"transform": Output(checked(model, build, table) if model.validate else table)}
+        return {"transform": Output(checked(model, build, table, booleans=True) if model.validate else table)}
     name = getattr(model.func, "__name__", "")
     if type(model.func).__name__ != "ufunc" or name not in UFUNCS:
         raise refuse(
             model, f"func={model.func!r}", f"has no translation: functions of numpy have one ({', '.join(UFUNCS)})"
         )
-    rows = checked(model, build, table) if model.validate else table
-    if _is_of_booleans(build, rows):
+    rows = checked(model, build, table, booleans=True) if model.validate else table
+    if is_of_booleans(build, rows):
         return {"transform": _of_booleans(model, build, rows)}
     kind = "bool" if name in {"isfinite", "isinf", "isnan", "signbit"} else None
     return {"transform": Output(build.add(Ufunc(name), rows), dtype=kind)}
-
-
-def _is_of_booleans(build: Builder, table: str) -> bool:
-    """Whether a table is of booleans in the library: marks of what is missing, or columns of such."""
-    node = build.node(table)
-    if node is None:
-        return False
-    if isinstance(node.operator, Concatenate | Finite | Select | Within):
-        return all(_is_of_booleans(build, one) for one in node.inputs)
-    return isinstance(node.operator, Missing)
 
 
 def _of_booleans(model: Any, build: Builder, rows: str) -> Output:
