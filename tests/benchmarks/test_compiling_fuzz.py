@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +108,41 @@ def test_no_answer_is_the_librarys_own_at_the_end_of_the_range() -> None:
     assert kinds(1.7e308, rounds=True) == ["overflow"] * 2
     assert kinds(1e300, rounds=True) == ["value"] * 2
     assert kinds(1.7e308, rounds=False) == ["value"] * 2
+
+
+@pytest.mark.usefixtures("fuzz")
+def test_rounding_may_decide_whether_a_row_is_refused() -> None:
+    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+
+    rows = np.array([[1.0], [5.0], [9.0]])
+
+    def refusing(least: float, reason: str = "infinity") -> Any:
+        def method(given: Any) -> Any:
+            if (given >= least).any():
+                raise ValueError(reason)
+            return given[:, 0]
+
+        return method
+
+    def by_chance(given: Any) -> Any:
+        if (given == 5).any() and (len(given) > 1 or next(turns) % 3):
+            raise ValueError("infinity")
+        return refusing(9)(given)
+
+    def kinds(library: Any, ours: Any, otherwise: Any = None, *, rounds: bool = True) -> list[str]:
+        found = _fuzz_agreement.differences(
+            "transform", rows, library, ours, narrow=False, rounds=rounds, otherwise=lambda: otherwise or ours
+        )
+        return [one.kind for one in found]
+
+    turns = itertools.count()
+    assert kinds(refusing(5), refusing(9)) == ["toss-up"]  # the library takes what is an ulp less
+    assert kinds(refusing(4), refusing(9)) == ["not refused"]
+    assert kinds(refusing(4), refusing(9), by_chance) == ["toss-up"]
+    assert kinds(refusing(9), refusing(4)) == ["refused by ours alone"]
+    assert kinds(refusing(9), refusing(4), by_chance) == ["toss-up"]
+    assert kinds(refusing(5), refusing(9), rounds=False) == ["not refused"]
+    assert kinds(refusing(5, "a negative number"), refusing(9)) == ["not refused"]
 
 
 @pytest.mark.usefixtures("fuzz")
