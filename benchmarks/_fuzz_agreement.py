@@ -17,8 +17,8 @@ What is fair:
   counted as an overflow. Where the library has a number, ours has to be that, unless sums of the row's own numbers
   leave the range in one order of adding and not in another: the order of BLAS differs between two machines. Such a row
   has numbers within a thousandth of the greatest float, and no answer that is the library's own, class or number.
-* A great number that only rounding left over may overflow further on, in a power, or not: whether such a row is refused
-  is a toss-up, if the same shift, or the same errors, change it.
+* What rounding left over of great numbers may overflow further on, in a power, or be too small for a logarithm, or not:
+  whether such a row is refused is a toss-up, if the same shift, or the same errors, change it.
 * A library may fail on a row of float32 by its own rounding, and take the same numbers as float64 (scikit-learn's
   sparse splines round their first knot to the row's type, and then call it out of bounds). Ours has to give the answer
   that it gives there.
@@ -194,8 +194,8 @@ def differences(
         else:
             what = own.reasons[row]
             kind = _refusal(what, single, narrow=narrow, rounds=rounds)
-        if kind not in HARMLESS and rounds and _NO_NUMBER.search(what):
-            kind = "toss-up" if _overflows_by_chance(library, other(), single, theirs=bool(theirs[row])) else kind
+        if kind not in HARMLESS and rounds:
+            kind = "toss-up" if _is_refused_by_chance(library, other(), single, theirs=bool(theirs[row])) else kind
         found.append(Difference(kind, int(row), f"{method}: {what}"))
     if truth.pieces is None or own.pieces is None:
         return found
@@ -236,8 +236,10 @@ def _refusal(reason: str, row: Any, *, narrow: bool, rounds: bool) -> str:
     return "refused as documented" if any(known in reason for known in _DOCUMENTED) else "refused by ours alone"
 
 
-def _overflows_by_chance(library: Callable[[Any], Any], other: Callable[[Any], Any], row: Any, *, theirs: bool) -> bool:
-    """Whether rounding decides if a row overflows: in the library a few ulp off, in ours where it rounds otherwise."""
+def _is_refused_by_chance(
+    library: Callable[[Any], Any], other: Callable[[Any], Any], row: Any, *, theirs: bool
+) -> bool:
+    """Whether rounding decides if a row is refused: the library's a few ulp off, or ours where it rounds otherwise."""
     shifted = _shifted(row)
     if shifted is not None and (ask(library, shifted, ours=False).refused != theirs).any():
         return True
@@ -260,9 +262,9 @@ def _same_shapes(ours: list[tuple[Any, str]], truth: list[tuple[Any, str]]) -> b
 def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: NDArray[Any], place: int) -> bool:
     """Whether ours comes to the library's answer, or moves as far, where it rounds otherwise."""
     answer = ask(other, take(row, np.zeros(_SAMPLES, np.int64)), ours=False)
-    if answer.pieces is None or answer.refused.any():
+    if answer.pieces is None:
         return False
-    given = answer.pieces[place]
+    given = answer.pieces[place][~answer.refused]
     if (reached := _any_is(given, truth)) or ours.dtype.kind != "f":
         return reached
     with np.errstate(all="ignore"):

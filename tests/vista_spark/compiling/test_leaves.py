@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -24,7 +26,7 @@ from tree_agreement import agree, holes, near_thresholds, strange
 
 from optimizer.compiling import STRATEGIES, UnsupportedOperatorError
 from vista_spark.compiling import compile_pipeline
-from vista_spark.errors import InvalidArgumentError
+from vista_spark.errors import ColumnError, InvalidArgumentError
 
 DRAW = np.random.default_rng(0)
 ROWS = 400
@@ -73,10 +75,34 @@ def test_nothing_but_categories() -> None:
         compile_pipeline(model).predict([[np.inf, 1.0]])
 
 
-def test_categories_that_are_texts_are_refused() -> None:
-    texts = np.array(["x", "y"], dtype=object)[np.arange(40) % 2][:, None]
-    model = HistGradientBoostingClassifier(max_iter=1, categorical_features=[0]).fit(texts, np.arange(40) % 2)
-    with pytest.raises(UnsupportedOperatorError, match="categories that are no numbers"):
+@pytest.mark.parametrize("boosting", [HistGradientBoostingClassifier, HistGradientBoostingRegressor])
+def test_categories_that_are_texts(boosting: Any) -> None:
+    """Columns of a DataFrame that are categoricals; unknown texts are missing ones."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "length": MISSING[:200, 0],
+            "city": pd.Categorical(draw.choice(["Oslo", "Malm\u00f6", "", None], 200)),
+            "grade": pd.Categorical(draw.choice([3.0, 7.0, 9.0], 200)),
+            "size": pd.Categorical(draw.choice([*"abcdefgh"], 200)),
+        }
+    )
+    target = (frame["city"] == "Oslo") * 1 + frame["size"].isin([*"efgh"]) * 2
+    model = boosting(max_iter=8, categorical_features="from_dtype").fit(frame, target)
+    compiled = compile_pipeline(model)
+    asked = frame.assign(city=frame["city"].cat.set_categories(["Oslo", "Malmo\u0308", "oslo", ""]))
+    asked["city"] = asked["city"].fillna("oslo").where(np.arange(200) % 7 > 0)
+    for rows in (frame, asked, asked.astype({"city": object, "size": object, "grade": float})):
+        given = rows.astype({"city": "category", "size": "category", "grade": "category"})
+        np.testing.assert_allclose(compiled.predict(rows), model.predict(given), rtol=1e-12)
+    with pytest.raises(ColumnError, match="the model was fitted on texts"):
+        compiled.predict(frame.assign(city=0.0))
+
+
+def test_categories_that_are_neither_numbers_nor_texts_are_refused() -> None:
+    days = np.array([dt.date(2026, 1, 1), dt.date(2026, 1, 2)], object)[np.arange(40) % 2][:, None]
+    model = HistGradientBoostingClassifier(max_iter=1, categorical_features=[0]).fit(days, np.arange(40) % 2)
+    with pytest.raises(UnsupportedOperatorError, match="that are neither numbers nor texts"):
         compile_pipeline(model)
 
 

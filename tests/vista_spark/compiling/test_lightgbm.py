@@ -18,13 +18,14 @@ from sklearn.preprocessing import StandardScaler
 from tree_agreement import agree, holes, near_thresholds, strange
 
 from optimizer.compiling import STRATEGIES, UnsupportedOperatorError
-from vista_spark.compiling import compile_pipeline, read_model
+from vista_spark.compiling import TensorPipeline, compile_pipeline, read_model
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
 
     from vista_spark.compiling import CompiledPipeline
 
@@ -195,14 +196,54 @@ def test_what_is_refused() -> None:
         compile_pipeline(
             Regressor(objective=lambda truth, found: (found - truth, np.ones_like(truth))).fit(TABLE, SPECIES)
         )
-    coded, texts = (
-        pd.DataFrame({"a": pd.Categorical(values[:ROWS]), "b": TABLE[:, 0]})
-        for values in (np.arange(ROWS) % 4, np.array(["x", "y", "z"])[np.arange(ROWS) % 3])
-    )
-    with pytest.raises(UnsupportedOperatorError, match="whose first category is 'x'"):
-        compile_pipeline(Classifier().fit(texts, SPECIES))
-    model = Classifier().fit(coded, SPECIES)
-    assert (compile_pipeline(model).predict(coded.astype(float)) == model.predict(coded)).all()
+    numbers = pd.DataFrame({"a": pd.Categorical(np.arange(ROWS) % 4 * 10), "b": TABLE[:, 0]})
+    with pytest.raises(UnsupportedOperatorError, match="whose first category is 0"):
+        compile_pipeline(Classifier().fit(numbers, SPECIES))
+    ordered = FRAME.assign(k=FRAME["k"].cat.as_ordered())
+    with pytest.raises(UnsupportedOperatorError, match="3 categorical columns of pandas and 2 that it splits"):
+        compile_pipeline(Classifier().fit(ordered, SPECIES))
+
+
+FRAME = pd.DataFrame(
+    {
+        "a": TABLE[:, 0],
+        "k": pd.Categorical(np.array(["x", "yy", "z\u00e9", None], object)[DRAW.integers(0, 4, ROWS)]),
+        "i": pd.Categorical(TABLE[:, 5].astype(int)),
+        "n": TABLE[:, 6],
+        "s": pd.Categorical(np.array([*"abcdefghij"])[(TABLE[:, 4] % 10).astype(int)]),
+    }
+)
+
+
+def test_categories_of_a_dataframe() -> None:
+    """LightGBM numbers texts itself, and takes an unknown one for missing."""
+    for options in ({}, {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}, {"linear_tree": True}):
+        model = Classifier(**options, min_data_per_group=3, cat_smooth=1.0).fit(FRAME, SPECIES)
+        compiled = compile_pipeline(model)
+        asked = FRAME.assign(k=FRAME["k"].cat.rename_categories({"x": "X"}), i=FRAME["i"].cat.add_categories([77]))
+        asked.loc[:4, ["i", "s"]] = [77, None]
+        for rows in (FRAME, asked, asked[asked.columns[::-1]]):
+            expected = model.predict_proba(rows[FRAME.columns])
+            texts = rows.astype({"k": object, "s": object, "i": float})
+            for given in (rows, texts):
+                np.testing.assert_allclose(compiled.predict_proba(given), expected, rtol=1e-9)
+        leaves = model.predict(asked, pred_leaf=True)
+        assert (compiled.apply(asked) == leaves).all()
+    with pytest.raises(ColumnError, match="the model was fitted on texts"):
+        compiled.predict(FRAME.assign(k=FRAME["k"].cat.codes))
+    with pytest.raises(ColumnError):
+        compiled.predict(TABLE[:, :5])
+
+
+def test_categories_of_a_dataframe_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    model = Classifier().fit(FRAME, SPECIES)
+    path = tmp_path / "model.txt"
+    model.booster_.save_model(str(path))
+    stage = TensorPipeline(compiled=compile_pipeline(read_model(path)), predictionCol="shares")
+    rows = FRAME.astype({"k": object, "s": object, "i": int}).where(FRAME.notna(), None)
+    df = spark.createDataFrame(list(rows.itertuples(index=False)), "a double, k string, i int, n double, s string")
+    found = np.array([row.shares for row in stage.transform(df).collect()])
+    np.testing.assert_allclose(found, model.predict_proba(FRAME), rtol=1e-9)
 
 
 def test_whole_numbers_of_an_array_that_the_library_would_round() -> None:

@@ -442,6 +442,16 @@ def test_what_has_no_translation_is_refused(model: Any, message: str) -> None:
         compile_pipeline(model)
 
 
+def test_a_temperature_of_probabilities_that_do_not_add_up_to_one_is_refused() -> None:
+    """The library takes them for scores, unless those of all rows of a call happen to add up."""
+    lightgbm = pytest.importorskip("lightgbm")
+    inside = lightgbm.LGBMClassifier(objective="multiclassova", n_estimators=2, verbose=-1)
+    mean = VotingClassifier([("one", inside), ("other", TREE)], voting="soft")
+    model = CalibratedClassifierCV(mean, method="temperature", cv=2).fit(*load_iris(return_X_y=True))
+    with pytest.raises(UnsupportedOperatorError, match="whose probabilities do not add up to one"):
+        compile_pipeline(model)
+
+
 def test_names_of_classes_that_are_no_numbers_cannot_be_features() -> None:
     table, labels = load_iris(return_X_y=True)
     named = np.array(["b", "a", "ccc"])[labels]

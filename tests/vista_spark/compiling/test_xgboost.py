@@ -257,12 +257,47 @@ def test_names_of_columns() -> None:
     assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame)).all()
 
 
+@pytest.mark.parametrize("onehot", [1, 100])
+def test_categories_of_a_dataframe(onehot: int, tmp_path: Path) -> None:
+    """XGBoost numbers texts itself, and fails on one that it does not know."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "a": MISSING[:, 0],
+            "k": pd.Categorical(draw.choice(["x", "yy", "z z", ""], ROWS)),
+            "s": pd.Categorical(
+                [None if one % 5 == 0 else "abcdefghij"[int(one) % 10] for one in draw.integers(0, 99, ROWS)]
+            ),
+        }
+    )
+    target = SPECIES * (frame["k"] == "x") + frame["s"].isin([*"aei"])
+    model = Classifier(enable_categorical=True, max_cat_to_onehot=onehot).fit(frame, target)
+    asked = frame.assign(k=frame["k"].cat.reorder_categories(["yy", "z z", "x", ""]))
+    model.save_model(tmp_path / "model.json")
+    compiled = compile_pipeline(model)
+    for rows in (frame, asked):
+        for given in (rows, rows.astype({"k": object, "s": object})):
+            np.testing.assert_allclose(compiled.predict_proba(given), model.predict_proba(rows), rtol=1e-5)
+        assert (compiled.predict(rows) == model.predict(rows)).all()
+        shares = compile_pipeline(read_model(tmp_path / "model.json")).predict(rows)
+        np.testing.assert_allclose(shares, model.predict_proba(rows), rtol=1e-5)
+    unknown = frame.astype({"k": object})
+    unknown.loc[3, "k"] = "X"
+    with pytest.raises(InvalidArgumentError, match="row 3 has a category that XGBoost does not know"):
+        compiled.predict(unknown)
+    accented = frame.assign(k=frame["k"].cat.rename_categories({"x": "\u00e9"}))
+    with pytest.raises(UnsupportedOperatorError, match="in column 1 that are not ASCII"):
+        compile_pipeline(Classifier(enable_categorical=True).fit(accented, target))
+    with pytest.raises(UnsupportedOperatorError, match=r"categories that are texts and missing=-1\.0"):
+        compile_pipeline(Classifier(enable_categorical=True, missing=-1.0).fit(frame, target))
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(UnsupportedOperatorError, match="XGBRegressor with an objective of your own"):
         compile_pipeline(
             Regressor(objective=lambda truth, found: (found - truth, np.ones_like(truth))).fit(TABLE, SPECIES)
         )
-    frame = pd.DataFrame({"a": pd.Categorical(np.array(["x", "y"])[np.arange(ROWS) % 2]), "b": TABLE[:, 0]})
+    frame = pd.DataFrame({"a": pd.Categorical(np.array([10, 20])[np.arange(ROWS) % 2]), "b": TABLE[:, 0]})
     with pytest.raises(UnsupportedOperatorError, match="categories of its own in column 0"):
         compile_pipeline(Classifier(enable_categorical=True).fit(frame, SPECIES))
     with pytest.raises(InvalidArgumentError, match="fit it first"):

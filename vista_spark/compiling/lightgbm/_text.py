@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ class ModelText:
     averaged : bool
         Whether the result is a mean, as of random forests.
     trees : list of TextTree
+    categorical : tuple of int
+        Columns that are split by categories.
     pandas : list or None
         Categories of the columns that were pandas' categoricals.
     """
@@ -73,6 +76,7 @@ class ModelText:
     columns: int
     averaged: bool
     trees: list[TextTree]
+    categorical: tuple[int, ...]
     pandas: list[Any] | None
 
     @property
@@ -104,6 +108,7 @@ class ModelText:
                 int(facts["num_tree_per_iteration"]),
                 "average_output" in facts,
                 [_tree(_facts(block)) for block in (*blocks, *([last] if last else []))],
+                _categorical(text),
                 _pandas(text),
             )
         except (KeyError, ValueError, IndexError) as error:
@@ -161,6 +166,11 @@ def _terms(facts: Mapping[str, str], leaves: int) -> Iterator[tuple[tuple[int, f
     ends = np.cumsum(counts)
     for count, end in zip(counts, ends, strict=True):
         yield tuple(pairs[end - count : end])
+
+
+def _categorical(text: str) -> tuple[int, ...]:
+    found = re.search(r"^\[categorical_feature: ([\d,]+)\]$", text, re.MULTILINE)
+    return tuple(sorted(int(place) for place in found[1].split(","))) if found else ()
 
 
 def _pandas(text: str) -> list[Any] | None:

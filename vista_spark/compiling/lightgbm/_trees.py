@@ -18,6 +18,7 @@ from optimizer.compiling import (
     Trees,
     UnsupportedOperatorError,
 )
+from vista_spark.compiling._vocabularies import with_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     NaN counts as zero, "zero" takes zero for missing too. A split by categories sends the members of its set to the
     left: it reads a column that holds 1 for a member, and has its children changed over.
     """
-    _check_pandas(model)
+    table = with_codes("LightGBM", build, table, _named(model), known=False)
     columns = _Columns(model, build, build.add(NarrowIntegers("LightGBM"), table))
     grown = model.trees
     sizes = np.array([2 * len(tree.value) - 1 for tree in grown])
@@ -85,14 +86,33 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     return scores, leaves
 
 
-def _check_pandas(model: ModelText) -> None:
-    """Refuse categories that LightGBM numbers itself: those of a DataFrame, and codes in an array, mean two things."""
-    for values in model.pandas or ():
-        if list(values) != list(range(len(values))):
+def _named(model: ModelText) -> dict[int, list[str]]:
+    """Find the columns whose texts LightGBM numbers, by the places in its lists: those of pandas' categoricals.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        The text does not say which columns they are, or they are numbers: those of a DataFrame, and codes in an array,
+        mean two things.
+    """
+    given = [list(values) for values in model.pandas or ()]
+    # Of these the code is the category.
+    numbered = [values == list(range(len(values))) for values in given]
+    advice = "fit on their codes (series.cat.codes) and name the column in categorical_feature="
+    for values, same in zip(given, numbered, strict=True):
+        if not same and not all(isinstance(value, str) for value in values):
             raise UnsupportedOperatorError(
-                f"LightGBM with a categorical column of pandas, whose first category is {next(iter(values))!r}:"
-                " fit on their codes (series.cat.codes) and name the column in categorical_feature="
+                f"LightGBM with a categorical column of pandas, whose first category is {values[0]!r}: {advice}"
             )
+    if all(numbered):
+        return {}
+    if len(given) != len(model.categorical):
+        raise UnsupportedOperatorError(
+            f"LightGBM with {len(given)} categorical columns of pandas and {len(model.categorical)} that it splits by "
+            f"categories: which are which, its model does not say; {advice}"
+        )
+    columns = zip(model.categorical, given, numbered, strict=True)
+    return {column: values for column, values, same in columns if not same}
 
 
 class _Columns:

@@ -18,6 +18,7 @@ from optimizer.compiling import (
     Function,
     Interpolate,
     Linear,
+    Link,
     Output,
     Shares,
     Sigmoid,
@@ -91,6 +92,12 @@ def _tempered(model: Any, one: Any, build: Builder, scores: str, method: str) ->
     if method == "predict_proba":
         if "OneVsRestClassifier" in {type(model.estimator).__name__, type(one.estimator).__name__}:
             raise refuse(model, "OneVsRestClassifier inside", "computes otherwise where no class has a probability")
+        if not _adds_to_one(build, scores):
+            raise refuse(
+                model,
+                f"{type(one.estimator).__name__} inside, whose probabilities do not add up to one,",
+                "takes them for scores or for probabilities by what all rows of a call have in common",
+            )
         shares = build.add(Complement(), scores) if single else scores
         logits = build.add(Function("log"), build.add(Arithmetic("add", np.full(build.width(shares), 1e-12)), shares))
     else:
@@ -98,6 +105,18 @@ def _tempered(model: Any, one: Any, build: Builder, scores: str, method: str) ->
     beta = np.full(build.width(logits), float(one.calibrators[0].beta_))
     tempered = build.add(Softmax(), build.add(Arithmetic("multiply", beta), logits))
     return build.add(Clip(-np.inf, 1.0), tempered)
+
+
+def _adds_to_one(build: Builder, shares: str) -> bool:
+    """Whether classes share what there is, as far as the operators tell: no class has a probability by itself."""
+    node = build.node(shares)
+    if node is None or build.width(shares) == 1:
+        return True
+    if isinstance(node.operator, Arithmetic | Average | Cast | Clip):
+        return all(_adds_to_one(build, one) for one in node.inputs)
+    return not isinstance(node.operator, Sigmoid) and not (
+        isinstance(node.operator, Link) and node.operator.kind.startswith("logistic")
+    )
 
 
 @parser("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassifierCV")

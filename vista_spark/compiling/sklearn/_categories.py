@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import CodeLookup, Concatenate, Finite, Select
+from vista_spark.compiling._vocabularies import with_codes
 from vista_spark.compiling.sklearn._checks import refuse
 
 if TYPE_CHECKING:
@@ -49,8 +50,16 @@ def lower_sets(
     numeric = np.flatnonzero(~np.asarray(model.is_categorical_))
     encoder = model._preprocessor.named_transformers_["encoder"]  # noqa: SLF001 - it has no public name
     known = [np.asarray(values) for values in encoder.categories_]
-    if any(values.dtype.kind not in "biuf" for values in known):
-        raise refuse(model, "categories that are no numbers")
+    texts = {}
+    for place, values in enumerate(known):
+        if values.dtype.kind not in "biuf":
+            # The encoder numbers texts, and what is missing comes behind them.
+            own = [value for value in values.tolist() if isinstance(value, str)]
+            if own != values.tolist()[: len(own)] or len(values) - len(own) > 1:
+                raise refuse(model, f"categories {values.tolist()[:3]} that are neither numbers nor texts")
+            texts[int(categorical[place])] = own
+            known[place] = np.arange(len(own))
+    table = with_codes(type(model).__name__, build, table, texts, known=False)
     bits, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001 - known while it was fitted
     columns: dict[tuple[int, bytes], int] = {}
     tables: list[dict[float, float]] = []

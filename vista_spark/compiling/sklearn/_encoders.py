@@ -8,8 +8,8 @@ import numpy as np
 
 from optimizer.compiling import Known, OneHot, Output, Recode, Select
 from vista_spark.compiling._registry import parser
+from vista_spark.compiling._vocabularies import codes_of
 from vista_spark.compiling.sklearn._checks import refuse
-from vista_spark.compiling.sklearn._vocabularies import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,14 +67,14 @@ def lower_target(model: Any, build: Builder, table: str) -> Mapping[str, Output]
     for column in range(len(model.categories_)):
         own = model.encodings_[column * classes : (column + 1) * classes]
         tables.append(np.concatenate([np.stack(own, axis=1), means[None]]))
-    codes, sizes = codes_of(model, build, table, model.categories_)
+    codes, sizes = codes_of(type(model).__name__, build, table, model.categories_)
     return {"transform": Output(build.add(Recode(np.concatenate(tables).astype(np.float64), sizes + 1), codes))}
 
 
 @parser("sklearn.LabelEncoder")
 def lower_labels(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the places of labels."""
-    codes, sizes = codes_of(model, build, table, [np.asarray(model.classes_)])
+    codes, sizes = codes_of(type(model).__name__, build, table, [np.asarray(model.classes_)])
     return {"transform": Output(build.add(Known(sizes, type(model).__name__), codes), flat=True)}
 
 
@@ -84,7 +84,7 @@ def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str
     if model.y_type_ not in {"binary", "multiclass"}:
         raise refuse(model, f"targets of type {model.y_type_}")
     classes = len(model.classes_)
-    codes, sizes = codes_of(model, build, table, [np.asarray(model.classes_)])
+    codes, sizes = codes_of(type(model).__name__, build, table, [np.asarray(model.classes_)])
     values = np.full((classes + 1, classes), model.neg_label, np.int64)
     np.fill_diagonal(values, model.pos_label if classes > 1 else model.neg_label)
     columns = build.add(Recode(values, sizes + 1), codes)
@@ -92,7 +92,7 @@ def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str
 
 
 def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:
-    codes, sizes = codes_of(model, build, table, model.categories_)
+    codes, sizes = codes_of(type(model).__name__, build, table, model.categories_)
     if model.handle_unknown == "error":
         codes = build.add(Known(sizes, type(model).__name__), codes)
     return codes, sizes

@@ -28,8 +28,8 @@ from optimizer.compiling import (
     Within,
 )
 from vista_spark.compiling._registry import lower, parser
+from vista_spark.compiling._vocabularies import entry_of, sources
 from vista_spark.compiling.sklearn._checks import checked, refuse
-from vista_spark.compiling.sklearn._vocabularies import entry_of, sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ import numpy as np
 
 from optimizer.compiling import Bag, Damped, HasText, Output, UnsupportedOperatorError
 from vista_spark.compiling._registry import parser
+from vista_spark.compiling._vocabularies import entry_of, sources
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse
-from vista_spark.compiling.sklearn._vocabularies import entry_of, sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

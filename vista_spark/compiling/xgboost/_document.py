@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from optimizer.compiling import UnsupportedOperatorError
 from vista_spark.compiling.xgboost._ubjson import parse_ubjson
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,6 +45,8 @@ class ModelDocument:
         First tree of each iteration, and the end.
     weights : float32 array of shape (features + 1, columns), or None
         Of a linear booster; the bias comes last.
+    categories : dict from int to list of str
+        Texts of each column that XGBoost numbers itself, by their places.
     missing : float
         What counts as missing beside NaN.
     refuses_infinities : bool
@@ -61,6 +64,7 @@ class ModelDocument:
     scale: NDArray[np.float32]
     rounds: NDArray[np.int64]
     weights: NDArray[np.float32] | None
+    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)
     missing: float = float("nan")
     refuses_infinities: bool = True
     best: int | None = None
@@ -72,7 +76,7 @@ class ModelDocument:
         Raises
         ------
         UnsupportedOperatorError
-            It is no model of XGBoost, is cut off, or numbers categories of its own.
+            It is no model of XGBoost, is cut off, or numbers categories that are no texts.
         """
         # Both begin with a brace; JSON goes on with a quotation mark, UBJ with the type of a length.
         text = data[1:].lstrip()[:1] == b'"'
@@ -117,7 +121,6 @@ def _read(learner: Mapping[str, Any]) -> ModelDocument:
         return ModelDocument(
             width, names, objective, base, [], nothing, np.zeros(0, np.float32), np.zeros(1, np.int64), weights
         )
-    _check_categories(model.get("cats", {}))
     trees = list(model["trees"])
     target = np.array(model["tree_info"], np.int64)
     vectors = bool(trees) and int(trees[0]["tree_param"].get("size_leaf_vector", "1")) > 1
@@ -133,6 +136,7 @@ def _read(learner: Mapping[str, Any]) -> ModelDocument:
         # Releases before 2.0 do not write where iterations begin.
         np.array(model.get("iteration_indptr", np.arange(0, len(trees) + 1, parallel)), np.int64),
         None,
+        _categories(model.get("cats", {})),
         best=None if best is None else int(best),
     )
 
@@ -149,11 +153,23 @@ def _logarithm(x: NDArray[Any]) -> NDArray[np.float32]:
     return np.log(x.astype(np.float64)).astype(np.float32)
 
 
-def _check_categories(container: Mapping[str, Any]) -> None:
+def _categories(container: Mapping[str, Any]) -> dict[int, list[str]]:
+    """Texts that XGBoost numbers, by column. Numbers that it numbers mean two things: values, and in an array codes."""
+    found = {}
     for column, held in enumerate(container.get("enc", ())):
         values = list(held.get("values", ()))
-        if values and ("type" not in held or values != list(range(len(values)))):
+        if values and "offsets" in held:
+            ends = [int(end) for end in held["offsets"]]
+            data = bytes(int(one) % 256 for one in values)
+            if not data.isascii():
+                raise UnsupportedOperatorError(
+                    f"XGBoost with categories in column {column} that are not ASCII: it counts characters where bytes "
+                    "are meant, and cuts them; fit on the codes (series.cat.codes) with feature_types='c'"
+                )
+            found[column] = [data[start:end].decode() for start, end in pairwise(ends)]
+        elif values and ("type" not in held or values != list(range(len(values)))):
             raise UnsupportedOperatorError(
                 f"XGBoost with categories of its own in column {column}, which it numbers itself: fit on the codes "
                 "(series.cat.codes) with feature_types='c'"
             )
+    return found

@@ -18,6 +18,7 @@ from optimizer.compiling import (
     Trees,
     UnsupportedOperatorError,
 )
+from vista_spark.compiling._vocabularies import with_codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,12 @@ def read_rows(model: ModelDocument, build: Builder, table: str) -> str:
     Raises
     ------
     UnsupportedOperatorError
-        Zeros may be written in a sparse table, and are no missing values then.
+        Zeros may be written in a sparse table, and are no missing values then; or a number is missing, and may be the
+        place of a category.
     """
+    if model.categories and not np.isnan(model.missing):
+        raise UnsupportedOperatorError(f"XGBoost with categories that are texts and missing={model.missing}")
+    table = with_codes("XGBoost", build, table, model.categories, known=True)
     sparsity = build.sparsity(table) if model.weights is None else "dense"
     if sparsity == "written":
         raise UnsupportedOperatorError(

@@ -20,16 +20,15 @@ from optimizer.compiling import (
     Select,
     UnsupportedOperatorError,
 )
-from vista_spark.compiling.sklearn._checks import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from optimizer.compiling import Builder
 
-__all__ = ["codes_of", "entry_of", "sources"]
+__all__ = ["codes_of", "entry_of", "sources", "with_codes"]
 
 
 class Refused(NamedTuple):
@@ -65,9 +64,7 @@ def sources(build: Builder, table: str) -> list[Source | None]:
     return own
 
 
-def codes_of(
-    model: Any, build: Builder, table: str, categories: Sequence[NDArray[Any]]
-) -> tuple[str, NDArray[np.int64]]:
+def codes_of(who: str, build: Builder, table: str, categories: Sequence[NDArray[Any]]) -> tuple[str, NDArray[np.int64]]:
     """Give the place of each value among the categories of its column, and how many those are: the code of the unknown.
 
     Raises
@@ -83,7 +80,7 @@ def codes_of(
         found = sources(build, table)
         read = [one for one in (found[column] for column in texts) if one is not None]
         if len(read) < len(texts):
-            raise refuse(model, "categories that an earlier step computes")
+            raise UnsupportedOperatorError(f"{who} with categories that an earlier step computes has no translation")
         parts.append(_looked_up(build, read, [categories[column] for column in texts]))
     if numbers:
         own = table if not texts else build.add(Select(np.asarray(numbers, np.int64)), table)
@@ -94,14 +91,41 @@ def codes_of(
                 and len(column)
                 and max(abs(int(column.min())), abs(int(column.max()))) > 2**53
             ):
-                raise refuse(model, "whole numbers beyond 2^53 as categories")
+                raise UnsupportedOperatorError(f"{who} with whole numbers beyond 2^53 as categories has no translation")
         # Of a column of numbers, NaN may be a category; an infinity is refused, not unknown.
-        own = build.add(Finite("as given", nan=True, who=type(model).__name__), own)
+        own = build.add(Finite("as given", nan=True, who=who), own)
         parts.append(_found(build, own, values))
     if len(parts) == 1:
         return parts[0], sizes
     order = np.argsort(np.array([*texts, *numbers]), kind="stable")
     return build.add(Select(order), build.add(Concatenate(), *parts)), sizes
+
+
+def with_codes(who: str, build: Builder, table: str, categories: Mapping[int, Sequence[str]], *, known: bool) -> str:
+    """Put codes in place of the texts of some columns, as a library does that numbers the categories of a DataFrame.
+
+    What is missing, and an unknown text, becomes NaN; with `known` an unknown text makes its row bad.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        Texts are computed by an earlier step, not read.
+    """
+    if not categories:
+        return table
+    columns = sorted(categories)
+    # A code of its own for what is missing, whichever way it is written, tells it from the unknown.
+    own = [np.array([*categories[column], None, np.nan], object) for column in columns]
+    codes, sizes = codes_of(who, build, build.add(Select(np.array(columns, np.int64)), table), own)
+    if known:
+        codes = build.add(Known(sizes, who), codes)
+    numbers = [np.append(np.arange(size - 2.0), [np.nan] * 3) for size in sizes.tolist()]
+    coded = build.add(Recode(np.concatenate(numbers)[:, None], sizes + 1), codes)
+    others = np.setdiff1d(np.arange(build.width(table)), columns)
+    if not len(others):
+        return coded
+    order = np.argsort(np.concatenate([others, columns]), kind="stable")
+    return build.add(Select(order), build.add(Concatenate(), build.add(Select(others), table), coded))
 
 
 def _found(build: Builder, rows: str, values: list[NDArray[Any]]) -> str:
