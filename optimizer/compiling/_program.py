@@ -151,8 +151,15 @@ class Program:
                 found[column] = found.get(column, frozenset()) | {node.operator.entries}
             elif isinstance(node.operator, Encode):
                 for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
-                    found[column] = found.get(column, frozenset()) | {type(one) for one in own if one is not None}
+                    kinds = {str, int} if node.operator.hashing else {type(one) for one in own if one is not None}
+                    found[column] = found.get(column, frozenset()) | kinds
         return {column: _told(kinds) for column, kinds in found.items()}
+
+    @property
+    def hashed(self) -> frozenset[int]:
+        """Columns of the input whose whole numbers are looked up as texts."""
+        hashing = [node.operator for node in self.host if isinstance(node.operator, Encode) and node.operator.hashing]
+        return frozenset(int(column) for operator in hashing for column in operator.columns)
 
     @property
     def digest(self) -> str:

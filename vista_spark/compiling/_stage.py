@@ -12,7 +12,7 @@ from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, NumericType, StringType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, IntegralType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
 from optimizer.compiling import rewrite
@@ -290,7 +290,9 @@ class TensorPipeline(
         numeric, texts = program.numeric, program.categories
         found = {place: _number(dataset, column, name) for place, column in enumerate(named) if place in numeric}
         found |= {
-            place: _category(dataset, column, name, texts[place])
+            place: _hashed(dataset, column, name)
+            if place in program.hashed
+            else _category(dataset, column, name, texts[place])
             for place, column in enumerate(named)
             if place in texts and place not in numeric
         }
@@ -329,6 +331,15 @@ def _number(dataset: DataFrame, column: str, what: str) -> Column | str:
     if not isinstance(kind, NumericType | BooleanType):
         raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes numbers")
     return column if kind.typeName() in {"float", "double"} else F.col(quoted(column)).cast("double")
+
+
+def _hashed(dataset: DataFrame, column: str, what: str) -> Column:
+    kind, value = dataset.schema[column].dataType, F.col(quoted(column))
+    if isinstance(kind, StringType):
+        return value.cast("string")
+    if isinstance(kind, IntegralType | BooleanType):
+        return value.cast("bigint")
+    raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes texts or whole numbers")
 
 
 def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]) -> Column:

@@ -247,7 +247,12 @@ def _no_column(operator: Any, mask: Mask, widths: Sequence[int], facts: Sequence
 def _encoded(operator: Encode, mask: Mask, columns: Sequence[Any]) -> Narrowed:  # noqa: ARG001
     kept = np.flatnonzero(mask)
     return Narrowed(
-        Encode(operator.columns[kept], tuple(operator.vocabularies[place] for place in kept.tolist())), kept
+        replace(
+            operator,
+            columns=operator.columns[kept],
+            vocabularies=tuple(operator.vocabularies[place] for place in kept.tolist()),
+        ),
+        kept,
     )
 
 

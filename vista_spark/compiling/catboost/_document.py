@@ -32,6 +32,8 @@ class ModelDocument:
         Column of the table of each feature of numbers.
     missing : list of str
         Of each feature of numbers: "AsIs", "AsFalse" or "AsTrue".
+    categories : list of int
+        Column of the table of each feature of categories.
     trees : list of dict
         As the document has them.
     symmetric : bool
@@ -46,6 +48,7 @@ class ModelDocument:
     feature_names_in_: tuple[str, ...] | None
     columns: list[int]
     missing: list[str]
+    categories: list[int]
     trees: list[Mapping[str, Any]]
     symmetric: bool
     scale: float
@@ -59,7 +62,7 @@ class ModelDocument:
         Raises
         ------
         UnsupportedOperatorError
-            It is no model of CatBoost, or is cut off; or it reads categories, texts or embeddings.
+            It is no model of CatBoost, or is cut off; or it reads texts or embeddings.
         """
         try:
             return _read(json.loads(data))
@@ -82,23 +85,23 @@ def document_of(model: Any) -> ModelDocument:
 
 def _read(document: Mapping[str, Any]) -> ModelDocument:
     features = document["features_info"]
-    for kind in ("categorical_features", "text_features", "embedding_features"):
+    for kind in ("text_features", "embedding_features"):
         if features.get(kind):
-            raise UnsupportedOperatorError(
-                f"CatBoost with {kind}: it hashes them and counts targets, which has no translation; fit on numbers"
-            )
-    numbers = features["float_features"]
-    columns = [int(one["flat_feature_index"]) for one in numbers]
-    names = [str(one.get("feature_id", "")) for one in sorted(numbers, key=lambda one: one["flat_feature_index"])]
+            raise UnsupportedOperatorError(f"CatBoost with {kind} has no translation: fit on numbers")
+    numbers, categories = (features.get(f"{kind}_features") or [] for kind in ("float", "categorical"))
+    columns, texts = ([int(one["flat_feature_index"]) for one in some] for some in (numbers, categories))
+    ordered = sorted([*numbers, *categories], key=lambda one: int(one["flat_feature_index"]))
+    names = [str(one.get("feature_id", "")) for one in ordered]
     scale, bias = document.get("scale_and_bias", (1.0, [0.0]))
     symmetric = "oblivious_trees" in document
     params = document.get("model_info", {}).get("params", {})
     params = json.loads(params) if isinstance(params, str) else params
     return ModelDocument(
-        max(columns, default=-1) + 1,
+        max([*columns, *texts], default=-1) + 1,
         tuple(names) if all(names) and names != [str(place) for place in range(len(names))] else None,
         columns,
         [str(one["nan_value_treatment"]) for one in numbers],
+        texts,
         list(document["oblivious_trees" if symmetric else "trees"]),
         symmetric,
         float(scale),

@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Cast, Leaves, Trees, UnsupportedOperatorError
+from optimizer.compiling import (
+    Arithmetic,
+    Cast,
+    CodeLookup,
+    Concatenate,
+    Encode,
+    Leaves,
+    Recode,
+    Reject,
+    Select,
+    Trees,
+    UnsupportedOperatorError,
+)
+from vista_spark.compiling._vocabularies import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from optimizer.compiling import Builder
     from vista_spark.compiling.catboost._document import ModelDocument
@@ -32,6 +45,7 @@ def lower_trees(model: ModelDocument, build: Builder, table: str) -> tuple[str, 
         if isinstance(error, UnsupportedOperatorError):
             raise
         raise UnsupportedOperatorError(f"a tree of CatBoost that cannot be read, or cut off: {error!r}") from error
+    rows, guarded = nodes.read(build, table)
     feature, threshold, missing, left, right = zip(*nodes.rows, strict=True)
     trees = Trees.of_nodes(
         feature=feature,
@@ -44,16 +58,16 @@ def lower_trees(model: ModelDocument, build: Builder, table: str) -> tuple[str, 
         target=[0] * len(roots),
         base=[0.0] * len(model.bias),
         divisor=1.0,
-        features=model.n_features_in_,
+        features=build.width(rows),
         missing=True,
     )
-    sums = build.add(trees, build.add(Cast("float32"), table))
-    scores = sums
+    sums = build.add(trees, rows)
+    scores = guarded(sums)
     if model.scale != 1:
         scores = build.add(Arithmetic("multiply", np.full(len(model.bias), model.scale)), scores)
     if model.bias.any():
         scores = build.add(Arithmetic("add", model.bias), scores)
-    return scores, build.add(Leaves(np.array(nodes.numbers, np.int64), len(roots)), sums)
+    return scores, guarded(build.add(Leaves(np.array(nodes.numbers, np.int64), len(roots)), sums))
 
 
 class _Nodes:
@@ -65,6 +79,36 @@ class _Nodes:
         self.rows: list[tuple[int, float, bool, int, int]] = []
         self.values: list[list[float]] = []
         self.numbers: list[int] = []
+        self._sets: dict[tuple[int, int], int] = {}
+
+    def read(self, build: Builder, table: str) -> tuple[str, Callable[[str], str]]:
+        """Give the table that the trees read, and what makes a row bad whose category is missing.
+
+        A column for each number, then one for each category that a split asks for, which is 1 where a row has it.
+        """
+        model = self._model
+        if not model.categories:
+            return build.add(Cast("float32"), table), lambda node: node
+        found = sources(build, table)
+        read = [one for one in (found[column] for column in model.categories) if one is not None and not one[1]]
+        if len(read) < len(model.categories):
+            raise UnsupportedOperatorError("CatBoost with categories that an earlier step computes has no translation")
+        known = [sorted(value for own, value in self._sets if own == place) for place in range(len(read))]
+        columns = np.array([column for column, _ in read], np.int64)
+        codes = build.add(Encode(columns, tuple((*own, None) for own in known), hashing="CatBoost"))
+        sizes = np.array([len(own) + 2 for own in known], np.int64)
+        missing = np.concatenate([np.arange(size) == size - 2 for size in sizes.tolist()]).astype(np.float32)
+        flags = build.add(Recode(missing[:, None], sizes), codes)
+        parts = []
+        if model.columns:
+            parts.append(build.add(Cast("float32"), build.add(Select(np.array(model.columns, np.int64)), table)))
+        if self._sets:
+            members = [{float(known[own].index(value)): 1.0} for own, value in self._sets]
+            lookup = CodeLookup.of_tables([own for own, _ in self._sets], members, [0.0] * len(members))
+            parts.append(build.add(lookup, build.add(Cast("float32"), codes)))
+        reject = Reject("a missing category, which CatBoost does not take")
+        rows = build.add(Concatenate(), *parts) if len(parts) > 1 else (parts or [flags])[0]
+        return rows, lambda node: build.add(reject, node, flags)
 
     def symmetric(self, tree: Mapping[str, Any]) -> int:
         """Add a tree with one split a level."""
@@ -119,8 +163,17 @@ class _Nodes:
         return len(self.rows) - 1
 
     def _split(self, split: Mapping[str, Any], left: int, right: int) -> tuple[int, float, bool, int, int]:
-        if split["split_type"] != "FloatFeature":
-            raise UnsupportedOperatorError(f"CatBoost with a split by {split['split_type']} has no translation")
+        kind = split["split_type"]
+        if kind == "OneHotFeature":
+            own = int(split["cat_feature_index"]), int(split["value"])
+            column = self._sets.setdefault(own, len(self._model.columns) + len(self._sets))
+            return column, 0.5, True, left, right
+        if kind != "FloatFeature":
+            raise UnsupportedOperatorError(
+                f"CatBoost with a split by {kind} has no translation: it counts the targets of categories; "
+                "one_hot_max_size= lets columns of few categories be split by these"
+            )
         place = int(split["float_feature_index"])
         # As it is, NaN is above no border.
-        return self._model.columns[place], float(split["border"]), self._model.missing[place] != "AsTrue", left, right
+        column = place if self._model.categories else self._model.columns[place]
+        return column, float(split["border"]), self._model.missing[place] != "AsTrue", left, right
