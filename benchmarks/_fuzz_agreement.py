@@ -52,11 +52,14 @@ HARMLESS = frozenset({"library fails on the table", "overflow", "refused as docu
 _DOCUMENTED = (
     *("how the library searches", "numpy's partition puts first", "depends on the other rows"),
     *("which ONNX's TopK does not take", "NaN or an infinity, which RadiusNeighborsClassifier does not take"),
+    "a category that XGBoost does not know",
 )
 _FLOAT64, _FLOAT32 = 1e-6, 1e-5
 _SHIFTS, _SAMPLES = 24, 240
 _ULPS = 4.0
 _SLACK = 4.0
+# Of pandas, and of XGBoost's way to a DataFrame: columns of which no row has a category.
+_NO_CATEGORY = "cannot call `vectorize` on size 0 inputs"
 _NO_NUMBER = re.compile("NaN|infinity")
 _GREAT, _END = 1e6, 1e3
 
@@ -191,6 +194,7 @@ def differences(
         if theirs[row]:
             what = f"the library says {truth.reasons[row]}"
             kind = _taken(library, single, [one[row] for one in own.pieces or ()], rounds=rounds)
+            kind = "library fails on the table" if _NO_CATEGORY in what else kind
         else:
             what = own.reasons[row]
             kind = _refusal(what, single, narrow=narrow, rounds=rounds)

@@ -239,7 +239,7 @@ class View:
     def _of_xgboost(self, rows: Any, *, leaves: bool) -> Any:
         import xgboost  # noqa: PLC0415 - only where it is drawn
 
-        return self.model.predict(xgboost.DMatrix(rows, nthread=1), pred_leaf=leaves)
+        return self.model.predict(xgboost.DMatrix(rows, nthread=1, enable_categorical=True), pred_leaf=leaves)
 
 
 def _flat_labels(answer: Any) -> Any:

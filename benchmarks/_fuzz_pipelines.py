@@ -34,6 +34,16 @@ _UFUNCS = (None, np.abs, np.exp, np.log1p, np.sqrt, np.tanh, np.square, np.sign)
 _OWN = frozenset({"Pipeline", "FeatureUnion", "ColumnTransformer"})
 _TEXTS = frozenset({"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"})
 _CATEGORIES = frozenset({"OneHotEncoder", "OrdinalEncoder", "TargetEncoder"})
+# Libraries that number the categories of a DataFrame themselves, the table for it, and the options.
+_NUMBERING: dict[str, tuple[str, dict[str, Any]]] = {
+    "LGBM": ("categoricals", {}),
+    "XGB": (
+        "categoricals in ASCII",
+        {"enable_categorical": True, "tree_method": "hist", "booster": "gbtree", "missing": np.nan},
+    ),
+    "CatBoost": ("mixed", {"cat_features": ["word", "größe", "count"], "one_hot_max_size": 20}),
+    "HistGradientBoosting": ("categoricals", {"categorical_features": "from_dtype"}),
+}
 # They take no table of numbers: their tables are of other kinds, or of labels.
 _NO_TABLE = frozenset(
     {"LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer", "DictVectorizer", "FeatureHasher", "IsotonicRegression"}
@@ -69,7 +79,7 @@ class Draw:
     task : str
         ``"classify"`` or ``"regress"``.
     table : str
-        ``"numbers"``, ``"mixed"`` or ``"documents"``.
+        ``"numbers"``, ``"mixed"``, ``"categoricals"``, ``"categoricals in ASCII"`` or ``"documents"``.
     focus : str
         The class that the draw began with.
     form : str
@@ -152,10 +162,12 @@ class _Drawer:
         task = {"classifier": "classify", "regressor": "regress"}.get(focus.role)
         if task is None:
             task = "classify" if self._likely(0.5) else "regress"
-        if focus.role == "meta":
-            task = _task_of(focus.build.__name__, task)
+        task = _task_of(focus.build.__name__, task) if focus.role == "meta" else task
+        numbering = self._numbering(focus)
         if focus.role == "texts":
             table, steps = "documents", [self._build(focus)]
+        elif numbering is not None:
+            table, steps = numbering[0], [focus.build(**draw_options(focus.build, self._random) | numbering[1])]
         elif focus.role == "categories" or (focus.role in {"classifier", "featurizer"} and self._likely(0.1)):
             table, steps = "mixed", [self._columns(focus if focus.role == "categories" else None)]
             steps += [self._build(focus)] if focus.role != "categories" else []
@@ -178,6 +190,11 @@ class _Drawer:
         elif model is steps[-1] and library in {"lightgbm", "xgboost"} and self._likely(0.25):
             form = "booster"
         return Draw(model, task, table, focus.name, form)
+
+    def _numbering(self, focus: Kind) -> tuple[str, dict[str, Any]] | None:
+        """A table with categories, and options, for a class that numbers them itself: now and then."""
+        found = next((own for name, own in _NUMBERING.items() if focus.build.__name__.startswith(name)), None)
+        return found if found is not None and self._likely(0.2) else None
 
     def _model(self, task: str) -> Any:
         return self._build(self._one(self._of["classifier" if task == "classify" else "regressor"]))

@@ -80,7 +80,8 @@ def draw_table(random: np.random.Generator, kind: str, task: str, *, missing: bo
     ----------
     random : numpy.random.Generator
     kind : str
-        ``"numbers"``, ``"mixed"`` or ``"documents"``.
+        ``"numbers"``; ``"mixed"`` with texts, which are ``"categoricals"`` of pandas or ``"categoricals in ASCII"``; or
+        ``"documents"``.
     task : str
         ``"classify"`` or ``"regress"``.
     missing : bool
@@ -103,12 +104,17 @@ def draw_table(random: np.random.Generator, kind: str, task: str, *, missing: bo
         return Table(_documents(random, rows), target)
     if missing:
         numbers[random.random(numbers.shape) < 0.1] = np.nan
-    if kind == "mixed":
+    if kind not in {"numbers", "documents"}:
         frame = pd.DataFrame({name: numbers[:, place] for place, name in enumerate(("x", "y"))})
         known = random.choice(np.array(WORDS, object), int(random.integers(2, len(WORDS))), replace=False)
         frame["word"] = pd.Series(random.choice(known, rows), dtype=object)
         frame["größe"] = pd.Series(random.choice(np.array(["S", "M", "L"], object), rows), dtype=object)
         frame["count"] = random.integers(0, 5, rows)
+        if kind.startswith("categoricals"):
+            for name in ("word", "größe"):
+                texts = frame[name].where(random.random(rows) > 0.1, None) if missing else frame[name]
+                texts = texts.map(ascii, na_action="ignore") if kind.endswith("ASCII") else texts
+                frame[name] = texts.astype("category")
         return Table(frame, target)
     numbers = numbers.astype(np.float32) if random.random() < 0.15 else numbers
     if random.random() < 0.15:
@@ -154,8 +160,13 @@ def _documents(random: np.random.Generator, rows: int) -> NDArray[Any]:
 
 
 def take(rows: Any, places: Any) -> Any:
-    """Choose rows by their places."""
-    return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+    """Choose rows by their places, with the categories that they have."""
+    if not hasattr(rows, "iloc"):
+        return rows[places]
+    found = rows.iloc[places]
+    coded = [name for name in found if isinstance(found[name].dtype, pd.CategoricalDtype)]
+    # XGBoost refuses a table with a category that it does not know, if no row has it, too.
+    return found.assign(**{name: found[name].cat.remove_unused_categories() for name in coded})
 
 
 def height(rows: Any) -> int:
@@ -175,12 +186,14 @@ def mutated(random: np.random.Generator, rows: Any, number: int) -> Any:
         chosen = columns if random.random() < 0.15 else [columns[int(random.integers(len(columns)))]]
         for column in chosen:
             frame = _put(frame, row, column, value)
-    for column in () if not hasattr(own, "iloc") else [name for name in own if own[name].dtype == object]:
+    for column in () if not hasattr(own, "iloc") else [name for name in own if own[name].dtype.kind == "O"]:
         unseen = random.random(number) < 0.4
         drawn = random.choice(np.array([*UNSEEN, *WORDS, None, np.nan], object), number)
-        frame[column] = pd.Series(
-            np.where(unseen, drawn, own[column].to_numpy(object)), dtype=object, index=frame.index
-        )
+        kind = object if own[column].dtype == object else "category"
+        if kind == "category":
+            # XGBoost overlooks that it does not know a text that is empty or not ASCII.
+            drawn = np.array([ascii(one) if isinstance(one, str) else one for one in drawn], object)
+        frame[column] = pd.Series(np.where(unseen, drawn, own[column].to_numpy(object)), dtype=kind, index=frame.index)
     return frame
 
 

@@ -84,8 +84,10 @@ class _Codes:
     """Codes of some columns."""
 
     def __init__(self, operator: Encode) -> None:
-        vocabulary = _Hashes if operator.hashing else _Vocabulary
-        self._columns = list(zip(operator.columns.tolist(), map(vocabulary, operator.vocabularies), strict=True))
+        vocabularies: list[_Hashes | _Vocabulary] = [
+            _Hashes(entries) if operator.hashing else _Vocabulary(entries) for entries in operator.vocabularies
+        ]
+        self._columns = list(zip(operator.columns.tolist(), vocabularies, strict=True))
 
     def __call__(self, columns: Sequence[Any]) -> NDArray[np.int64]:
         return np.stack([own.codes(columns[column], column) for column, own in self._columns], axis=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
 
 from optimizer.compiling import Rewritten, Trees, make_plan, sparse_nodes
 from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
@@ -309,16 +310,7 @@ class CompiledPipeline:
 
     def _tables(self, table: Any) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
-        if hasattr(table, "columns") and self.columns is not None:
-            table = self._chosen(table, self.columns)
-        if not hasattr(table, "dtype") and not hasattr(table, "iloc") and self._reads_lists:
-            table = [table] if isinstance(table, dict) else list(table)
-            table = np.array([*table, None], object)[:-1]  # a column of lists, of whatever length
-        elif isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
-            table = np.array([*table, None], object)[:-1]  # as they are, however long one of them is
-        rows = table if hasattr(table, "iloc") else np.asarray(table)
-        if not hasattr(table, "dtype") and not hasattr(table, "iloc") and rows.dtype.kind == "U":
-            rows = np.asarray(table, object)  # a list of lists, whose numbers would become texts
+        rows = self._rows(table)
         if len(rows.shape) == 1 and self.program.width == 1:
             rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
@@ -330,6 +322,29 @@ class CompiledPipeline:
         if rows.dtype.kind in "biuf" and not self._host:
             return Tables(read_numbers(rows), ())
         return self._scorer.read(list(rows.T))
+
+    def _rows(self, table: Any) -> Any:
+        """The table as an array, or as a DataFrame of pandas, its columns in the model's order."""
+        if isinstance(table, pa.Table | pa.RecordBatch):
+            table = table.to_pandas()
+        if hasattr(table, "nnz"):
+            # Absent is not always zero: XGBoost takes it for missing, and QuantileTransformer leaves it alone.
+            raise ColumnError(
+                f"a sparse table ({type(table).__name__}): the model is compiled for dense ones; give table.toarray()"
+            )
+        if hasattr(table, "columns") and self.columns is not None:
+            table = self._chosen(table, self.columns)
+        if hasattr(table, "iloc"):
+            return table
+        if hasattr(table, "dtype"):
+            return np.asarray(table)
+        if self._reads_lists:
+            table = [table] if isinstance(table, dict) else list(table)
+            return np.array([*table, None], object)[:-1]  # a column of lists, of whatever length
+        if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
+            return np.array([*table, None], object)[:-1]  # as they are, however long one of them is
+        rows = np.asarray(table)
+        return np.asarray(table, object) if rows.dtype.kind == "U" else rows  # numbers would become texts
 
     def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
         """The model's columns of a frame, in its order."""

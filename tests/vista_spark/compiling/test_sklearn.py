@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.decomposition import NMF, PCA, TruncatedSVD
@@ -92,6 +94,7 @@ FEATURIZERS = (
     StandardScaler(with_mean=False),
     MinMaxScaler((-1, 2)),
     MaxAbsScaler(),
+    MaxAbsScaler(clip=True),
     RobustScaler(with_centering=False),
     Normalizer("l1"),
     Normalizer("l2"),
@@ -435,3 +438,17 @@ def test_a_frame_of_pandas_without_names_in_the_model() -> None:
     table, labels = load_iris(return_X_y=True)
     model = DecisionTreeClassifier().fit(table, labels)
     assert (compile_pipeline(model).predict(pd.DataFrame(table)) == model.predict(table)).all()
+
+
+def test_tables_of_arrow_and_sparse_ones() -> None:
+    frame = load_iris(as_frame=True).data
+    model = LogisticRegression(max_iter=500).fit(frame, load_iris().target)
+    compiled = compile_pipeline(model)
+    table = pa.Table.from_pandas(frame[frame.columns[::-1]])
+    for rows in (table, table.to_batches()[0]):
+        assert (compiled.predict(rows) == model.predict(frame)).all()
+    with pytest.raises(ColumnError, match="are missing: the model was fitted on them"):
+        compiled.predict(table.drop_columns(table.column_names[:1]))
+    for rows in (sparse.csr_matrix(frame), sparse.coo_array(frame.to_numpy())):
+        with pytest.raises(ColumnError, match=r"a sparse table \(c.*give table.toarray\(\)"):
+            compiled.predict(rows)

@@ -54,11 +54,11 @@ def lower_sets(
     for place, values in enumerate(known):
         if values.dtype.kind not in "biuf":
             # The encoder numbers texts, and what is missing comes behind them.
-            own = [value for value in values.tolist() if isinstance(value, str)]
-            if own != values.tolist()[: len(own)] or len(values) - len(own) > 1:
+            named = [value for value in values.tolist() if isinstance(value, str)]
+            if named != values.tolist()[: len(named)] or len(values) - len(named) > 1:
                 raise refuse(model, f"categories {values.tolist()[:3]} that are neither numbers nor texts")
-            texts[int(categorical[place])] = own
-            known[place] = np.arange(len(own))
+            texts[int(categorical[place])] = named
+            known[place] = np.arange(len(named))
     table = with_codes(type(model).__name__, build, table, texts, known=False)
     bits, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001 - known while it was fitted
     columns: dict[tuple[int, bytes], int] = {}

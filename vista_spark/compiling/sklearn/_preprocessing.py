@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.compiling import Arithmetic, Clip, Compare, Linear, Normalise, Output
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,10 +63,11 @@ def lower_min_max(model: Any, build: Builder, table: str) -> Mapping[str, Output
 
 @parser("sklearn.MaxAbsScaler")
 def lower_max_abs(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower the scaler: over the greatest magnitude."""
-    if getattr(model, "clip", False):
-        raise refuse(model, "clip=True")
+    """Lower the scaler: over the greatest magnitude, clipped on demand."""
     rows = build.add(Arithmetic("divide", plain(model.scale_)), checked(model, build, table))
+    # An option since release 1.9.
+    if getattr(model, "clip", False):
+        rows = build.add(Clip(-1.0, 1.0), rows)
     return {"transform": Output(rows)}
 
 
