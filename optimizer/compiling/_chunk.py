@@ -16,7 +16,8 @@ __all__ = ["rows_at_a_time"]
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
-# Of a wide table, so many numbers at a time: what one operator writes, the next one finds in a cache.
+# So many numbers at a time: what one operator writes, the next one finds in a cache. Of a narrow table that are more
+# rows, and fewer calls for all of them.
 _WIDE, _NUMBERS = 256, 2**19
 
 
@@ -33,6 +34,8 @@ def rows_at_a_time(program: Program, *, native: bool = False) -> int:
     widths = [width for name, width in program.widths.items() if width > _WIDE and name not in sparse]
     filled = [program.widths[name] for node in program.nodes for name in node.inputs if _fills(node, name, sparse)]
     widest = max([*points, *widths, *filled], default=0)
+    if not widest and not any(isinstance(node.operator, Trees) for node in program.nodes):
+        return max(_NUMBERS // max(program.widths.values()), _MOST)
     return min(max(_INDICES // max(most, 1), _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
 
 

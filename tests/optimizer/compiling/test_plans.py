@@ -16,6 +16,7 @@ from optimizer.compiling import (
     Arithmetic,
     Builder,
     Costs,
+    Linear,
     Output,
     Plan,
     Program,
@@ -206,3 +207,18 @@ def test_kernels_cost_what_the_node_has_seen() -> None:
     costs = scale_kernels(Costs(), 2.0, 7.0)
     assert (costs.bit_s, costs.kernel_call_s, costs.build_s) == (2 * Costs().bit_s, 2 * Costs().kernel_call_s, 7.0)
     assert costs.walk_s == Costs().walk_s
+
+
+def test_narrow_tables_run_in_longer_chunks() -> None:
+    """Half a million numbers at a time; trees count by their own gathers, and wide tables by their widest one."""
+
+    def chunk(width: int, *, columns: int = 1) -> int:
+        build = Builder(width)
+        scores = build.add(Linear(np.ones((width, columns)), np.zeros(columns)), INPUT)
+        return make_plan(build.program({"predict": Output(scores)})).chunk
+
+    assert chunk(4) == 2**17
+    assert chunk(20) == 2**19 // 20
+    assert chunk(4, columns=16) == 2**15
+    assert chunk(64) == chunk(200) == 8192
+    assert chunk(4096) == chunk(4, columns=4096) == 128
