@@ -176,7 +176,7 @@ class _Drawer:
             steps.append(self._meta(focus, task) if focus.role == "meta" else self._build(focus))
         ends = focus.role in {"classifier", "regressor", "other"}
         if focus.role in {"featurizer", "texts", "categories"} and self._likely(0.7):
-            steps += self._featurizers(1) if table == "numbers" and self._likely(0.3) else []
+            steps += self._featurizers(1) if self._likely(0.3) else []
             steps.append(self._model(task))
         elif ends and self._likely(0.12) and focus.role != "other":
             metas = [kind for kind in self._of.get("meta", []) if _task_of(kind.build.__name__, "") == task]

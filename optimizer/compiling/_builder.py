@@ -49,6 +49,7 @@ class Builder:
         self._widths = {INPUT: width}
         self._known: dict[tuple[bytes, tuple[str, ...]], str] = {}
         self._sparsity: dict[str, Sparsity] = {}
+        self._whole: set[str] = set()
 
     def add(self, operator: Operator, *inputs: str) -> str:
         """Add an operator, and give the name of its result.
@@ -93,6 +94,16 @@ class Builder:
             return "dense"
         found = [self.sparsity(one) for one in node.inputs]
         return next((kind for kind in ("written", "absent") if kind in found), "dense")
+
+    def mark_whole(self, name: str) -> None:
+        """Note that the library holds a result as whole numbers, or as booleans."""
+        self._whole.add(name)
+
+    def is_whole(self, name: str) -> bool:
+        """Whether the library holds a result as whole numbers: as marked, or chosen from or put together of such."""
+        node = self.node(name)
+        chosen = node is not None and isinstance(node.operator, (Concatenate, Finite, Select)) and node.inputs
+        return name in self._whole or bool(chosen and all(self.is_whole(one) for one in chosen))
 
     def program(self, outputs: Mapping[str, Output]) -> Program:
         """Finish, with the results that the program is to give.

@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from optimizer.compiling import Rewritten, Trees, make_plan, sparse_nodes
 from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
-from vista_spark.compiling._integers import check_integers, narrows_integers, spelled, underscored
+from vista_spark.compiling._integers import (
+    check_floats,
+    check_integers,
+    narrows_integers,
+    rounds_results,
+    spelled,
+    underscored,
+)
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -308,6 +315,10 @@ class CompiledPipeline:
     def _narrows(self) -> str | None:
         return narrows_integers(self.program)
 
+    @cached_property
+    def _rounds(self) -> bool:
+        return rounds_results(self.program)
+
     def _tables(self, table: Any) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
         rows = self._rows(table)
@@ -315,6 +326,8 @@ class CompiledPipeline:
             rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
+        if self._rounds:
+            check_floats(rows)
         if hasattr(rows, "iloc"):
             return self._of_frame(rows)
         if self._narrows is not None:

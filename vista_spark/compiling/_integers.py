@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import INPUT, Finite, NarrowIntegers, Select
+from optimizer.compiling import INPUT, AdditiveChi2, Finite, NarrowIntegers, Select, Within
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
-__all__ = ["check_integers", "narrows_integers", "spelled", "underscored"]
+__all__ = ["check_floats", "check_integers", "narrows_integers", "rounds_results", "spelled", "underscored"]
 
 
 def narrows_integers(program: Program) -> str | None:
@@ -27,6 +27,33 @@ def narrows_integers(program: Program) -> str | None:
         if name == INPUT:
             return str(getattr(node.operator, "who", ""))
     return None
+
+
+def rounds_results(program: Program) -> bool:
+    """Whether a step gets the table's own numbers that gives whole ones for such: ``AdditiveChi2Sampler``."""
+    nodes = {node.name: node for node in program.nodes}
+    for node in program.nodes:
+        name = node.inputs[0] if isinstance(node.operator, AdditiveChi2) else ""
+        while name in nodes and isinstance(nodes[name].operator, Select | Finite | Within):
+            name = nodes[name].inputs[0]
+        if name == INPUT:
+            return True
+    return False
+
+
+def check_floats(rows: Any) -> None:
+    """Refuse an array or a DataFrame of whole numbers alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is one.
+    """
+    kinds = {getattr(kind, "kind", "O") for kind in (rows.dtypes if hasattr(rows, "iloc") else [rows.dtype])}
+    if kinds <= set("biu"):
+        raise InvalidArgumentError(
+            "a table of whole numbers, for which AdditiveChi2Sampler rounds its results to such: give floats"
+        )
 
 
 def check_integers(rows: Any, who: str) -> None:

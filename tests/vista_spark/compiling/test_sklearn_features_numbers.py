@@ -6,11 +6,13 @@ import importlib
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
 from sklearn.ensemble import ExtraTreesRegressor, RandomTreesEmbedding
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import (
     AdditiveChi2Sampler,
@@ -25,7 +27,10 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
     KernelCenterer,
+    MaxAbsScaler,
     MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
@@ -178,6 +183,56 @@ def test_functions_of_booleans(function: Any) -> None:
     assert ours.dtype.kind == truth.dtype.kind
     # numpy's are of 16 bits.
     np.testing.assert_array_equal(ours, truth.astype(ours.dtype))
+
+
+def test_whole_numbers_whose_samples_the_library_rounds_are_refused() -> None:
+    """``AdditiveChi2Sampler`` gives its results in the type of its table: 1 for a root of 0.8."""
+    counts = np.arange(60.0).reshape(20, 3) % 4
+    compiled = compile_pipeline(AdditiveChi2Sampler().fit(counts))
+    for rows in (counts.astype(int), pd.DataFrame(counts.astype(int)), (counts > 1)):
+        with pytest.raises(InvalidArgumentError, match="whole numbers, for which AdditiveChi2Sampler rounds"):
+            compiled.transform(rows)
+    same(AdditiveChi2Sampler(), counts, counts)
+    same(make_pipeline(OneHotEncoder(), AdditiveChi2Sampler()), counts, counts)
+    marks = FeatureUnion(
+        [("a", MissingIndicator(features="all")), ("b", MissingIndicator(features="all", sparse=True))]
+    )
+    holes = np.where(counts == 3, np.nan, counts)
+    for step, table in ((OneHotEncoder(dtype=int), counts), (OrdinalEncoder(dtype=np.int32), counts), (marks, holes)):
+        with pytest.raises(UnsupportedOperatorError, match="a table of whole numbers rounds its results"):
+            compile_pipeline(make_pipeline(step, AdditiveChi2Sampler()).fit(table))
+    words = make_pipeline(CountVectorizer(), AdditiveChi2Sampler()).fit(["one two two", "two three"])
+    with pytest.raises(UnsupportedOperatorError, match="a table of whole numbers rounds its results"):
+        compile_pipeline(words)
+    beside = FeatureUnion([("a", OneHotEncoder(dtype=int)), ("b", MaxAbsScaler())])  # floats all together
+    same(make_pipeline(beside, AdditiveChi2Sampler()), counts, counts)
+
+
+def test_points_of_float32_are_normalised_in_the_type_of_the_rows() -> None:
+    model = Nystroem(kernel="cosine", n_components=3, random_state=0).fit(TABLE.astype(np.float32))
+    compiled = compile_pipeline(model)
+    np.testing.assert_allclose(compiled.transform(TABLE), model.transform(TABLE), rtol=1e-11, atol=1e-13)
+    single = compiled.transform(TABLE.astype(np.float32))
+    assert single.dtype == model.transform(TABLE.astype(np.float32)).dtype
+    np.testing.assert_allclose(single, model.transform(TABLE.astype(np.float32)), rtol=1e-4, atol=1e-5)
+
+
+def test_quantiles_of_a_sparse_table_take_nothing_below_zero() -> None:
+    trees = RandomTreesEmbedding(n_estimators=1, random_state=0)
+    both = FeatureUnion([("a", trees), ("b", FunctionTransformer(np.log1p))])
+    for lenient in (False, True):
+        spread = QuantileTransformer(n_quantiles=5, ignore_implicit_zeros=lenient)
+        model = make_pipeline(both, spread).fit(np.abs(TABLE))
+        compiled = compile_pipeline(model)
+        np.testing.assert_allclose(compiled.transform(ABOVE[:9]), model.transform(ABOVE[:9]).toarray())
+        low = np.where(np.arange(5) == 2, -0.5, ABOVE[:1])
+        if lenient:
+            np.testing.assert_allclose(compiled.transform(low), model.transform(low).toarray())
+            continue
+        with pytest.raises(ValueError, match="only accepts non-negative sparse"):
+            model.transform(low)
+        with pytest.raises(InvalidArgumentError, match="a number below zero, which QuantileTransformer does not take"):
+            compiled.transform(low)
 
 
 def test_booleans_are_computed_with_as_float64() -> None:

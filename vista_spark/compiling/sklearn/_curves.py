@@ -95,8 +95,13 @@ def lower_quantiles(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     held = build.sparsity(table)
     if held == "written":
         raise refuse(model, "a sparse table that may have zeros in it")
+    if held == "dense":
+        return {"transform": Output(shares)}
+    if not model.ignore_implicit_zeros:
+        reason = "a number below zero, which QuantileTransformer does not take in a sparse table"
+        rows = build.add(Within(np.zeros(build.width(rows)), np.full(build.width(rows), np.inf), reason), rows)
     # Of a sparse table the library transforms what is written: a zero stays one.
-    return {"transform": Output(shares if held == "dense" else build.add(Choose(), rows, shares, rows))}
+    return {"transform": Output(build.add(Choose(), rows, shares, rows))}
 
 
 @parser("sklearn.KBinsDiscretizer")

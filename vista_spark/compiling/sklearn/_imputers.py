@@ -86,6 +86,7 @@ def lower_indicator(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     else:
         rows = build.add(Missing(_mark(model)), checked(model, build, table))
         marked = _chosen(model, build, rows)
+    build.mark_whole(marked)
     return {"transform": Output(marked, dtype="bool")}
 
 

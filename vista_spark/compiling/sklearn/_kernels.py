@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Cast, Combine, Distances, Function, Linear, Normalise, Power, Reduce
+from optimizer.compiling import Arithmetic, Cast, Combine, Distances, Function, Like, Linear, Normalise, Power, Reduce
 from vista_spark.compiling.sklearn._checks import refuse
 
 if TYPE_CHECKING:
@@ -48,11 +48,14 @@ def kernel(
         metric = "sqeuclidean" if name == "rbf" else "manhattan"
         return build.add(Function("exp"), scaled(build, build.add(Distances(points, metric), rows), -rate))
     if name == "cosine":
-        norm = np.sqrt((points**2).sum(axis=1, keepdims=True))
-        unit = points / np.where(norm < 10 * np.finfo(points.dtype).eps, 1, norm)
+        wide = points.astype(np.float64)
+        norm = np.sqrt((wide**2).sum(axis=1, keepdims=True))
+        unit = wide / np.where(norm < 10 * np.finfo(points.dtype).eps, 1, norm)
         # The library brings both to one type before it squares: in float32 a norm may be infinite.
         own = build.add(Cast("float64"), rows) if points.dtype == np.float64 else rows
-        return build.add(Linear(unit.T.copy(), np.zeros(len(unit), unit.dtype)), build.add(Normalise("l2"), own))
+        product = build.add(Linear(unit.T.copy(), np.zeros(len(unit))), build.add(Normalise("l2"), own))
+        # Points of float32 are normalised as float64 for rows of float64, and give float32 for those of float32.
+        return build.add(Like(), product, own)
     raise refuse(model, f"kernel={name!r}")
 
 

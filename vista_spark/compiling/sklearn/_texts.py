@@ -34,7 +34,10 @@ __all__ = [
 def lower_counts(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the counts of the terms of a vocabulary."""
     bag = _bag(model, build, table, terms=_terms(model), binary=bool(model.binary))
-    return {"transform": Output(_added(model, build, bag), dtype=np.dtype(model.dtype).name)}
+    counts = _added(model, build, bag)
+    if np.dtype(model.dtype).kind in "iu":
+        build.mark_whole(counts)
+    return {"transform": Output(counts, dtype=np.dtype(model.dtype).name)}
 
 
 @parser("sklearn.TfidfVectorizer")
