@@ -265,16 +265,24 @@ def _same_shapes(ours: list[tuple[Any, str]], truth: list[tuple[Any, str]]) -> b
 
 def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: NDArray[Any], place: int) -> bool:
     """Whether ours comes to the library's answer, or moves as far, where it rounds otherwise."""
+    if ours.dtype.kind != "f":
+        # Of many classes that are as near, one may come up seldom.
+        return any(_comes_up(other, row, truth, place) for _ in range(10))
     answer = ask(other, take(row, np.zeros(_SAMPLES, np.int64)), ours=False)
     if answer.pieces is None:
         return False
     given = answer.pieces[place][~answer.refused]
-    if (reached := _any_is(given, truth)) or ours.dtype.kind != "f":
-        return reached
+    if _any_is(given, truth):
+        return True
     with np.errstate(all="ignore"):
         # Some of them may have no number.
         reach = _SLACK * np.fmax.reduce(np.abs(given - ours), axis=0)
         return bool(np.all((np.abs(ours - truth) <= reach) | _are_equal(ours, truth)))
+
+
+def _comes_up(other: Callable[[Any], Any], row: Any, truth: NDArray[Any], place: int) -> bool:
+    answer = ask(other, take(row, np.zeros(_SAMPLES, np.int64)), ours=False)
+    return answer.pieces is not None and _any_is(answer.pieces[place][~answer.refused], truth)
 
 
 def _any_is(given: NDArray[Any], answer: NDArray[Any]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.cluster import FeatureAgglomeration
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
 from sklearn.ensemble import ExtraTreesRegressor, RandomTreesEmbedding
@@ -29,6 +30,7 @@ from sklearn.preprocessing import (
     KernelCenterer,
     MaxAbsScaler,
     MinMaxScaler,
+    Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
@@ -206,6 +208,34 @@ def test_whole_numbers_whose_samples_the_library_rounds_are_refused() -> None:
         compile_pipeline(words)
     beside = FeatureUnion([("a", OneHotEncoder(dtype=int)), ("b", MaxAbsScaler())])  # floats all together
     same(make_pipeline(beside, AdditiveChi2Sampler()), counts, counts)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_the_norm_of_one_column_overflows_and_vanishes_too(norm: Any) -> None:
+    rows = np.array([[-1e300], [1e-200], [3.0], [-0.0], [1e-160]])
+    model = Normalizer(norm).fit(rows)
+    compiled = compile_pipeline(model)
+    for table in (rows, np.repeat(rows, 100, axis=0)):
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(compiled.transform(table), model.transform(table))
+
+
+def test_joined_columns_are_added_in_their_order() -> None:
+    great = np.array([[1e300, 1.0, -1e300, 2.0, 0.5], [3.0, 1e17, 1.0, -1e17, 7.0]])
+    model = FeatureAgglomeration(1).fit(TABLE)
+    np.testing.assert_array_equal(compile_pipeline(model).transform(great), model.transform(great))
+
+
+@pytest.mark.filterwarnings("ignore:.*Early stopping criterion not reached")
+def test_an_imputer_refuses_no_row_for_what_it_has() -> None:
+    inside = make_pipeline(SkewedChi2Sampler(n_components=4, skewedness=5.0, random_state=0), Ridge())
+    model = IterativeImputer(inside, max_iter=1, random_state=0).fit(np.abs(HOLES[:100]))
+    compiled = compile_pipeline(model)
+    whole = np.full((1, 5), -40.0)
+    np.testing.assert_array_equal(compiled.transform(whole), model.transform(whole))
+    whole[0, 1] = np.nan
+    with pytest.raises(InvalidArgumentError, match=r"a number at or below -5\.0"):
+        compiled.transform(whole)
 
 
 def test_points_of_float32_are_normalised_in_the_type_of_the_rows() -> None:

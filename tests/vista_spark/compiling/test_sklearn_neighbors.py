@@ -166,3 +166,15 @@ def test_at_the_edge_of_the_radius_numbers_of_many_digits_are_refused() -> None:
         else:
             with pytest.raises(ValueError, match="at the edge"):
                 compiled.predict(edge)
+
+
+@pytest.mark.parametrize("radius", [False, True])
+def test_a_distance_whose_inverse_is_infinite_is_none(radius: bool) -> None:
+    """The library weighs by the inverse first, and looks for infinities then; in a radius it gives NaN."""
+    points = np.array([[0.0], [1.0], [3.0], [7.0]])
+    kind = RadiusNeighborsRegressor(2.0, weights="distance") if radius else KNeighborsRegressor(2, weights="distance")
+    model = kind.set_params(algorithm="brute", metric="cityblock").fit(points, [10.0, 20.0, 30.0, 40.0])
+    compiled = compile_pipeline(model)
+    rows = np.array([[5e-324], [-1e-310], [1e-300], [0.0], [0.25]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.testing.assert_allclose(compiled.predict(rows), model.predict(rows), rtol=1e-12)

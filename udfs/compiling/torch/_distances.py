@@ -8,7 +8,7 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._neighbors import NeighborsModule
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import row_norms, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class DistancesModule(torch.nn.Module):
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
-    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    norm = row_norms(rows)
     # scikit-learn takes a norm below ten times the type's step for zero, and leaves such a row as it is.
     return rows / torch.where(norm < 10 * torch.finfo(rows.dtype).eps, torch.ones_like(norm), norm)
 

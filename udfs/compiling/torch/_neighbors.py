@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import row_norms, tensor_of
 
 if TYPE_CHECKING:
     from optimizer.compiling import Neighbors
@@ -253,10 +253,12 @@ def _few_digits(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _weights(distance: torch.Tensor) -> torch.Tensor:
-    zero = distance == 0
-    return torch.where(zero.any(dim=1, keepdim=True), zero.to(distance.dtype), 1 / distance)
+    # As the library tells what lies on a point: by its weight, which may be infinite a little before. In a radius it
+    # looks at the distance.
+    near = torch.isinf(1 / distance)
+    return torch.where(near.any(dim=1, keepdim=True), near.to(distance.dtype), 1 / distance)
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
-    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    norm = row_norms(rows)
     return rows / torch.where(norm < 10 * torch.finfo(rows.dtype).eps, torch.ones_like(norm), norm)

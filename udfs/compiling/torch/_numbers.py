@@ -43,6 +43,7 @@ __all__ = [
     "SelectModule",
     "SigmoidModule",
     "SoftmaxModule",
+    "row_norms",
     "tensor_of",
 ]
 
@@ -182,6 +183,14 @@ class LinearModule(torch.nn.Module):
         return torch.nn.functional.linear(x, self.turned.to(dtype)) + self.bias
 
 
+def row_norms(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
+    """Norm of each row, shape (rows, 1), by its powers: that of one column may overflow, too, or vanish."""
+    # torch takes the magnitude of a single number for its norm.
+    seen = torch.nn.functional.pad(x, (0, 1)) if x.shape[1] == 1 and order < float("inf") else x
+    norm: torch.Tensor = torch.linalg.vector_norm(seen, order, dim=1, keepdim=True)
+    return norm
+
+
 class NormaliseModule(torch.nn.Module):
     """Divide each row by its norm."""
 
@@ -194,9 +203,9 @@ class NormaliseModule(torch.nn.Module):
         if not self.tiny:
             # A search for the greatest by ">" passes over NaN; a sum does not.
             seen = x if self.order < float("inf") else torch.where(torch.isnan(x), 0, x)
-            norm = torch.linalg.vector_norm(seen, self.order, dim=1, keepdim=True)
+            norm = row_norms(seen, self.order)
             return torch.where(norm == 0, x, x / norm)
-        norm = torch.linalg.vector_norm(x, self.order, dim=1, keepdim=True)
+        norm = row_norms(x, self.order)
         # scikit-learn takes a norm below ten times the type's step for zero.
         return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
 

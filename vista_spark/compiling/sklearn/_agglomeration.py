@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Linear, Output
+from optimizer.compiling import Arithmetic, OrderedSum, Output
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, refuse
 
@@ -25,6 +25,8 @@ def lower_agglomeration(model: Any, build: Builder, table: str) -> Mapping[str, 
         raise refuse(model, f"pooling_func={model.pooling_func!r}")
     labels = np.asarray(model.labels_)
     sizes = np.bincount(labels).astype(np.float64)
-    # Zeros and ones: every number is finite, for the library holds the rows to that.
-    sums = build.add(Linear(np.eye(len(sizes))[labels], np.zeros(len(sizes))), checked(model, build, table))
+    # In the library's order, one column after the other: great numbers may cancel.
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+    add = OrderedSum(np.argsort(labels, kind="stable"), starts, np.ones(len(labels)), np.zeros(len(sizes)))
+    sums = build.add(add, checked(model, build, table))
     return {"transform": Output(build.add(Arithmetic("divide", sizes), sums))}

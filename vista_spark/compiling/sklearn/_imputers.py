@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import (
-    Above,
     Choose,
-    Combine,
     Concatenate,
     Constant,
     Encode,
@@ -24,7 +22,6 @@ from optimizer.compiling import (
     Reduce,
     Replace,
     Select,
-    Ufunc,
     Within,
 )
 from vista_spark.compiling._registry import lower, parser
@@ -165,14 +162,8 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
 
 
 def _asked(build: Builder, rows: str, missing: str, usual: NDArray[np.float64]) -> str:
-    """Give usual numbers for great ones where nothing is missing: there the library does not ask."""
-    great = build.add(Above(_GREAT, or_equal=False), build.add(Reduce("max"), build.add(Ufunc("fabs"), rows)))
-    needless = build.add(Combine("greater"), great, missing)
-    return build.add(Choose(), needless, build.add(Like(), build.add(Constant(usual), rows), rows), rows)
-
-
-# Its square is a float32.
-_GREAT = 1e18
+    """Give usual numbers where nothing is missing: there the library does not ask, and no row can be bad."""
+    return build.add(Choose(), missing, rows, build.add(Like(), build.add(Constant(usual), rows), rows))
 
 
 def _not_all_missing(build: Builder, rows: str, mark: float) -> str:
