@@ -171,7 +171,7 @@ class _Nodes:
         if kind != "FloatFeature":
             raise UnsupportedOperatorError(
                 f"CatBoost with a split by {kind} has no translation: it counts the targets of categories; "
-                "one_hot_max_size= lets columns of few categories be split by these"
+                "with one_hot_max_size= it splits columns of few categories by one at a time"
             )
         place = int(split["float_feature_index"])
         # As it is, NaN is above no border.
