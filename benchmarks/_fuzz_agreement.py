@@ -267,11 +267,10 @@ def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: N
     """Whether ours comes to the library's answer, or moves as far, where it rounds otherwise."""
     if ours.dtype.kind != "f":
         # Of many classes that are as near, one may come up seldom.
-        return any(_comes_up(other, row, truth, place) for _ in range(10))
-    answer = ask(other, take(row, np.zeros(_SAMPLES, np.int64)), ours=False)
-    if answer.pieces is None:
+        return any(_any_is(_sampled(other, row, ours, place), truth) for _ in range(10))
+    given = _sampled(other, row, ours, place)
+    if not len(given):
         return False
-    given = answer.pieces[place][~answer.refused]
     if _any_is(given, truth):
         return True
     with np.errstate(all="ignore"):
@@ -280,14 +279,15 @@ def _reached(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], truth: N
         return bool(np.all((np.abs(ours - truth) <= reach) | _are_equal(ours, truth)))
 
 
-def _comes_up(other: Callable[[Any], Any], row: Any, truth: NDArray[Any], place: int) -> bool:
+def _sampled(other: Callable[[Any], Any], row: Any, ours: NDArray[Any], place: int) -> NDArray[Any]:
+    """Answers of ours for a row, of shape (answers, *shape of one), where it rounds otherwise and does not refuse."""
     answer = ask(other, take(row, np.zeros(_SAMPLES, np.int64)), ours=False)
-    return answer.pieces is not None and _any_is(answer.pieces[place][~answer.refused], truth)
+    return np.zeros((0, *ours.shape), ours.dtype) if answer.pieces is None else answer.pieces[place][~answer.refused]
 
 
 def _any_is(given: NDArray[Any], answer: NDArray[Any]) -> bool:
     """Whether any of these is an answer: the shares of a leaf, say, that are as near to no other."""
-    return bool(_are_equal(given, answer).reshape(len(given), -1).all(axis=1).any())
+    return bool(len(given)) and bool(_are_equal(given, answer).reshape(len(given), -1).all(axis=1).any())
 
 
 def _are_equal(some: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from ._arithmetic import Cast
 from ._categories import Filled
 from ._columns import Concatenate, Finite, Select
 from ._errors import UnsupportedOperatorError
+from ._functions import Within
 from ._program import INPUT, Node, Program
 
 if TYPE_CHECKING:
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from ._operator import Operator
     from ._output import Output
 
-__all__ = ["Builder", "Sparsity"]
+__all__ = ["Builder", "Kind", "Sparsity"]
 
 Sparsity = Literal["dense", "absent", "written"]
 """How a library holds a table: dense; sparse, where each zero is absent; or sparse, where some zero may be written."""
+
+Kind = Literal["bool", "float", "int"]
+"""Kind of numbers, as numpy has them: some functions give others for whole numbers, or for booleans."""
 
 _AS_GIVEN = (Cast, Concatenate, Finite, Select)
 
@@ -49,7 +53,7 @@ class Builder:
         self._widths = {INPUT: width}
         self._known: dict[tuple[bytes, tuple[str, ...]], str] = {}
         self._sparsity: dict[str, Sparsity] = {}
-        self._whole: set[str] = set()
+        self._kinds: dict[str, Kind] = {}
 
     def add(self, operator: Operator, *inputs: str) -> str:
         """Add an operator, and give the name of its result.
@@ -95,15 +99,19 @@ class Builder:
         found = [self.sparsity(one) for one in node.inputs]
         return next((kind for kind in ("written", "absent") if kind in found), "dense")
 
-    def mark_whole(self, name: str) -> None:
-        """Note that the library holds a result as whole numbers, or as booleans."""
-        self._whole.add(name)
+    def mark_kind(self, name: str, kind: Kind) -> None:
+        """Note the kind of numbers that the library holds a result in."""
+        self._kinds[name] = kind
 
-    def is_whole(self, name: str) -> bool:
-        """Whether the library holds a result as whole numbers: as marked, or chosen from or put together of such."""
+    def kind(self, name: str) -> Kind:
+        """Tell the kind of numbers of a result: as marked, or that of what it is chosen from or put together of."""
+        if name in self._kinds:
+            return self._kinds[name]
         node = self.node(name)
-        chosen = node is not None and isinstance(node.operator, (Concatenate, Finite, Select)) and node.inputs
-        return name in self._whole or bool(chosen and all(self.is_whole(one) for one in chosen))
+        if node is None or not isinstance(node.operator, (Concatenate, Finite, Select, Within)) or not node.inputs:
+            return "float"
+        found = {self.kind(one) for one in node.inputs}
+        return "float" if "float" in found else "int" if "int" in found else "bool"
 
     def program(self, outputs: Mapping[str, Output]) -> Program:
         """Finish, with the results that the program is to give.

@@ -1,8 +1,8 @@
-"""What LightGBM makes of a table before it looks at it: of whole numbers in arrays, and of names of columns."""
+"""Whole numbers that a library rounds, or gives back as such, and names of columns that it writes otherwise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -12,33 +12,36 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from optimizer.compiling import Program
+    from optimizer.compiling import Operator, Program
 
 __all__ = ["check_floats", "check_integers", "narrows_integers", "rounds_results", "spelled", "underscored"]
 
 
+_Reader = TypeVar("_Reader", bound="Operator")
+
+
 def narrows_integers(program: Program) -> str | None:
     """Name the library that gets the table's own numbers, be they chosen or checked before, and narrows integers."""
-    nodes = {node.name: node for node in program.nodes}
-    for node in program.nodes:
-        name = node.inputs[0] if isinstance(node.operator, NarrowIntegers) else ""
-        while name in nodes and isinstance(nodes[name].operator, Select | Finite):
-            name = nodes[name].inputs[0]
-        if name == INPUT:
-            return str(getattr(node.operator, "who", ""))
-    return None
+    found = _readers(program, NarrowIntegers)
+    return found[0].who if found else None
 
 
 def rounds_results(program: Program) -> bool:
     """Whether a step gets the table's own numbers that gives whole ones for such: ``AdditiveChi2Sampler``."""
+    return bool(_readers(program, AdditiveChi2))
+
+
+def _readers(program: Program, kind: type[_Reader]) -> list[_Reader]:
+    """Operators of a class whose input is the table itself, or columns of it that were checked."""
     nodes = {node.name: node for node in program.nodes}
+    found = []
     for node in program.nodes:
-        name = node.inputs[0] if isinstance(node.operator, AdditiveChi2) else ""
+        name = node.inputs[0] if isinstance(node.operator, kind) else ""
         while name in nodes and isinstance(nodes[name].operator, Select | Finite | Within):
             name = nodes[name].inputs[0]
-        if name == INPUT:
-            return True
-    return False
+        if name == INPUT and isinstance(node.operator, kind):
+            found.append(node.operator)
+    return found
 
 
 def check_floats(rows: Any) -> None:

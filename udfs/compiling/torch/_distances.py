@@ -8,7 +8,7 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._neighbors import NeighborsModule
-from udfs.compiling.torch._numbers import row_norms, tensor_of
+from udfs.compiling.torch._numbers import tensor_of, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,22 +29,16 @@ class DistancesModule(torch.nn.Module):
         super().__init__()
         self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
         points = tensor_of(operator.points)
-        self.register_buffer("points", _unit(points) if operator.metric == "cosine" else points)
+        self.register_buffer("points", unit_rows(points) if operator.metric == "cosine" else points)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
         dtype = torch.promote_types(x.dtype, self.points.dtype)
         rows, points = x.to(dtype), self.points.to(dtype)
         if self.metric == "cosine":
-            return (1 - _unit(rows) @ points.T).clamp(0, 2)
+            return (1 - unit_rows(rows) @ points.T).clamp(0, 2)
         found = torch.cdist(rows, points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
         return found.square() if self.metric == "sqeuclidean" else found
-
-
-def _unit(rows: torch.Tensor) -> torch.Tensor:
-    norm = row_norms(rows)
-    # scikit-learn takes a norm below ten times the type's step for zero, and leaves such a row as it is.
-    return rows / torch.where(norm < 10 * torch.finfo(rows.dtype).eps, torch.ones_like(norm), norm)
 
 
 class CouplingModule(torch.nn.Module):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from udfs.compiling.torch._numbers import row_norms, tensor_of
+from udfs.compiling.torch._numbers import tensor_of, unit_rows
 
 if TYPE_CHECKING:
     from optimizer.compiling import Neighbors
@@ -106,7 +106,7 @@ class NeighborsModule(torch.nn.Module):
         ends = [*operator.groups.tolist(), operator.values.shape[1]]
         self.groups = list(pairwise(ends))
         points = tensor_of(operator.points)
-        self.register_buffer("points", _unit(points) if self.metric == "cosine" else points)
+        self.register_buffer("points", unit_rows(points) if self.metric == "cosine" else points)
         self.register_buffer("values", tensor_of(operator.values))
         self.largest = float(points.square().sum(dim=1).max())
         wanted = self.count + 1 + _SPARE
@@ -122,7 +122,7 @@ class NeighborsModule(torch.nn.Module):
 
     def _distances(self, x: torch.Tensor) -> torch.Tensor:
         if self.metric == "cosine":
-            return (1 - _unit(x) @ self.points.T).clamp(0, 2)
+            return (1 - unit_rows(x) @ self.points.T).clamp(0, 2)
         return torch.cdist(x, self.points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
 
     def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
@@ -257,8 +257,3 @@ def _weights(distance: torch.Tensor) -> torch.Tensor:
     # looks at the distance.
     near = torch.isinf(1 / distance)
     return torch.where(near.any(dim=1, keepdim=True), near.to(distance.dtype), 1 / distance)
-
-
-def _unit(rows: torch.Tensor) -> torch.Tensor:
-    norm = row_norms(rows)
-    return rows / torch.where(norm < 10 * torch.finfo(rows.dtype).eps, torch.ones_like(norm), norm)

@@ -43,8 +43,8 @@ __all__ = [
     "SelectModule",
     "SigmoidModule",
     "SoftmaxModule",
-    "row_norms",
     "tensor_of",
+    "unit_rows",
 ]
 
 _OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -183,7 +183,14 @@ class LinearModule(torch.nn.Module):
         return torch.nn.functional.linear(x, self.turned.to(dtype)) + self.bias
 
 
-def row_norms(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
+def unit_rows(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
+    """Divide each row of a table of shape (rows, columns) by its norm, as scikit-learn does."""
+    norm = _row_norms(x, order)
+    # It takes a norm below ten times the type's step for zero, and leaves such a row as it is.
+    return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
+
+
+def _row_norms(x: torch.Tensor, order: float) -> torch.Tensor:
     """Norm of each row, shape (rows, 1), by its powers: that of one column may overflow, too, or vanish."""
     # torch takes the magnitude of a single number for its norm.
     seen = torch.nn.functional.pad(x, (0, 1)) if x.shape[1] == 1 and order < float("inf") else x
@@ -203,11 +210,9 @@ class NormaliseModule(torch.nn.Module):
         if not self.tiny:
             # A search for the greatest by ">" passes over NaN; a sum does not.
             seen = x if self.order < float("inf") else torch.where(torch.isnan(x), 0, x)
-            norm = row_norms(seen, self.order)
+            norm = _row_norms(seen, self.order)
             return torch.where(norm == 0, x, x / norm)
-        norm = row_norms(x, self.order)
-        # scikit-learn takes a norm below ten times the type's step for zero.
-        return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
+        return unit_rows(x, self.order)
 
 
 class SigmoidModule(torch.nn.Module):

@@ -10,14 +10,10 @@ from optimizer.compiling import (
     Above,
     ArgMax,
     Cast,
-    Concatenate,
     Finite,
     Function,
-    Missing,
     Output,
-    Select,
     UnsupportedOperatorError,
-    Within,
 )
 
 if TYPE_CHECKING:
@@ -26,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "checked",
     "classes_of_scores",
-    "is_of_booleans",
     "knot_side",
+    "of_dtype",
     "outliers",
     "plain",
     "probabilities",
@@ -43,25 +39,22 @@ _TREES = frozenset(
 )
 
 
-def checked(model: Any, build: Builder, table: str, dtype: str = "as given", *, booleans: bool = False) -> str:
+def checked(model: Any, build: Builder, table: str, dtype: str = "as given", *, keep_booleans: bool = False) -> str:
     """Hold the rows to what the model takes, as its ``validate_data`` does; booleans become float64, unless kept."""
     kind, nan = type(model).__name__, bool(model.__sklearn_tags__().input_tags.allow_nan)
     if nan and kind in _TREES and build.sparsity(table) != "dense":
         # A step before them may have made a sparse table of a dense one.
         kind, nan = f"{kind} of a sparse table", False
     rows = build.add(Finite(dtype, nan, kind), table)
-    widens = dtype == "as given" and not booleans and is_of_booleans(build, table)
+    widens = dtype == "as given" and not keep_booleans and build.kind(table) == "bool"
     return build.add(Cast("float64"), rows) if widens else rows
 
 
-def is_of_booleans(build: Builder, table: str) -> bool:
-    """Tell whether a table is of booleans in the library: marks of what is missing, or columns of such."""
-    node = build.node(table)
-    if node is None:
-        return False
-    if isinstance(node.operator, Concatenate | Finite | Select | Within):
-        return all(is_of_booleans(build, one) for one in node.inputs)
-    return isinstance(node.operator, Missing)
+def of_dtype(model: Any, build: Builder, table: str) -> str:
+    """Note that a result is of whole numbers, where the model's ``dtype=`` says so."""
+    if np.dtype(model.dtype).kind in "iu":
+        build.mark_kind(table, "int")
+    return table
 
 
 def refuse(model: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:

@@ -24,7 +24,7 @@ from optimizer.compiling import (
     Within,
 )
 from vista_spark.compiling._registry import lower, parser
-from vista_spark.compiling.sklearn._checks import checked, is_of_booleans, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,14 +47,14 @@ def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     if model.kw_args or model.inv_kw_args:
         raise refuse(model, f"kw_args={model.kw_args!r}")
     if model.func is None:
-        return {"transform": Output(checked(model, build, table, booleans=True) if model.validate else table)}
+        return {"transform": Output(checked(model, build, table, keep_booleans=True) if model.validate else table)}
     name = getattr(model.func, "__name__", "")
     if type(model.func).__name__ != "ufunc" or name not in UFUNCS:
         raise refuse(
             model, f"func={model.func!r}", f"has no translation: functions of numpy have one ({', '.join(UFUNCS)})"
         )
-    rows = checked(model, build, table, booleans=True) if model.validate else table
-    if is_of_booleans(build, rows):
+    rows = checked(model, build, table, keep_booleans=True) if model.validate else table
+    if build.kind(rows) == "bool":
         return {"transform": _of_booleans(model, build, rows)}
     kind = "bool" if name in {"isfinite", "isinf", "isnan", "signbit"} else None
     return {"transform": Output(build.add(Ufunc(name), rows), dtype=kind)}

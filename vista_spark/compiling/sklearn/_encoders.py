@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.compiling import Known, OneHot, Output, Recode, Select
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling._vocabularies import codes_of
-from vista_spark.compiling.sklearn._checks import refuse
+from vista_spark.compiling.sklearn._checks import of_dtype, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output
         tables.append(values)
     codes, sizes = _codes(model, build, table)
     values = np.concatenate(tables).astype(_dtype(model))[:, None]
-    return {"transform": Output(_of_its_type(model, build, build.add(Recode(values, sizes + 1), codes)))}
+    return {"transform": Output(of_dtype(model, build, build.add(Recode(values, sizes + 1), codes)))}
 
 
 @parser("sklearn.OneHotEncoder")
@@ -56,7 +56,7 @@ def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output
     shown_at = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
     widths = np.asarray(model._n_features_outs, np.int64)  # noqa: SLF001
     columns = build.add(OneHot(widths, np.dtype(_dtype(model)).name), shown_at)
-    return {"transform": Output(_of_its_type(model, build, columns))}
+    return {"transform": Output(of_dtype(model, build, columns))}
 
 
 @parser("sklearn.TargetEncoder")
@@ -97,13 +97,6 @@ def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int6
     if model.handle_unknown == "error":
         codes = build.add(Known(sizes, type(model).__name__), codes)
     return codes, sizes
-
-
-def _of_its_type(model: Any, build: Builder, columns: str) -> str:
-    """Note whether an encoder gives whole numbers."""
-    if np.dtype(model.dtype).kind in "iu":
-        build.mark_whole(columns)
-    return columns
 
 
 def _dtype(model: Any) -> type:

@@ -83,7 +83,7 @@ def lower_indicator(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     else:
         rows = build.add(Missing(_mark(model)), checked(model, build, table))
         marked = _chosen(model, build, rows)
-    build.mark_whole(marked)
+    build.mark_kind(marked, "bool")
     return {"transform": Output(marked, dtype="bool")}
 
 

@@ -144,7 +144,7 @@ def lower_skewed(model: Any, build: Builder, table: str) -> Mapping[str, Output]
 @parser("sklearn.AdditiveChi2Sampler")
 def lower_additive(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the samples of the spectrum."""
-    if build.is_whole(table):
+    if build.kind(table) != "float":
         raise refuse(model, "a table of whole numbers", "rounds its results to whole numbers: give it floats")
     intervals = {1: 0.8, 2: 0.5, 3: 0.4}
     interval = intervals[model.sample_steps] if model.sample_interval is None else model.sample_interval

@@ -42,5 +42,5 @@ def lower_elimination(model: Any, build: Builder, table: str) -> Mapping[str, Ou
 
 def _selected(model: Any, build: Builder, table: str) -> str:
     # A selector that takes NaN looks at no number: it takes infinities, too.
-    rows = table if model.__sklearn_tags__().input_tags.allow_nan else checked(model, build, table, booleans=True)
+    rows = table if model.__sklearn_tags__().input_tags.allow_nan else checked(model, build, table, keep_booleans=True)
     return build.add(Select(model.get_support(indices=True)), rows)

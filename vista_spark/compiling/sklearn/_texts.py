@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.compiling import Bag, Damped, HasText, Output, UnsupportedOperatorError
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling._vocabularies import entry_of, sources
-from vista_spark.compiling.sklearn._checks import checked, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, of_dtype, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,7 @@ __all__ = [
 def lower_counts(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the counts of the terms of a vocabulary."""
     bag = _bag(model, build, table, terms=_terms(model), binary=bool(model.binary))
-    counts = _added(model, build, bag)
-    if np.dtype(model.dtype).kind in "iu":
-        build.mark_whole(counts)
+    counts = of_dtype(model, build, _added(model, build, bag))
     return {"transform": Output(counts, dtype=np.dtype(model.dtype).name)}
 
 
