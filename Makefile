@@ -26,7 +26,7 @@ FIGURES ?= --images 64
 SOAK ?= --minutes 120
 FUZZ ?= --pipelines 2000
 
-.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint format test-compat bench fuzz soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -46,7 +46,8 @@ help:
 	@echo "make gpu-test     tests networks, training and heat maps on a GPU that torch sees"
 	@echo "make mlmd-test    builds an environment with ML Metadata, and writes a run's record to it (Python 3.9 to 3.11)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
-	@echo "make lint         ruff and mypy"
+	@echo "make lint         ruff, mypy and the style counts"
+	@echo "make style        counts violations of the writing style; no count may grow"
 	@echo "make bench        the benchmarks, small"
 	@echo "make fuzz         2,000 drawn pipelines, compiled and held to their libraries: FUZZ=\"--pipelines 2000 --seed 7\""
 	@echo "make soak         searches with a kill, stop, cut or flip each ten seconds: SOAK=\"--minutes 120 --seed 7\""
@@ -150,7 +151,10 @@ mlmd-test: java $(VENV)/test.stamp $(MLMD)/test.stamp
 test-compat: java $(COMPAT)/test.stamp
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
 
-lint: $(VENV)/test.stamp
+style:
+	$(PYTHON) .ci/style.py
+
+lint: style $(VENV)/test.stamp
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
