@@ -2,8 +2,8 @@
 
 ``fault`` is ``"hangs"`` (a batch never ends), ``"slow"`` (one of two backends takes three times as long), ``"flood"``
 (five times the load for ten seconds), ``"hang up"`` (clients that close their connections), ``"front end"`` (one of two
-processes that answer HTTP is killed, or with ``front_ends_as`` one of two tasks), or nothing. With ``application``
-requests are for an application, which asks the model twice.
+processes that answer HTTP is killed), or nothing. With ``application`` requests
+are for an application, which asks the model twice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import EmulatedModel, RequestError
-from udfs.serving.http import FrontEnd
+from udfs.serving.http import FrontEndProcesses
 from vista_spark.serving import App, Server, Session
 
 # Two backends bear 80 requests a second; each request has these milliseconds.
@@ -118,9 +117,8 @@ def main() -> None:
         server.deploy(Twice(name, samples=[np.ones(1, np.float32)], slo_ms=SLO_MS, rate=rate))
     asked: list[list[Any]] = []
     over_http = fault in {"hang up", "front end"}
-    front_ends_as = settings.get("front_ends_as", "processes")
     count = 2 if fault == "front end" else 0
-    with server.start(port=0 if over_http else None, front_ends=count, front_ends_as=front_ends_as) as api:
+    with server.start(port=0 if over_http else None, front_ends=count) as api:
         say("SERVING", " ".join(api.backends))
         began = due = time.monotonic()
         done = loaded = False
@@ -133,7 +131,7 @@ def main() -> None:
                 elif fault == "hang up":
                     hang_up(api)
                 elif fault == "front end":
-                    os.kill(listener(api.urls[0], front_ends_as, api), signal.SIGKILL)
+                    os.kill(api.front_end.processes[0], signal.SIGKILL)
             ask(api, asked, name, float(len(asked)))
             if not loaded and len({process for _, process in (ended(entry, factor) for entry in asked)} - {0}) == len(
                 api.backends
@@ -145,7 +143,7 @@ def main() -> None:
             time.sleep(max(0.0, due - time.monotonic()))
         outcomes = [outcome(entry[0], entry[2], factor) for entry in asked]
         backends = list(api.backends)
-        front_ends = len(getattr(api.front_end, "processes", api.urls))
+        front_ends = len(getattr(api.front_end, "processes", ()))
         waiting = api._router.waiting
     computed = folder / "computed"
     say(
@@ -172,8 +170,8 @@ def main() -> None:
 
 def ask(api: Any, asked: list[list[Any]], name: str, number: float) -> None:
     """Ask, and note the number, when it was asked, its future, and when that ended."""
-    if api.urls and not isinstance(api.front_end, FrontEnd):
-        future = CLIENTS.submit(post, api.urls[len(asked) % len(api.urls)], api.token, name, number)
+    if isinstance(api.front_end, FrontEndProcesses):
+        future = CLIENTS.submit(post, api.url, api.token, name, number)
     else:
         future = api[name].execute(np.array([number], np.float32))
     entry: list[Any] = [abs(number), time.monotonic(), future]
@@ -191,15 +189,6 @@ def post(url: str, token: str, name: str, number: float) -> dict[str, np.ndarray
     if "error" in answer:
         raise RequestError(answer["error"])
     return {one["name"]: np.array(one["data"]) for one in answer["outputs"]}
-
-
-def listener(url: str, kind: str, api: Any) -> int:
-    """Find the process of a front end: of tasks the one that listens there."""
-    if kind == "processes":
-        return int(api.front_end.processes[0])
-    port = int(url.rpartition(":")[2])
-    found = psutil.net_connections("tcp")
-    return next(one.pid for one in found if one.status == "LISTEN" and one.laddr.port == port)
 
 
 def ended(entry: list[Any], factor: int) -> tuple[str, int]:

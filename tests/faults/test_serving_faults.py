@@ -6,18 +6,17 @@ Every request ends within its SLO and 100 ms, in an answer or in an error.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from standalone import StandaloneCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Search
+    from standalone import StandaloneCluster
 
 PROGRAM = Path(__file__).with_name("serving.py")
 
@@ -120,21 +119,11 @@ def test_clients_that_hang_up(searching: Callable[..., Search]) -> None:
     assert found["computed_for_them"] < found["gone_clients"] / 2
 
 
-def front_end_is_killed(found: dict[str, Any]) -> None:
-    """Its clients' connections break; the other one answers meanwhile, and it is started again."""
+@pytest.mark.slow
+def test_a_killed_front_end(searching: Callable[..., Search]) -> None:
+    """Its clients' connections break; the other process answers meanwhile, and the lost one is started again."""
+    found = searching("serving", driver=PROGRAM).start(seconds=25.0, fault="front end").result()
     hold_what_always_holds(found)
     assert set(found["errors"]) <= {"cut"}
     assert len(found["errors"]) <= 10, "those that it had just then"
     assert found["front_ends"] == 2
-
-
-@pytest.mark.slow
-def test_a_killed_front_end(searching: Callable[..., Search]) -> None:
-    front_end_is_killed(searching("serving", driver=PROGRAM).start(seconds=25.0, fault="front end").result())
-
-
-@pytest.mark.slow
-def test_a_killed_front_end_that_is_a_task(searching: Callable[..., Search], tmp_path: Path) -> None:
-    with StandaloneCluster(tmp_path / "cluster", Path(sys.executable), workers=3, cores=2) as large:
-        serving = searching("serving", driver=PROGRAM, on=large)
-        front_end_is_killed(serving.start(seconds=25.0, fault="front end", front_ends_as="tasks").result())

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -46,10 +46,6 @@ def serve_command(
     front_ends: Annotated[
         int, typer.Option(min=0, help="Processes that read and write HTTP; 0: a thread beside Spark's driver.")
     ] = 0,
-    front_ends_as: Annotated[
-        Literal["processes", "tasks"],
-        typer.Option(help="Processes of this machine at one port, or tasks of Spark's, each at a port of its node."),
-    ] = "processes",
     epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
     store: Annotated[
         str | None, typer.Option(help="Folder or URI of the models that sessions name as store:/NAME@ALIAS.")
@@ -70,7 +66,7 @@ def serve_command(
     with refused_before_spark():
         if token is not None and no_token:
             raise InvalidArgumentError("--token and --no-token: give one of them")
-        check_address(host, 0 if front_ends and front_ends_as == "tasks" else port, token)
+        check_address(host, port, token)
         bounds = _bounds(backends)
         sessions = load_sessions(file)
         for one in sessions:
@@ -100,18 +96,16 @@ def serve_command(
                 token=False if no_token else token,
                 limits=HttpLimits(in_flight=in_flight),
                 front_ends=front_ends,
-                front_ends_as=front_ends_as,
                 experiment=experiment,
             )
         with api:
             _end_on_signals(over)
             if as_json:
                 names = [{"name": model.name, "version": model.version} for model in api.models]
-                typer.echo(json.dumps({"url": api.url, "urls": api.urls, "token": api.token, "models": names}))
+                typer.echo(json.dumps({"url": api.url, "token": api.token, "models": names}))
             else:
                 typer.echo(plan.explain())
-                for url in api.urls:
-                    typer.echo(f"{url}/v2; a live page: {url}/{f'#token={api.token}' if api.token else ''}")
+                typer.echo(f"{api.url}/v2; a live page: {api.url}/{f'#token={api.token}' if api.token else ''}")
                 typer.echo(f"Authorization: Bearer {api.token}" if api.token else "no token is asked for")
             while not over.wait(1.0):
                 pass

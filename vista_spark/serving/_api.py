@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from optimizer.serving import QuerySplit, ServingPlan
     from udfs.node import FrozenHeap
     from udfs.serving import LiveRouter, Results, Router
+    from udfs.serving.http import FrontEnd, FrontEndProcesses
     from vista_spark.serving._applications import Applications
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
     from vista_spark.serving._deployer import Deployer
-    from vista_spark.serving._front_end import AnyFrontEnd
     from vista_spark.serving._session import Session
 
 __all__ = ["Api", "Model"]
@@ -76,7 +76,7 @@ class Api:
     Attributes
     ----------
     front_end : object or None
-        What answers HTTP: :class:`udfs.serving.http.FrontEnd`, its processes or its tasks; ``None`` without a port.
+        What answers HTTP: :class:`udfs.serving.http.FrontEnd` or its processes; ``None`` without a port.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Api:
         self._applications = applications
         self._heap = heap
         self._stopped = False
-        self.front_end: AnyFrontEnd | None = None
+        self.front_end: FrontEnd | FrontEndProcesses | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -151,11 +151,6 @@ class Api:
     def url(self) -> str | None:
         """Where HTTP clients find it, of this machine where it listens here; ``None`` without a port."""
         return self.front_end.url if self.front_end else None
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Where HTTP clients find it: with front ends as tasks one each, else one."""
-        return self.front_end.urls if self.front_end else ()
 
     @property
     def token(self) -> str | None:

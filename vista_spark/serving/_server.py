@@ -10,7 +10,7 @@ from pyspark.sql import is_remote
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
-from udfs.driver import driver_host, encrypts, is_local, task_slots
+from udfs.driver import encrypts, is_local, task_slots
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
 from udfs.serving import Deliveries, LiveRouter
@@ -23,7 +23,7 @@ from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._control import Control, planned
 from vista_spark.serving._deployer import Deployer
-from vista_spark.serving._front_end import FrontEndOptions
+from vista_spark.serving._front_end import FrontEndSpec
 from vista_spark.serving._gauges import gauges_of
 from vista_spark.serving._plan_log import NoLog, PlanLog
 from vista_spark.serving._scaling import Scaling
@@ -218,7 +218,6 @@ class Server:
         token: str | Literal[False] | None = None,
         limits: HttpLimits | None = None,
         front_ends: int = 0,
-        front_ends_as: Literal["processes", "tasks"] = "processes",
         experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
@@ -241,10 +240,6 @@ class Server:
         front_ends : int
             Processes that read and write HTTP, so that a driver with much else to do answers soon, and one that is lost
             is one of several. Default 0: a thread of this process.
-        front_ends_as : {"processes", "tasks"}
-            Processes of this machine, which share the port (default); or tasks of Spark's, where clients reach the
-            nodes of the cluster and not this machine: each takes a slot and listens at its node, at `port` or with 0 at
-            a free one. ``api.urls`` has them.
         experiment : str, optional
             Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
@@ -267,15 +262,14 @@ class Server:
             Another process listens at this port.
         """
         began = max(1, self._least, len(self.plan().nodes))
-        ends = FrontEndOptions(port, host, token, limits, front_ends, front_ends_as)
-        ends.check()
-        taken = len(self._names) + ends.tasks
-        slots = task_slots(self._spark, wanted=taken + 1)
-        if taken >= slots:
-            beside = f" and {ends.tasks} front ends as tasks" if ends.tasks else ""
+        http = FrontEndSpec(port, host, token, limits, front_ends)
+        http.check()
+        most = len(self._names)
+        slots = task_slots(self._spark, wanted=most + 1)
+        if most >= slots:
             raise InvalidArgumentError(
-                f"backends={len(self._names)}{beside}, and the cluster runs {slots} tasks at a time: at most "
-                f"{slots - 1 - ends.tasks}, so that a slot stays free for other jobs"
+                f"backends must be at most {slots - 1}, one less than the cluster's task slots so that other jobs have "
+                f"a slot, got {most}. Ask for fewer backends, or give Spark more cores."
             )
         deliveries = self._deliveries()
         deployed = self._deployed.fresh()
@@ -307,13 +301,7 @@ class Server:
             control.start(backends)
             _await(api, timeout_s)
             deployer.start()
-            api.front_end = ends.start(
-                api,
-                lambda: gauges_of(api),
-                self._spark,
-                self._host or driver_host(self._spark),
-                encrypted=options.encrypted,
-            )
+            api.front_end = http.start(api, lambda: gauges_of(api))
             heap.freeze()
         except BaseException:
             api.stop()

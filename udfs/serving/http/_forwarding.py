@@ -15,8 +15,6 @@ __all__ = [
     "FORWARDING",
     "LARGEST_BYTES",
     "Arrays",
-    "Arrive",
-    "Arrived",
     "Ask",
     "Contents",
     "Counted",
@@ -239,8 +237,6 @@ class Gathered:
     models : tuple of ServedModel or None
         ``None``: the list has not changed.
     ready : bool
-    wanted : bool
-        Whether the front end is to take requests still.
     """
 
     replies: tuple[Reply, ...]
@@ -248,7 +244,6 @@ class Gathered:
     table: int
     models: tuple[ServedModel, ...] | None
     ready: bool
-    wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,31 +271,5 @@ class Watch(Request[Watched]):
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """Whether the front end is wanted."""
-
-    wanted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Arrive(Request[Arrived]):
-    """Tell the driver of a front end in a task of Spark's.
-
-    Attributes
-    ----------
-    worker : str
-        Whose place it takes.
-    front_end : str
-        Its own name, which no other has: a task that was taken for lost may be there still.
-    url : str
-        Where clients find it.
-    """
-
-    worker: str
-    front_end: str
-    url: str
-
-
-FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Arrive, Forward, Gather, Watch))
+FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Forward, Gather, Watch))
 """Answered by the driver."""

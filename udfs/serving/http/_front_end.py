@@ -96,11 +96,6 @@ class FrontEnd:
         """Where clients of this machine find it."""
         return url_of(self.host, self.port)
 
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The same, alone: front ends in tasks of Spark's have one each."""
-        return (self.url,)
-
     def start(self) -> Self:
         """Listen and answer, until :meth:`close`.
 

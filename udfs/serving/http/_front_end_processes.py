@@ -103,11 +103,6 @@ class FrontEndProcesses:
         return url_of(self.host, self.port)
 
     @property
-    def urls(self) -> tuple[str, ...]:
-        """The same, alone: front ends in tasks of Spark's have one each."""
-        return (self.url,)
-
-    @property
     def processes(self) -> tuple[int, ...]:
         """Ids of the processes that take requests."""
         with self._changed:

@@ -11,14 +11,17 @@ import sys
 import threading
 from typing import Any
 
-from udfs.serving.http._remote_front_end import SWITCH_S, RemoteFrontEnd
+from udfs.serving.http._remote_front_end import RemoteFrontEnd
 
 __all__: list[str] = []
+
+# Seconds between switches of Python threads: a request waits for as many turns of the other threads.
+_SWITCH_S = 0.0005
 
 
 def _main() -> None:
     settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(_SWITCH_S)
     front_end = RemoteFrontEnd(**settings["front_end"], started=_say_ready)
     threading.Thread(target=_end_with_parent, args=(front_end,), daemon=True).start()
     front_end.serve(socket.socket(fileno=settings["descriptor"]))

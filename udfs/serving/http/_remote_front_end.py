@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from udfs.serving.http._limits import HttpLimits
     from udfs.serving.http._traffic import Version
 
-__all__ = ["SWITCH_S", "RemoteFrontEnd"]
-
-SWITCH_S = 0.0005
-"""Between threads of Python, in a process that does nothing else: a request waits for as many turns of the others."""
+__all__ = ["RemoteFrontEnd"]
 
 _WATCH_S = 5.0
 

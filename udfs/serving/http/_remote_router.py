@@ -78,7 +78,7 @@ class RemoteRouter:
         Of the endpoint that a :class:`RouterService` answers.
     credentials : Credentials
     over : callable
-        Called if the driver is gone, or wants this front end no more; in any thread, maybe more than once.
+        Called if the driver is gone; in any thread, maybe more than once.
 
     Raises
     ------
@@ -234,8 +234,6 @@ class RemoteRouter:
         if gathered.models is not None:
             self._models = gathered.models
         self._table, self._ready = gathered.table, gathered.ready
-        if not gathered.wanted:
-            self._over()
         for reply in gathered.replies:
             future = self._futures.pop(reply.number, None)
             if future is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ from udfs.serving.http._forwarding import (
     FORWARDING,
     LARGEST_BYTES,
     Arrays,
-    Arrive,
-    Arrived,
     Counted,
     Forward,
     Forwarded,
@@ -57,8 +54,6 @@ class _FrontEnd:
         self.futures: dict[int, Future[Any]] = {}
         self.in_flight: Counter[tuple[str, str]] = Counter()
         self.table = 0
-        self.wanted = True
-        self.seen = time.monotonic()
 
 
 class RouterService:
@@ -69,21 +64,12 @@ class RouterService:
     router : Router
     gauges : callable, optional
         As of :class:`FrontEnd`.
-    arrived : callable, optional
-        Hears of a front end in a task of Spark's (whose place it takes, its name, its URL), and gives whether it is
-        wanted; none is by default.
     """
 
     protocol = FORWARDING
 
-    def __init__(
-        self,
-        router: Router,
-        gauges: Callable[[], Iterable[Gauge]] | None = None,
-        arrived: Callable[[str, str, str], bool] | None = None,
-    ) -> None:
+    def __init__(self, router: Router, gauges: Callable[[], Iterable[Gauge]] | None = None) -> None:
         self._router = router
-        self._arrived = arrived
         self._traffic = Traffic()
         self._monitor = Monitor(router, self._traffic, gauges)
         self._changed = threading.Condition()
@@ -97,13 +83,6 @@ class RouterService:
         with self._changed:
             self._front_ends[name] = _FrontEnd()
 
-    def dismiss(self, name: str) -> None:
-        """Have a front end take no more requests, and end once it has answered those that it has."""
-        front_end = self._front_ends.get(name)
-        if front_end is not None:
-            front_end.wanted = False
-            front_end.outbox.wake()
-
     def lost(self, name: str) -> None:
         """Forget a front end: what its clients asked for is cancelled, and counted as theirs."""
         with self._changed:
@@ -116,11 +95,6 @@ class RouterService:
         for (model, version), count in front_end.in_flight.items():
             for _ in range(count):
                 self._traffic.ended(Counted(model, version, "disconnected", 0.0), "disconnected", 0.0)
-
-    def silent_s(self, name: str) -> float:
-        """Count the seconds since a front end asked for replies; 0 of one that is not known."""
-        front_end = self._front_ends.get(name)
-        return 0.0 if front_end is None else time.monotonic() - front_end.seen
 
     def refresh(self, timeout_s: float) -> bool:
         """Wait until every front end knows which models there are now; gives whether all do."""
@@ -139,9 +113,6 @@ class RouterService:
             return self._gather(request)
         if isinstance(request, Forward):
             return self._forward(request)
-        if isinstance(request, Arrive):
-            wanted = self._arrived is not None and self._arrived(request.worker, request.front_end, request.url)
-            return Arrived(wanted)
         assert isinstance(request, Watch)  # noqa: S101 - the protocol has no others
         return self._watch(request.what)
 
@@ -154,14 +125,14 @@ class RouterService:
     def _gather(self, request: Gather) -> Gathered:
         front_end = self._front_end(request.front_end)
         with self._changed:
-            front_end.table, front_end.seen = request.table, time.monotonic()
+            front_end.table = request.table
             self._changed.notify_all()
         # The first one is not to wait: it asks for the list of models.
         replies, last = front_end.outbox.take(request.after, _POLL_S if request.table else 0.0)
         with self._changed:
             self._renew()
             models = None if self._table == request.table else self._models
-            return Gathered(replies, last, self._table, models, self._ready, front_end.wanted)
+            return Gathered(replies, last, self._table, models, self._ready)
 
     def _renew(self) -> None:
         models, ready = tuple(self._router.models), self._router.ready
