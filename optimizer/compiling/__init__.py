@@ -19,16 +19,15 @@ from ._arithmetic import (
 )
 from ._builder import Builder, Sparsity
 from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
+from ._chunk import FEW_ROWS, WALKED_ROWS
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant
-from ._cost import FEW_ROWS, WALKED_ROWS, Costs, eager_terms, program_terms, shape_of
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
-from ._fit import fit_costs, scale_kernels
 from ._functions import (
     Combine,
     Function,
@@ -49,14 +48,14 @@ from ._links import Link
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
-from ._plan import BACKENDS, Plan, make_plan
+from ._plan import BACKENDS, Plan, make_plan, saved_backend
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
 from ._reads import live_columns
 from ._rules import RULES, Rule, reason_of
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
-from ._strategy import STRATEGIES, choose_strategy, strategies_of
+from ._strategy import STRATEGIES, choose_strategies, choose_strategy, saved_strategy
 from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
 from .rewriting import Rewrite, Rewritten, rewrite
@@ -91,7 +90,6 @@ __all__ = [
     "Complement",
     "Concatenate",
     "Constant",
-    "Costs",
     "CountSketch",
     "Coupling",
     "Damped",
@@ -157,17 +155,14 @@ __all__ = [
     "Votes",
     "WeightedMedian",
     "Within",
+    "choose_strategies",
     "choose_strategy",
-    "eager_terms",
-    "fit_costs",
     "keeps_sparse",
     "live_columns",
     "make_plan",
-    "program_terms",
     "reason_of",
     "rewrite",
-    "scale_kernels",
-    "shape_of",
+    "saved_backend",
+    "saved_strategy",
     "sparse_nodes",
-    "strategies_of",
 ]

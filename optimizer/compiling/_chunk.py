@@ -1,4 +1,4 @@
-"""How many rows of a table run at a time, eagerly."""
+"""Rows of a chunk, by what caches hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from ._trees import Trees
 if TYPE_CHECKING:
     from ._program import Node, Program
 
-__all__ = ["rows_at_a_time"]
+__all__ = ["FEW_ROWS", "WALKED_ROWS", "rows_at_a_time"]
+
+FEW_ROWS = 64
+"""Most rows of a table that runs as a list of calls, since calls take most of its time."""
+WALKED_ROWS = 4
+"""Most rows that walk their trees alone in native code, since a vector would be all but empty."""
 
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17

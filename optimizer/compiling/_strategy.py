@@ -1,37 +1,35 @@
-"""Which tensor program runs trees: the fastest by a machine's costs, or by Hummingbird's heuristics (5.5.1)."""
+"""Strategies that run trees: native code, or the three tensor programs of Hummingbird (thesis section 5.4.1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._cost import eager_seconds
 from ._errors import UnsupportedOperatorError
 from ._trees import Trees
 
 if TYPE_CHECKING:
-    from ._cost import Costs, TreeShape
     from ._program import Program
 
-__all__ = ["STRATEGIES", "cheapest_strategy", "choose_strategy", "fits_perfect", "strategies_of"]
+__all__ = ["STRATEGIES", "choose_strategies", "choose_strategy", "saved_strategy"]
 
-STRATEGIES = ("gemm", "traversal", "perfect", "bitvector", "native")
-"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; the bit vectors of QuickScorer over traversal, as
-tensor operators, and in machine code that serves all trees."""
+STRATEGIES = ("gemm", "traversal", "perfect", "native")
+"""GEMM, TreeTraversal and PerfectTreeTraversal (Algorithms 3 to 5), and native code that serves all trees."""
 
+_REMOVED = frozenset({"bitvector"})
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10
 _PERFECT_BYTES = 2**30
-_GEMM_BYTES = 2**25
 
 
 def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
-    """Choose how trees run: GEMM up to depth 3, perfect trees up to depth 10, traversal beyond.
+    """Choose a tensor program for trees: GEMM up to depth 3, perfect trees up to depth 10, traversal beyond.
 
     Parameters
     ----------
     trees : Trees
+        The ensemble.
     strategy : str
-        ``"auto"``, or one of :data:`STRATEGIES` to have that one.
+        ``"auto"``, or one of :data:`STRATEGIES` to force it. Default ``"auto"``.
 
     Returns
     -------
@@ -41,51 +39,59 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
     Raises
     ------
     UnsupportedOperatorError
-        The strategy does not exist, or the trees, made perfect, would take more than 1 GiB.
+        The strategy is unknown, or perfect trees would take more than 1 GiB.
     """
-    _check(strategy)
+    _validate_strategy(strategy)
     depths = trees.depths()
-    depth = int(depths.max()) if len(depths) else 0
+    depth = int(depths.max(initial=0))
     if strategy == "auto":
         return "gemm" if depth <= _GEMM_DEPTH else "perfect" if depth <= _PERFECT_DEPTH else "traversal"
-    if strategy == "perfect" and not fits_perfect(trees):
+    # A perfect tree of depth d has 2^d leaves; each slot holds a place of the node table.
+    if strategy == "perfect" and len(depths) * 2.0**depth * 16 > _PERFECT_BYTES:
         raise UnsupportedOperatorError(
-            f"tree_strategy='perfect': {len(depths)} perfect trees of depth {depth} take more than 1 GiB: "
-            "use 'traversal' or 'auto'"
+            f"tree_strategy must fit into memory, got 'perfect' for {len(depths)} trees of depth {depth}, which takes "
+            "more than 1 GiB. Use 'traversal' or 'auto'."
         )
     return strategy
 
 
-def cheapest_strategy(trees: Trees, shape: TreeShape, rows: int, chunk: int, costs: Costs) -> str:
-    """Choose the strategy that runs trees eagerly in the least predicted time."""
-    possible = ["traversal", "bitvector", "native"]
-    if shape.trees * shape.splits * shape.leaves * 4 <= _GEMM_BYTES:
-        possible.append("gemm")
-    if fits_perfect(trees):
-        possible.append("perfect")
-    return min(possible, key=lambda strategy: eager_seconds(shape, strategy, rows, chunk, costs))
+def choose_strategies(program: Program, strategy: str = "auto", *, native: bool = True) -> dict[str, str]:
+    """Choose a strategy for each node of trees in a program.
 
+    Parameters
+    ----------
+    program : Program
+        The program.
+    strategy : str
+        ``"auto"``, or one of :data:`STRATEGIES` to force it. Default ``"auto"``: native code, or what
+        :func:`choose_strategy` chooses without it.
+    native : bool
+        Whether native code can run. Default true.
 
-def fits_perfect(trees: Trees) -> bool:
-    """Whether the trees, made perfect, take at most 1 GiB."""
-    depths = trees.depths()
-    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
-    return len(depths) * 2.0 ** int(depths.max(initial=0)) * 16 <= _PERFECT_BYTES
-
-
-def strategies_of(program: Program, strategy: str = "auto") -> dict[str, str]:
-    """Choose how each node of trees in a program runs, by its name.
+    Returns
+    -------
+    dict of str to str
+        Strategy of each node of trees, by the name of the node.
 
     Raises
     ------
     UnsupportedOperatorError
-        As :func:`choose_strategy`; also if no node has trees.
+        As :func:`choose_strategy`, also for a program without trees.
     """
-    _check(strategy)
+    _validate_strategy(strategy)
+    if strategy in {"auto", "native"}:
+        strategy = "native" if native else "auto"
     trees = {node.name: node.operator for node in program.nodes if isinstance(node.operator, Trees)}
     return {name: choose_strategy(operator, strategy) for name, operator in trees.items()}
 
 
-def _check(strategy: str) -> None:
+def saved_strategy(strategy: str) -> str:
+    """Return the strategy for a saved one: ``"auto"`` for those that earlier versions had."""
+    return "auto" if strategy in _REMOVED else strategy
+
+
+def _validate_strategy(strategy: str) -> None:
     if strategy not in {"auto", *STRATEGIES}:
-        raise UnsupportedOperatorError(f"tree_strategy={strategy!r} is none of auto, {', '.join(STRATEGIES)}")
+        raise UnsupportedOperatorError(
+            f"tree_strategy must be one of 'auto', {', '.join(map(repr, STRATEGIES))}, got {strategy!r}."
+        )

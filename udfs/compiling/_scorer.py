@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Costs, Plan, Program, SparseRows
+    from optimizer.compiling import Plan, Program, SparseRows
     from udfs.compiling._answer import Answer
     from udfs.compiling._reading import Tables
     from udfs.compiling.onnx import RuntimeEngine
@@ -29,7 +29,7 @@ class Scorer:
     """Run a program on columns, or on tables, rewritten for the type that they turn out to have.
 
     The whole program is rewritten, once a type, and a run computes the part that its outputs need: a check holds the
-    rows of those outputs alone that it held before, and one kernel serves all of them.
+    rows of those outputs alone that it held before.
 
     Parameters
     ----------
@@ -38,8 +38,6 @@ class Scorer:
         As of :func:`optimizer.compiling.make_plan`. By default ``"auto"`` and ``"eager"``.
     threads : int, optional
         Threads that run a table; by default, the number of torch, or of ONNX Runtime.
-    costs : callable, optional
-        Gives costs of the machine that chooses, or ``None``, when the first plan is made.
     rewrites : bool
         Whether it is rewritten. Default true.
     """
@@ -51,12 +49,11 @@ class Scorer:
         *,
         backend: str = "eager",
         threads: int | None = None,
-        costs: Callable[[], Costs | None] | None = None,
         rewrites: bool = True,
     ) -> None:
         self.program = program
         self._strategy, self._backend, self._threads = tree_strategy, backend, threads
-        self._costs, self._rewrites = costs, rewrites
+        self._rewrites = rewrites
         # Each is made once a type.
         self.rewritten: Callable[[str], Rewritten] = lru_cache(maxsize=None)(self._rewritten)
         self.plan: Callable[[str], Plan] = lru_cache(maxsize=None)(self._planned)
@@ -87,7 +84,6 @@ class Scorer:
             own.program,
             tree_strategy=self._strategy,
             backend=self._backend,
-            costs=None if self._costs is None else self._costs(),
             rewrites=[f"for {dtype}: {one.explain()}" for one in own.applied],
         )
 

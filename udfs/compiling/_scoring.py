@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import CompilingError, Costs
+from optimizer.compiling import CompilingError
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
 from udfs.compiling._reading import Tables
@@ -51,8 +51,6 @@ class PipelineScoring:
         Output of the program and column to add, in their order.
     batch_size : int
         Rows per run of the program.
-    costs : tuple of (str, float)
-        Coefficients of the driver's machine, so that all workers choose as it did.
     rewrites : bool
         Whether the program is rewritten for the type of the table.
 
@@ -69,7 +67,6 @@ class PipelineScoring:
     columns: tuple[tuple[str, str], ...]
     batch_size: int = 8192
     backend: str = "eager"
-    costs: tuple[tuple[str, float], ...] = ()
     rewrites: bool = True
 
     @property
@@ -87,15 +84,7 @@ class PipelineScoring:
         program = from_bytes(self.program)
         # Nothing is computed that is not asked for, as the numbers of leaves.
         asked = program.only(name for name, _ in self.columns) if self.columns else program
-        costs = Costs.of_document(dict(self.costs)) if self.costs else None
-        scorer = Scorer(
-            asked,
-            self.tree_strategy,
-            backend=self.backend,
-            threads=threads,
-            costs=lambda: costs,
-            rewrites=self.rewrites,
-        )
+        scorer = Scorer(asked, self.tree_strategy, backend=self.backend, threads=threads, rewrites=self.rewrites)
         return partial(self._score, scorer)
 
     def _score(self, scorer: Scorer, batch: pa.RecordBatch) -> NewColumns:

@@ -36,15 +36,13 @@ def compile_pipeline(
         A fitted model or pipeline of scikit-learn, LightGBM, XGBoost, CatBoost or Spark ML; what :func:`read_model`
         gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``. Of ``TransferResult.best_model`` it makes
         a :class:`CompiledTransfer`, with the network for images in its graph.
-    backend : {"auto", "eager", "inductor", "onnxruntime"}
-        What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
-        builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
-        would have paid for its building; a transfer always eagerly. ``"onnxruntime"``: ONNX Runtime, for executors
-        without torch; slower where torch runs native code of trees.
-    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector", "native"}
+    backend : {"auto", "eager", "onnxruntime"}
+        What runs the program. ``"eager"``: torch, operator by operator. ``"onnxruntime"``: ONNX Runtime, for executors
+        without torch, which is slower. Default ``"auto"``, which is ``"eager"``.
+    tree_strategy : {"auto", "gemm", "traversal", "perfect", "native"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"native"``: by machine code for all trees, which a node
-        builds once. ``"auto"``: by what is fastest on this machine, as a model of time predicts that was fitted to it;
-        in kernels by bit vectors.
+        builds once. Default ``"auto"``: native code, and on a node without a C++ compiler the tensor program that suits
+        the depth of the trees.
     threads : int, optional
         Threads that run a table in this process; torch's number by default. A Spark task has those of its cores.
     example : array of shape (rows, columns), or pandas DataFrame, optional
@@ -64,8 +62,8 @@ def compile_pipeline(
     ------
     UnsupportedOperatorError
         A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
-        or `backend` is none, or its trees would not fit into memory; or the model is a transfer and `backend`
-        ``"inductor"`` or ``"onnxruntime"``; or an operator has no exact form for ``"onnxruntime"``.
+        or `backend` is unknown, or its trees do not fit into memory; or the model is a transfer and `backend` is
+        ``"onnxruntime"``; or an operator has no exact form for ``"onnxruntime"``.
     InvalidArgumentError
         The model is not fitted, `example` has other columns than the model, `threads` is no number above 0, or a
         package of the backend is missing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from optimizer.compiling import Rewritten, Trees, make_plan, sparse_nodes
+from optimizer.compiling import Rewritten, make_plan, saved_backend, saved_strategy, sparse_nodes
 from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.compiling._integers import (
     check_floats,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from optimizer.compiling import Costs, Plan, Program
+    from optimizer.compiling import Plan, Program
 
 __all__ = ["CompiledPipeline"]
 
@@ -95,24 +95,9 @@ class CompiledPipeline:
         found = spelled(self.columns, names) if self._narrows is not None else {}
         return [found.get(name, name) for name in self.columns]
 
-    @cached_property
-    def costs(self) -> Costs | None:
-        """Seconds that trees take on this machine, once a node; ``None`` where torch has none to run."""
-        trees = any(isinstance(node.operator, Trees) for node in self.program.nodes)
-        if not trees or self.backend == "onnxruntime":
-            return None
-        try:
-            from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
-        except ImportError:
-            return None  # a driver without torch: executors have it
-        return machine_costs()
-
     @property
     def plan(self) -> Plan:
-        """How the program runs on a table of float64: strategies of trees, engine, rows at a time, predicted seconds.
-
-        It is the plan of the rewritten program. Strategies and seconds follow from :attr:`costs`.
-        """
+        """Plan of the rewritten program for a table of float64: strategies of trees, engine, rows at a time."""
         return self._scorer.plan("float64")
 
     def rewritten(self, dtype: str = "float64") -> Rewritten:
@@ -273,7 +258,6 @@ class CompiledPipeline:
             self.tree_strategy,
             backend=self.backend,
             threads=self.threads,
-            costs=lambda: self.costs,
             rewrites=self.rewrites,
         )
 
@@ -380,5 +364,9 @@ def _restored(
     data: bytes, tree_strategy: str, backend: str = "auto", threads: int | None = None, rewrites: bool = True
 ) -> CompiledPipeline:
     return CompiledPipeline(
-        from_bytes(data), tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites
+        from_bytes(data),
+        tree_strategy=saved_strategy(tree_strategy),
+        backend=saved_backend(backend),
+        threads=threads,
+        rewrites=rewrites,
     )

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from pyspark.sql.types import ArrayType, BinaryType, BooleanType, IntegralType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
-from optimizer.compiling import rewrite
+from optimizer.compiling import rewrite, saved_backend, saved_strategy
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
 from udfs.compiling import PipelineScoring, from_bytes, to_bytes
 from udfs.driver import (
@@ -258,7 +258,6 @@ class TensorPipeline(
             program=data,
             tree_strategy=compiled.tree_strategy,
             backend=compiled.backend,
-            costs=() if compiled.costs is None else tuple(compiled.costs.document().items()),
             reads=tuple(reads),
             lists=not self._by_name(compiled),
             columns=columns,
@@ -323,6 +322,10 @@ def _is_vector(output: Output) -> bool:
 
 class _Reader(NetworkReader):
     def _build(self, network: bytes, facts: dict[str, Any]) -> TensorPipeline:
+        facts |= {
+            "tree_strategy": saved_strategy(facts["tree_strategy"]),
+            "backend": saved_backend(facts["backend"]),
+        }
         return TensorPipeline(compiled=CompiledPipeline(from_bytes(network), **facts))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from optimizer.compiling import BACKENDS, Program, UnsupportedOperatorError
+from optimizer.compiling import BACKENDS, Program, UnsupportedOperatorError, make_plan
 from udfs.handlers import TensorSpec, framework
 from vista_spark import roster
 from vista_spark.compiling._compiled import CompiledPipeline
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from optimizer.compiling import Costs
+    from optimizer.compiling import Plan
     from optimizer.graph import LayerGraph
     from udfs.compiling.network import JoinedModule
     from udfs.handlers import TracedModel
@@ -93,14 +93,13 @@ class CompiledTransfer(CompiledPipeline):
             feature.pooling,
             program,
             self._inputs.structured_size,
-            self.plan.strategies_for(_BATCH),
+            self.plan.strategies,
         )
 
-    @cached_property
-    def costs(self) -> Costs | None:
-        """As of :class:`CompiledPipeline`, on a machine without native code: no tracer sees into that."""
-        own = super().costs
-        return None if own is None else own.without_native_code()
+    @property
+    def plan(self) -> Plan:
+        """Plan of the program behind the network, without native code: no tracer sees into that."""
+        return make_plan(self.program, tree_strategy=self.tree_strategy, backend=self.backend, native=False)
 
     @property
     def columns(self) -> tuple[str, ...]:

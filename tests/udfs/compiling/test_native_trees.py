@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.compiling import WALKED_ROWS, Trees
-from udfs.compiling.torch import _compiler, _native_code
+from optimizer.compiling import INPUT, WALKED_ROWS, Builder, Output, Trees
+from udfs.compiling.torch import Engine, _compiler, _native_code
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -150,12 +150,14 @@ def test_a_node_that_cannot_build_it_says_so_once_and_runs_torch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, named: str, said: str
 ) -> None:
     monkeypatch.setenv("CXX", named)
-    trees, table = drawn(7), torch.from_numpy(numbers(7, 30, np.float64))
+    build, table = Builder(FEATURES), numbers(7, 30, np.float64)
+    program = build.program({"predict": Output(build.add(drawn(7), INPUT))})
     with caplog.at_level(logging.WARNING):
-        modules = [TreesModule(trees, "native") for _ in range(2)]
-    assert [module.native for module in modules] == [None, None]
+        engines = [Engine(program) for _ in range(2)]
+    assert all("native" not in engine.plan.strategies.values() for engine in engines)
     assert sum(said in record.getMessage() for record in caplog.records) == 1
-    np.testing.assert_array_equal(modules[0](table).numpy(), TreesModule(trees, "traversal")(table).numpy())
+    found, truth = engines[0].run(table), Engine(program, "traversal").run(table)
+    np.testing.assert_array_equal(found.outputs["predict"], truth.outputs["predict"])
 
 
 @pytest.mark.usefixtures("_anew")

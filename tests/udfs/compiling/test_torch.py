@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_rows_are_run_in_chunks_that_make_no_difference() -> None:
     table = np.random.default_rng(0).normal(size=(50, FEATURES)).astype(np.float32)
     engine = Engine(program(trees))
     whole = engine.run(table).outputs["predict"]
-    engine.chunk = 7
+    engine.plan = dataclasses.replace(engine.plan, chunk=7)
     np.testing.assert_array_equal(engine.run(table).outputs["predict"], whole)
 
 

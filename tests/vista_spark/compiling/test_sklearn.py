@@ -275,7 +275,7 @@ def test_an_older_release_that_normalises_one_model_a_class_is_refused() -> None
 
 
 def test_a_strategy_that_there_is_not_is_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="tree_strategy='fast' is none of auto, gemm"):
+    with pytest.raises(UnsupportedOperatorError, match="tree_strategy must be one of 'auto', 'gemm'"):
         compile_pipeline(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), tree_strategy="fast")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from optimizer.compiling import live_columns, strategies_of
+from optimizer.compiling import choose_strategies, live_columns
 from udfs.compiling.network._narrow import narrow
 from udfs.compiling.torch import ProgramModule
 from udfs.handlers import TensorSpec
@@ -168,7 +168,7 @@ def joined(
     place[kept] = np.arange(len(kept))
     features = np.where(place[:, None] < 0, len(kept) * cells, place[:, None] * cells + np.arange(cells))
     places = np.concatenate([np.arange(structured), structured + features.reshape(-1)])
-    ways = strategies_of(program) if strategies is None else strategies
+    ways = choose_strategies(program, native=False) if strategies is None else strategies
     results = FRAMEWORK.trace(_Results(program, ways).eval(), [TensorSpec((program.width,), "float64")])
     assert isinstance(results, TorchModel)  # noqa: S101 - of this framework
     slim = _narrowed(network.up_to(layer), kept, network)

@@ -13,14 +13,13 @@ import torch
 
 from optimizer.compiling import WALKED_ROWS
 from udfs.compiling.torch._native_code import native_code
-from udfs.compiling.torch._tops import (
+from udfs.compiling.torch._tree_layout import (
     LAST_RANK,
-    below_tops,
-    heights,
-    ranks_of,
-    rounded_down,
-    siblings_together,
-    top_of,
+    cut_top,
+    measure_heights,
+    order_siblings,
+    rank_thresholds,
+    round_down,
 )
 
 if TYPE_CHECKING:
@@ -73,13 +72,13 @@ class NativeTrees:
         self._code = native_code()
         self._read = trees.features * (2 if trees.missing else 1)
         self._block = min(max(_NUMBERS // max(self._read, 1) // _LEAST, 1) * _LEAST, self._code.most)
-        height = heights(trees)
-        tops = [top_of(trees, int(root), height) for root in trees.root]
-        order = below_tops(trees, tops)
+        height = measure_heights(trees)
+        tops = [cut_top(trees, int(root), height) for root in trees.root]
+        order = order_siblings(trees, np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64))
         place = np.zeros(len(trees.left), np.int64)
         place[order] = np.arange(len(order))
-        cuts, ranks = ranks_of(trees, columns)
-        bits = rounded_down(trees.threshold).view(np.int32)
+        cuts, ranks = rank_thresholds(trees, columns)
+        bits = round_down(trees.threshold).view(np.int32)
         splits = np.array([at for top in tops for at, _, _ in top.splits], np.int64)
         strikes = [_EVERY_BIT & ~((1 << last) - (1 << first)) for top in tops for _, first, last in top.splits]
         exits = np.array([at for top in tops for at in top.exits], np.int64)
@@ -165,7 +164,7 @@ class NativeTrees:
         """All nodes in the order in which rows step down. Made when few rows come first."""
         if ranked not in self._walks:
             trees, reads, compared = self._source
-            order = siblings_together(trees, trees.root.astype(np.int64))
+            order = order_siblings(trees, trees.root.astype(np.int64))
             arrays = {
                 **self._common,
                 "exit": np.arange(self._trees, dtype=np.int32),

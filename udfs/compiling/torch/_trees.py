@@ -1,4 +1,4 @@
-"""Trees as tensor programs: ways to find the leaf of each tree, and one way to add the leaves up.
+"""Modules of trees: strategies that find the leaf of each tree, and the ordered sum of the leaves.
 
 GEMM, TreeTraversal and PerfectTreeTraversal are Algorithms 3 to 5 of Hummingbird, thesis section 5.4.1. Features are
 gathered where the paper multiplies by a matrix of zeros and ones, for 0 times NaN is NaN.
@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from optimizer.compiling import choose_strategy
-from udfs.compiling.torch._bitvector import BitVectors
 from udfs.compiling.torch._native import NativeTrees
-from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._numbers import tensor_of
-from udfs.compiling.torch._ordered_sum import OrderedSum
-from udfs.compiling.torch._tops import siblings_together
+from udfs.compiling.torch._tree_layout import order_siblings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +70,7 @@ class _Traversal(_Leaves):
         super().__init__(trees)
         depths = trees.depths()
         by_depth = np.argsort(-depths, kind="stable")
-        order = siblings_together(trees, trees.root[by_depth].astype(np.int64))
+        order = order_siblings(trees, trees.root[by_depth].astype(np.int64))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         self.counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)))]
@@ -176,7 +172,6 @@ _STRATEGIES: Mapping[str, Callable[[Trees], torch.nn.Module]] = {
     "gemm": _Gemm,
     "traversal": _Traversal,
     "perfect": _Perfect,
-    "bitvector": lambda trees: BitVectors(trees, _columns(trees)),
 }
 
 
@@ -190,7 +185,12 @@ class TreesModule(torch.nn.Module):
     ----------
     trees : Trees
     strategy : str
-        One of ``optimizer.compiling.STRATEGIES``. A node that cannot build native code takes another one.
+        One of ``optimizer.compiling.STRATEGIES``.
+
+    Raises
+    ------
+    RuntimeError
+        The strategy is ``"native"``, and this node cannot build native code.
     """
 
     rounds: torch.Tensor
@@ -200,8 +200,6 @@ class TreesModule(torch.nn.Module):
 
     def __init__(self, trees: Trees, strategy: str) -> None:
         super().__init__()
-        if strategy == "native" and not has_native_code():
-            strategy = choose_strategy(trees)
         self.native = NativeTrees(trees, _columns(trees)) if strategy == "native" else None
         self.leaves = self.native.leaves if self.native else _STRATEGIES[strategy](trees)
         self.divisor = trees.divisor
@@ -214,12 +212,6 @@ class TreesModule(torch.nn.Module):
         self.filled = bool((rounds == len(trees.root)).any())
         self.single = trees.value.dtype == np.float32
         self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
-        self.source = (trees, rounds)
-        self.compiled: torch.nn.Module | None = None
-
-    def for_kernel(self) -> None:
-        """Make the sum ready for a compiler."""
-        self.compiled = OrderedSum(*self.source)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sums of shape (rows, columns), in the type of the values."""
@@ -227,9 +219,6 @@ class TreesModule(torch.nn.Module):
 
     def total(self, leaf: torch.Tensor) -> torch.Tensor:
         """Sums of leaves of shape (rows, trees), places in the table of nodes."""
-        if self.compiled is not None and torch.compiler.is_compiling():
-            added: torch.Tensor = self.compiled(leaf)
-            return added
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
         values = self.value[leaf.index_select(1, self.rounds)].reshape(leaf.shape[0], *self.shape)

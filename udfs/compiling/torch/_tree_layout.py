@@ -1,4 +1,4 @@
-"""Tops of trees, which bit vectors decide, what hangs below them, and thresholds in a form that is fast to compare."""
+"""Layout of trees for native code: tops that bit vectors decide, node order, and comparable thresholds."""
 
 from __future__ import annotations
 
@@ -14,42 +14,32 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Trees
 
-__all__ = [
-    "BITS",
-    "LAST_RANK",
-    "Top",
-    "below_tops",
-    "heights",
-    "ranks_of",
-    "rounded_down",
-    "siblings_together",
-    "top_of",
-]
-
-BITS = 32
-"""Exits of a top: a row's word has one bit for each."""
+__all__ = ["LAST_RANK", "Top", "cut_top", "measure_heights", "order_siblings", "rank_thresholds", "round_down"]
 
 LAST_RANK = np.iinfo(np.int32).max
-"""The rank of a leaf's threshold: every number is at most that."""
+"""Rank of a leaf's threshold: every number is at most that."""
+
+# Exits of a top: a row's word has one bit for each.
+_BITS = 32
 
 
 class Top(NamedTuple):
-    """The top of one tree.
+    """Top of one tree.
 
     Parameters
     ----------
     splits : list of (int, int, int)
-        A node, and the range of exits on its left.
+        Node, first exit on its left, and the exit after the last one on its left.
     exits : list of int
-        Nodes at the lower end, from left to right; at most :data:`BITS`.
+        Nodes at the lower end, from left to right, at most 32.
     """
 
     splits: list[tuple[int, int, int]]
     exits: list[int]
 
 
-def heights(trees: Trees) -> NDArray[np.int64]:
-    """Splits on the longest path below each node, int64 of shape (nodes,)."""
+def measure_heights(trees: Trees) -> NDArray[np.int64]:
+    """Return the splits on the longest path below each node, int64 of shape (nodes,)."""
     height = np.zeros(len(trees.left), np.int64)
     level, levels = trees.root.astype(np.int64), []
     while len(level):
@@ -61,12 +51,12 @@ def heights(trees: Trees) -> NDArray[np.int64]:
     return height
 
 
-def top_of(trees: Trees, root: int, height: NDArray[np.int64]) -> Top:
+def cut_top(trees: Trees, root: int, height: NDArray[np.int64]) -> Top:
     """Cut a tree so that no more exits remain than a word has bits, and what hangs below is as flat as can be."""
     inner: set[int] = set()
     waiting = [(-int(height[root]), 0, root)]
     pushed = 1
-    while len(inner) < BITS - 1 and waiting[0][0]:
+    while len(inner) < _BITS - 1 and waiting[0][0]:
         at = heapq.heappop(waiting)[2]
         inner.add(at)
         for child in (int(trees.left[at]), int(trees.right[at])):
@@ -87,18 +77,20 @@ def top_of(trees: Trees, root: int, height: NDArray[np.int64]) -> Top:
     return Top(splits, exits)
 
 
-def siblings_together(trees: Trees, level: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nodes from a level down, level by level, the right child just after the left one: one table has both children.
+def order_siblings(trees: Trees, level: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Order nodes level by level, each right child just after the left one, so that one table has both children.
 
     Parameters
     ----------
     trees : Trees
+        The ensemble.
     level : int64 array of shape (nodes of the level,)
+        Places of the nodes to start from.
 
     Returns
     -------
     int64 array of shape (nodes,)
-        Places in the table of nodes; the level comes first.
+        Places in the table of nodes. The level comes first.
     """
     levels = [level]
     while len(level):
@@ -108,19 +100,15 @@ def siblings_together(trees: Trees, level: NDArray[np.int64]) -> NDArray[np.int6
     return np.concatenate(levels)
 
 
-def below_tops(trees: Trees, tops: list[Top]) -> NDArray[np.int64]:
-    """Nodes from the exits of all tops down, int64 of shape (nodes,): what is walked, siblings together."""
-    return siblings_together(trees, np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64))
-
-
-def ranks_of(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.float64]], NDArray[np.int32]]:
+def rank_thresholds(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.float64]], NDArray[np.int32]]:
     """Sort the thresholds of each column of the table, and find each node's place among those of its column.
 
     Parameters
     ----------
     trees : Trees
+        The ensemble.
     columns : int64 array of shape (nodes,)
-        Column that a node reads, of a table that is doubled where NaN may come.
+        Column that each node reads, of a table that is doubled where NaN may come.
 
     Returns
     -------
@@ -140,7 +128,7 @@ def ranks_of(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.
     return cuts, rank
 
 
-def rounded_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
+def round_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
     """Round thresholds to float32 so that they decide the same for each number of float32; any shape."""
     with np.errstate(over="ignore"):
         near = thresholds.astype(np.float32)

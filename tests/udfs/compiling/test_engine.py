@@ -1,0 +1,59 @@
+"""Engine of torch: outputs on demand, nodes without a compiler, and workers that follow the driver's options."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("torch")
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+
+from udfs.compiling import PipelineScoring, to_bytes
+from udfs.compiling.torch import Engine
+from vista_spark import compile_pipeline
+
+
+def _forest() -> tuple[RandomForestClassifier, Any]:
+    table, y = load_breast_cancer(return_X_y=True)
+    return RandomForestClassifier(5, max_depth=4, random_state=0).fit(table, y), table
+
+
+@pytest.mark.parametrize("strategy", ["auto", "native"])
+def test_a_node_without_native_code_runs_a_tensor_program(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    model, table = _forest()
+    monkeypatch.setattr("udfs.compiling.torch._engine.has_native_code", lambda: False)
+    engine = Engine(compile_pipeline(model).program, strategy)
+    assert engine.plan.strategies == {"trees": "perfect"}
+    for rows in (table, table[:1]):
+        np.testing.assert_array_equal(engine.run(rows).outputs["predict_proba"], model.predict_proba(rows))
+
+
+def test_only_requested_outputs_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, table = _forest()
+    engine = Engine(compile_pipeline(model).program)
+    assert set(engine.run(table, outputs=["apply"]).outputs) == {"apply"}
+    monkeypatch.setattr("udfs.compiling.torch._leaves.LeavesModule.forward", lambda *_: pytest.fail("leaves numbered"))
+    np.testing.assert_array_equal(engine.run(table, outputs=["predict"]).outputs["predict"], model.predict(table))
+
+
+def test_a_worker_uses_the_options_of_the_driver() -> None:
+    model, table = _forest()
+    scoring = PipelineScoring(
+        program=to_bytes(compile_pipeline(model).program),
+        tree_strategy="traversal",
+        reads=("table",),
+        lists=True,
+        columns=(("predict_proba", "probability"),),
+        backend="auto",
+    )
+    score = pickle.loads(pickle.dumps(scoring)).open(1)  # noqa: S301 - written in this test
+    plan = score.args[0].plan("float64")
+    assert (plan.backend, dict(plan.strategies)) == ("auto", {"trees": "traversal"})
+    batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])
+    np.testing.assert_array_equal(np.array(score(batch).columns[0].to_pylist()), model.predict_proba(table))
