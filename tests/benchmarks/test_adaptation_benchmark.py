@@ -11,22 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from places import BENCHMARKS
 from real_inputs import minilm, mobilenet_v2_weights, require
 
 torch = pytest.importorskip("torch")
-sys.path.append(str(BENCHMARKS))
 
-import adaptation
-from _adaptation_bare import Fleet
-from _adaptation_data import IGNORED, TAGS, Records, photographs, tweets
-from _adaptation_figures import elapsed, flops_optimal, labelled_totals
-from _adaptation_meter import Meter
-from _adaptation_nets import FineTuned, Tagger, Tuned, entity_accuracy, tagging_loss
-from _adaptation_outcome import Cycle, Measured
-from _adaptation_trainees import TorchTrainee, stem
-from _adaptation_workloads import STRATEGIES, Scale, Workload, candidates, workload
-
+from benchmarks.adaptation import __main__ as adaptation
+from benchmarks.adaptation._bare import Fleet
+from benchmarks.adaptation._data import IGNORED, TAGS, Records, photographs, tweets
+from benchmarks.adaptation._figures import elapsed, flops_optimal, labelled_totals
+from benchmarks.adaptation._meter import Meter
+from benchmarks.adaptation._nets import FineTuned, Tagger, Tuned, entity_accuracy, tagging_loss
+from benchmarks.adaptation._outcome import Cycle, Measured
+from benchmarks.adaptation._trainees import TorchTrainee, stem
+from benchmarks.adaptation._workloads import STRATEGIES, Scale, Workload, candidates, workload
 from optimizer.adaptation import Costs, plan
 from optimizer.graph import materialisable
 from vista_spark import roster
@@ -238,7 +235,7 @@ def test_what_is_wrong_is_said_before_anything_runs(
 
 
 def ratios(*options: str) -> dict[str, float]:
-    command = [sys.executable, str(BENCHMARKS / "adaptation.py"), *options, "--json"]
+    command = [sys.executable, "-m", "benchmarks.adaptation", *options, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["ratios"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from places import BENCHMARKS
 
 for module in ("torch", "lightgbm", "xgboost", "catboost", "skl2onnx", "onnxmltools", "onnxruntime"):
     pytest.importorskip(module)
@@ -22,12 +21,7 @@ SEED, CASES = 1, 60
 
 @pytest.fixture(scope="module")
 def fuzz() -> ModuleType:
-    found = importlib.util.spec_from_file_location("fuzz_compiling", BENCHMARKS / "fuzz_compiling.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return importlib.import_module("benchmarks.compiling.fuzz")
 
 
 @pytest.mark.extended
@@ -44,7 +38,7 @@ def test_a_fixed_sample_is_clean(fuzz: ModuleType) -> None:
 @pytest.mark.usefixtures("fuzz")
 def test_another_class_is_found() -> None:
     """No rounding of the library's leads from one side of 3 to the other side of 5."""
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     rows = np.arange(12.0).reshape(6, 2)
 
@@ -62,7 +56,7 @@ def test_another_class_is_found() -> None:
 @pytest.mark.usefixtures("fuzz")
 def test_a_row_that_ours_alone_refuses_is_wrong() -> None:
     """But for what the table of classes says; where the library refuses it too, nothing is."""
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     rows = np.arange(12.0).reshape(6, 2)
 
@@ -90,7 +84,7 @@ def test_a_row_that_ours_alone_refuses_is_wrong() -> None:
 
 @pytest.mark.usefixtures("fuzz")
 def test_no_answer_is_the_librarys_own_at_the_end_of_the_range() -> None:
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     def kinds(greatest: float, *, rounds: bool) -> list[str]:
         rows = np.full((2, 2), greatest)
@@ -112,7 +106,7 @@ def test_no_answer_is_the_librarys_own_at_the_end_of_the_range() -> None:
 
 @pytest.mark.usefixtures("fuzz")
 def test_rounding_may_decide_whether_a_row_is_refused() -> None:
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     rows = np.array([[1.0], [5.0], [9.0]])
 
@@ -147,7 +141,7 @@ def test_rounding_may_decide_whether_a_row_is_refused() -> None:
 @pytest.mark.usefixtures("fuzz")
 @pytest.mark.parametrize("frame", [False, True])
 def test_a_table_of_float32_ends_where_float32_does(frame: bool) -> None:
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     def kinds(dtype: type[np.floating[Any]]) -> list[str]:
         table = np.full((2, 2), 3e38, dtype)
@@ -176,7 +170,7 @@ def test_a_table_of_float32_ends_where_float32_does(frame: bool) -> None:
 
 @pytest.mark.usefixtures("fuzz")
 def test_a_library_that_fails_on_float32_alone_is_held_to_its_float64() -> None:
-    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+    from benchmarks.compiling import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
 
     rows = np.array([[1.0, 2.0], [7.0, 8.0]], np.float32)
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
-from places import BENCHMARKS
 
-sys.path.append(str(BENCHMARKS))
-
-import schedulers
-from _hopper_figures import (
+from benchmarks.hopper import schedulers
+from benchmarks.hopper._figures import (
     Absence,
     batch_traffic,
     epochs_with_losses,

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from cards import registered
-from places import BENCHMARKS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skimage")
 nn = torch.nn
 
-sys.path.append(str(BENCHMARKS))
 
-import occlusion
-from _occlusion_bench import take_turns
-from _occlusion_norms import NETWORKS
-
+from benchmarks.occlusion import __main__ as occlusion
+from benchmarks.occlusion._bench import take_turns
+from benchmarks.occlusion._norms import NETWORKS
 from udfs.images import Preprocessing
 from vista_spark import roster
 

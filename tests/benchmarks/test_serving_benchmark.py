@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from places import BENCHMARKS
 
 from optimizer.serving import Backend, BatchingProfile, Session
 
@@ -21,9 +20,8 @@ pytest.importorskip("torch")
 
 
 @pytest.fixture
-def search(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("_serving_search")
+def search() -> ModuleType:
+    return importlib.import_module("benchmarks.serving._search")
 
 
 @pytest.mark.parametrize("guess", [1.0, 99.0, 101.0, 5000.0])
@@ -58,7 +56,7 @@ def test_the_benchmark_runs_to_its_end() -> None:
     """What it measures is not judged here, but for what no machine's speed can change."""
     small = ("--seconds", "2", "--image-size", "64", "--weights", "random", "--slo", "2000", "--backends", "2")
     few = ("--heads", "3", "--accelerators", "3", "--stretch", "20")
-    command = [sys.executable, str(BENCHMARKS / "serving.py"), *small, *few, "--json"]
+    command = [sys.executable, "-m", "benchmarks.serving", *small, *few, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["ratios"]

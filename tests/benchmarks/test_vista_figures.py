@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from places import BENCHMARKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,11 +17,9 @@ pytest.importorskip("torch")
 
 pytestmark = pytest.mark.extended
 
-BENCHMARK = BENCHMARKS / "vista_figures.py"
-
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCHMARK), *options]
+    command = [sys.executable, "-m", "benchmarks.transfer.figures", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
 
 

@@ -1,0 +1,1 @@
+"""Parts that the benchmarks of several systems share."""

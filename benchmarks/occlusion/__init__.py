@@ -1,0 +1,1 @@
+"""Benchmarks of occlusion and other explanations (Krypton)."""
