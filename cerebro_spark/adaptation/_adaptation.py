@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.adaptation._arguments import check_arguments
 from cerebro_spark.adaptation._candidates import Candidates
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult, records_of
+from cerebro_spark.adaptation._cycle_run import CycleRun
 from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
@@ -26,7 +27,7 @@ from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, NoModelError, RunError, StoreError
 from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
-from cerebro_spark.tune import Adapted, check_objectives, grid
+from cerebro_spark.tune import check_objectives, grid
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
@@ -527,38 +528,32 @@ class Adaptation:
             augmenter=layers.augmenter,
         )
 
-        def ended(*of_run: Any) -> Cycle:
-            result = Cycle(*of_run)
-            result.plan, result.materialised = groups.plan, done
-            result.notes = (*candidates.notes, *result.begun_with(warm))
-            if groups.plan is not None:
-                result.passes = layers.passes(result, groups)
-            # Here, for MLflow's text of the cycle has what was measured too.
-            result.costs = self._measure(result, cycle, groups, layers)
-            return result
-
-        beside = tracked_settings(vars(self))
-        number = len(self._record.cycles) - 1
-        adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
+        extended = search.extended(
+            CycleRun(
+                groups=groups,
+                settings=settings,
+                layers=layers,
+                materialised=done,
+                costs=cycle.costs,
+                probed=probed,
+                campaign=(self.name, len(self._record.cycles) - 1),
+                parameters=tracked_settings(vars(self)),
+                write_costs=lambda costs: self._write_costs(cycle, costs),
+                earlier=tuple(line for line in self._cycles if line.run != cycle.run),
+            )
+        )
         journal = Journal(self.store, cycle.run)
         if journal.begun:
-            # As it began, where nobody says it: there may be other workers now.
-            adapted.replicas = self.replicas or journal.spec().replicas
-            result = adapted.resume(cycle.run)
+            # As it began, unless the user changes it: there may be other workers now.
+            extended.replicas = self.replicas or journal.spec().replicas
+            result = extended.resume(cycle.run)
         else:
-            result = adapted.fit(data, run_id=cycle.run)
-        assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
-        result.cycles = self._cycles
+            result = extended.fit(data, run_id=cycle.run)
+        assert isinstance(result, Cycle)  # noqa: S101 - the extension makes cycles
+        self._cycles = result.cycles
         self._labelling = Labelling(result, layers, tuple(cycle.stored), self.seed)
         return result
 
-    def _measure(
-        self, result: Cycle, cycle: CycleRecord, groups: PlannedGroups, layers: StoredLayers
-    ) -> CycleCosts | None:
-        """Write what a cycle measured beside what was predicted of it, once."""
-        costs = cycle.costs
-        if costs is not None and costs.measured is None:
-            costs = layers.measured(costs, result, groups)
-            self._record = self._record.noted(replace(cycle, costs=costs))
-        return costs
+    def _write_costs(self, cycle: CycleRecord, costs: CycleCosts) -> None:
+        """Write the measured costs of a cycle beside those that were predicted."""
+        self._record = self._record.noted(replace(cycle, costs=costs))

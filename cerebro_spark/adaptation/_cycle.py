@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
     from udfs.handlers import Adapted
-    from udfs.hopper import WarmStart
     from udfs.shards import PreparedData
     from udfs.training import Session
 
@@ -63,30 +62,39 @@ class CycleResult:
 
 @dataclass(eq=False)
 class Cycle(Selection):
-    """The result of :meth:`Adaptation.fit`: a :class:`Selection` over all labels so far.
+    """Result of :meth:`Adaptation.fit`: a :class:`Selection` over all labels so far.
 
-    Attributes
+    Parameters
     ----------
-    plan : AdaptationPlan or None
-        Layers on disk, and who trained together in the first epoch; None where the run was over before.
+    run : RunResult
+        Result of the cycle's run.
+    trainer_fn : callable
+        User's function that the run trained with.
     materialised : Materialised
-        What was computed for it beforehand.
-    costs : CycleCosts or None
+        Layers that were computed before the run.
+    plan : AdaptationPlan, optional
+        Layers on disk, and the groups of the first epoch; ``None`` if the run was over before.
+    costs : CycleCosts, optional
         Seconds predicted and measured, and the rates behind them.
     notes : tuple of str
-        How many configurations train whole, and why; how many began with the weights of an earlier cycle.
+        Numbers of configurations that train whole, with the reasons, and of those with the weights of an earlier cycle.
     passes : float
-        As of :class:`CycleResult`.
-    cycles : tuple of CycleResult
-        All cycles of the campaign in this process, this one last.
+        Records that passed frozen layers, as in :class:`CycleResult`; NaN if the run was over before.
+    earlier : tuple of CycleResult
+        Earlier cycles of the campaign in this process.
     """
 
-    plan: AdaptationPlan | None = field(init=False, default=None)
-    materialised: Materialised = field(init=False)
-    costs: CycleCosts | None = field(init=False, default=None)
-    notes: tuple[str, ...] = field(init=False, default=())
-    passes: float = field(init=False, default=math.nan)
-    cycles: tuple[CycleResult, ...] = field(init=False, default=())
+    materialised: Materialised = field(kw_only=True)
+    plan: AdaptationPlan | None = field(default=None, kw_only=True)
+    costs: CycleCosts | None = field(default=None, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    passes: float = field(default=math.nan, kw_only=True)
+    earlier: tuple[CycleResult, ...] = field(default=(), kw_only=True)
+
+    @property
+    def cycles(self) -> tuple[CycleResult, ...]:
+        """All cycles of the campaign in this process, this one last."""
+        return (*self.earlier, self.line)
 
     @property
     def remade(self) -> int:
@@ -141,14 +149,6 @@ class Cycle(Selection):
         costs = () if self.costs is None else self.costs.lines
         remade = [f"note: {self.remade} damaged files were made again"] if self.remade else []
         return "\n".join([*plan, *self.notes, *remade, *costs, clock])
-
-    def begun_with(self, warm: WarmStart) -> tuple[str, ...]:
-        """Say how many configurations began with the weights of an earlier cycle."""
-        if not warm.run:
-            return ()
-        count = sum(trial.source is None and warm.of(trial.params) is not None for trial in self._trials)
-        what = "began with the weights that they had at the end of run"
-        return (f"note: {count} of {len(self._trials)} configurations {what} {warm.run}; the others began anew",)
 
     def _check_replayable(self) -> None:
         raise RunError(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.hopper import Trial
-    from cerebro_spark.tune import TrialResult
     from optimizer.adaptation import AdaptationPlan, Candidate
 
 __all__ = ["PlannedGroups"]
@@ -92,7 +91,7 @@ class PlannedGroups:
         parts = [part for members in by_number.values() for part in self._small_enough(members)]
         return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in parts]
 
-    def frozen_flops(self, members: Sequence[TrialResult], epoch: int) -> int:
+    def frozen_flops(self, members: Sequence[Trial], epoch: int) -> int:
         """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
         return self._run([(trial.params, self._epoch(trial, epoch)) for trial in members])[1]
 
@@ -137,7 +136,7 @@ class PlannedGroups:
     def _phase(self, trial: Trial) -> int:
         return self._candidates.open(trial.params).phase(self._epoch(trial, trial.epoch))
 
-    def _epoch(self, trial: Trial | TrialResult, epoch: int) -> int:
+    def _epoch(self, trial: Trial, epoch: int) -> int:
         """Give an epoch of a trial's freezing schedule: the last phase's of one whose weights are from elsewhere.
 
         What these have learned there may be frozen here so far. The layers that no phase frees serve all epochs.

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
-    from cerebro_spark.adaptation._cycle import Cycle
     from cerebro_spark.adaptation._grouping import PlannedGroups
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.adaptation._workload import Workload
-    from cerebro_spark.hopper import SparkBackend
+    from cerebro_spark.hopper import RunResult, SparkBackend
     from optimizer.adaptation import AdaptationPlan
     from udfs.adaptation import Augmenter, FeatureStore, Segment
     from udfs.shards import GrowingData
@@ -128,23 +127,27 @@ class StoredLayers:
         materialising = self._missing_flops(plan) / rates.frozen / self.backend.num_workers
         return Seconds(materialising, predicted_training(plan, rates, self.data.rows("train")))
 
-    def measured(self, costs: CycleCosts, cycle: Cycle, groups: PlannedGroups) -> CycleCosts:
-        """Note what a cycle measured beside what was predicted of it.
+    def measured(
+        self, costs: CycleCosts, run: RunResult, materialised: Materialised, groups: PlannedGroups
+    ) -> CycleCosts:
+        """Return the costs of a cycle with those that its run measured.
 
         Parameters
         ----------
         costs : CycleCosts
-            As the cycle began.
-        cycle : Cycle
-            Which is over.
+            Predicted costs.
+        run : RunResult
+            Run of the cycle.
+        materialised : Materialised
+            Layers that were computed before the run.
         groups : PlannedGroups
-            Of its run.
+            Groups of the run.
         """
-        trials = {trial.trial_id: trial for trial in cycle.trials}
+        trials = {trial.trial_id: trial for trial in run.trials}
         rows = {shard.partition: shard.rows for shard in self.data.shards if shard.split == "train"}
         work = work_of(
-            cycle.outcome.events,
-            cycle.materialised,
+            run.outcome.events,
+            materialised,
             self.backend.num_workers,
             rows=rows.__getitem__,
             learning_flops=lambda trial_id, epoch: self.candidates.open(trials[trial_id].params).learning_flops(epoch),
@@ -153,13 +156,13 @@ class StoredLayers:
         )
         return costs.over(costs.rates.refitted(work), work.measured)
 
-    def passes(self, cycle: Cycle, groups: PlannedGroups) -> float:
+    def passes(self, run: RunResult, materialised: Materialised, groups: PlannedGroups) -> float:
         """Count the records that passed frozen layers in a cycle that is over, to be stored and while it trained."""
-        trials = {trial.trial_id: trial for trial in cycle.trials}
-        events = cycle.outcome.events
+        trials = {trial.trial_id: trial for trial in run.trials}
+        events = run.outcome.events
         opened = [self.candidates.open(trials[trial_id].params) for trial_id in {event.trial_id for event in events}]
         rows = {(shard.split, shard.partition): shard.rows for shard in self.data.shards}
-        return cycle.materialised.trunk_rows + passes_of(
+        return materialised.trunk_rows + passes_of(
             events,
             rows=lambda split, partition: rows.get((split, partition), 0),
             frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),

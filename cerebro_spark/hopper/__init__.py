@@ -2,6 +2,7 @@
 
 from cerebro_spark.hopper._backend import SparkBackend
 from cerebro_spark.hopper._budget import Budget
+from cerebro_spark.hopper._context import RunContext
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._events import Event, Loss, Observer
@@ -16,7 +17,7 @@ from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._recorded import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
-from cerebro_spark.hopper._run import Outcome, Run
+from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._trial import Death, Trial
 
@@ -42,6 +43,8 @@ __all__ = [
     "Probed",
     "Recorded",
     "Run",
+    "RunContext",
+    "RunResult",
     "RunSpec",
     "Singles",
     "SparkBackend",

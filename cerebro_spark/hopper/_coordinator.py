@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper._assignment import Assignments
 from cerebro_spark.hopper._epochs import Epochs
-from cerebro_spark.hopper._grouping import Singles
 from cerebro_spark.hopper._groups import Groups
-from cerebro_spark.hopper._keep import CHECKPOINTS
 from cerebro_spark.hopper._liveness import Liveness
 from cerebro_spark.hopper._protocol import Answers
 from cerebro_spark.hopper._recovery import Recovery
@@ -18,13 +16,13 @@ from cerebro_spark.hopper._state import RunState
 from optimizer.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
+    from cerebro_spark.hopper._context import RunContext
     from cerebro_spark.hopper._director import Director
+    from cerebro_spark.hopper._epoch_writer import TrialWriter
     from cerebro_spark.hopper._events import Event, Loss, Observer
-    from cerebro_spark.hopper._grouping import Grouping
-    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Decision, UserRequest
     from udfs.rpc import Request
@@ -41,94 +39,38 @@ class Coordinator:
     Parameters
     ----------
     director : Director
-        Has the trials, and decides about them.
-    workers : mapping of str to collection of int
-        Workers that are awaited, and the partitions of the training data of each; others may attach too.
-    rows : mapping of int to int
-        Training rows of each partition.
-    validates : bool
-        Whether there are validation shards, one per partition.
-    policy : str
-        One of :data:`optimizer.hopper.POLICIES`.
-    seed : int
-    rounds : str
-        One of :data:`ROUNDS`.
-    unit_timeout_s : float or None
-        Limit of one unit; ``None`` allows 20 times the longest unit so far of its trials, and a minute.
-    rejoin_s : float
-        How long a lost worker is awaited before others take its shards.
-    model_bytes : int
-        Memory that a model in training takes.
-    close : callable
-        Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
-        held. One call at a time.
-    decided : callable
-        Called with trials that decisions have ended or paused, with no lock held.
+        Trials of the run, and the decisions about them.
+    context : RunContext
+        Settings and resources of the run.
+    writer : TrialWriter
+        Writer of the results of epochs and of ended trials.
     earlier_s : float
-        Seconds that earlier parts of the run took: its clock goes on. Default 0.
-    recorded : Recorded, optional
-        Earlier run, whose visits to follow instead of a policy.
+        Seconds that earlier parts of the run took: the clock starts there. Default 0.
     observer : Observer, optional
-        Hears of each event, with the lock held: its methods return at once.
-    grouping : Grouping, optional
-        Decides which trials train together; by default each trains by itself.
-    checkpoints : str
-        One of :data:`CHECKPOINTS`, the first by default.
+        Receiver of each event, called with the lock held: its methods return at once.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run is made of
+    def __init__(
         self,
         director: Director,
+        context: RunContext,
+        writer: TrialWriter,
         *,
-        workers: Mapping[str, Collection[int]],
-        rows: Mapping[int, int],
-        validates: bool,
-        policy: str,
-        seed: int,
-        rounds: str,
-        unit_timeout_s: float | None,
-        rejoin_s: float,
-        model_bytes: int,
-        close: Callable[[Sequence[Trial], Sequence[Event]], None],
-        decided: Callable[[Sequence[Trial]], None],
         earlier_s: float = 0.0,
-        recorded: Recorded | None = None,
         observer: Observer | None = None,
-        grouping: Grouping | None = None,
-        checkpoints: str = CHECKPOINTS[0],
     ) -> None:
-        state = RunState(
-            director.trials,
-            workers,
-            validates=validates,
-            earlier_s=earlier_s,
-            observer=observer,
-            checkpoints=checkpoints,
-        )
+        state = RunState(director.trials, context, earlier_s=earlier_s, observer=observer)
         self._state = state
-        self._liveness = Liveness(state, unit_timeout_s)
-        self._groups = Groups(state, grouping or Singles())
-        self._recovery = Recovery(state, self._groups, rejoin_s)
-        self._epochs = Epochs(
-            state,
-            self._groups,
-            director,
-            self._recovery,
-            rows=rows,
-            policy=policy,
-            seed=seed,
-            rounds=rounds,
-            recorded=recorded,
-            close=close,
-            decided=decided,
-        )
+        self._liveness = Liveness(state)
+        self._groups = Groups(state)
+        self._recovery = Recovery(state, self._groups)
+        self._epochs = Epochs(state, self._groups, director, self._recovery, writer)
         self._answers = Answers(
             state,
             liveness=self._liveness,
             assignments=Assignments(state, self._groups, self._liveness, self._recovery),
             recovery=self._recovery,
             epochs=self._epochs,
-            model_bytes=model_bytes,
         )
         with state.changed:
             self._epochs.step()

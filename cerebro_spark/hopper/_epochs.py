@@ -12,13 +12,13 @@ from optimizer.hopper import Hopper, UnitTimes
 from optimizer.procedures import Added, ProcedureError, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from cerebro_spark.hopper._director import Director
+    from cerebro_spark.hopper._epoch_writer import TrialWriter
     from cerebro_spark.hopper._events import Event
     from cerebro_spark.hopper._groups import Groups
-    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
@@ -35,60 +35,39 @@ class Epochs:
     Parameters
     ----------
     state : RunState
+        Shared state of the run. Its context has the scheduling policy, the seed, and the visits of a replay, which has
+        no rounds: its order is that of the record.
     groups : Groups
+        Groups that trials train in.
     director : Director
-        Decides about trials that have finished an epoch or ended early.
+        Decisions about trials that have finished an epoch or ended early.
     recovery : Recovery
-        Takes back those whose states are lost while their results are written.
-    rows : mapping of int to int
-        Training rows of each partition.
-    policy : str
-        One of :data:`optimizer.hopper.POLICIES`.
-    seed : int
-    rounds : str
-        One of :data:`ROUNDS`. A replay has no rounds: its order is that of the record.
-    recorded : Recorded or None
-        Visits to follow instead of the policy.
-    close : callable
-        Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
-        held: writes their results. One call at a time.
-    decided : callable
-        Called with the trials that the director's decisions have ended or paused, with no lock held: writes that.
+        Recovery of trials whose states are lost while their results are written.
+    writer : TrialWriter
+        Writer of results and of ended trials.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run is made of
-        self,
-        state: RunState,
-        groups: Groups,
-        director: Director,
-        recovery: Recovery,
-        *,
-        rows: Mapping[int, int],
-        policy: str,
-        seed: int,
-        rounds: str,
-        recorded: Recorded | None,
-        close: Callable[[Sequence[Trial], Sequence[Event]], None],
-        decided: Callable[[Sequence[Trial]], None],
+    def __init__(
+        self, state: RunState, groups: Groups, director: Director, recovery: Recovery, writer: TrialWriter
     ) -> None:
+        context = state.context
         self._state = state
         self._groups = groups
         self._director = director
         self._recovery = recovery
-        self._recorded = recorded
-        self._together = rounds == "together" and recorded is None
-        self._results = close
-        self._decided = decided
-        self._times = UnitTimes(rows={partition: max(1, count) for partition, count in rows.items()})
+        self._recorded = context.recorded
+        self._together = context.spec.rounds == "together" and context.recorded is None
+        self._writer = writer
+        self._times = UnitTimes(rows={partition: max(1, count) for partition, count in context.train_rows.items()})
         self._over: list[Trial] = []
         self._written = 0
         # Failures that the director knows of.
         self._failed = {trial.trial_id for trial in state.trials if trial.failed}
         # Those that the procedure is asked to stop where they stopped before.
         self._stopping: set[str] = set()
-        # For the store and the tracking server take their time.
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="epochs")
-        state.hopper = self._new_hopper(policy, seed)
+        # The store and the tracking server are slow, so results are written in a thread.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="epochs")
+        state.hopper = self._new_hopper(context.spec.policy, context.spec.seed)
         self._enter()
         # A trial of a resumed run may have nothing to train in its epoch.
         for trial in state.trials:
@@ -110,34 +89,34 @@ class Epochs:
         if over:
             state.closing |= {trial.trial_id for trial in over}
             self._over += over
-            self._writer.submit(self._close)
+            self._thread.submit(self._close)
         elif not state.closing and not state.running:
             state.over = True
             state.changed.notify_all()
 
     def out_of_time(self, reason: str) -> None:
         """End all trials, because the time is over."""
-        self._writer.submit(self._decide, partial(self._director.out_of_time, reason))
+        self._thread.submit(self._decide, partial(self._director.out_of_time, reason))
 
     def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
         """Tell the procedure a request of the user; the future raises what :meth:`Director.request` raises."""
-        return self._writer.submit(self._request, request)
+        return self._thread.submit(self._request, request)
 
     def offer(self) -> None:
         """Ask the procedure for more: a slot is free that was not when it was asked last."""
-        self._writer.submit(self._decide, partial(self._director.ask, []))
+        self._thread.submit(self._decide, partial(self._director.ask, []))
 
     def shut_down(self) -> None:
         """Wait for results that are being written, and write the units of epochs that nobody finishes.
 
         The lock must be free.
         """
-        self._writer.shutdown(cancel_futures=True)
+        self._thread.shutdown(cancel_futures=True)
         with self._state.changed:
             events = self._unwritten()
         if events:
             try:
-                self._results([], events)
+                self._writer.write_epochs([], events)
             except CerebroError as error:
                 # The run has ended; its results are written, or there is an error already.
                 _LOG.warning("the last %d units are not in the store: %s", len(events), error)
@@ -164,7 +143,7 @@ class Epochs:
             else:
                 self._stopping.add(trial.trial_id)
                 request = Stopped(trial.trial_id, first.reason)
-                self._writer.submit(self._decide, partial(self._director.request, request))
+                self._thread.submit(self._decide, partial(self._director.request, request))
 
     def _unwritten(self) -> tuple[Event, ...]:
         events, self._written = tuple(self._state.events[self._written :]), len(self._state.events)
@@ -200,7 +179,7 @@ class Epochs:
         if not trials:
             return
         try:
-            self._results(trials, events)
+            self._writer.write_epochs(trials, events)
             decisions = self._director.ask(trials)
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)
@@ -262,7 +241,7 @@ class Epochs:
             for name in state.holdings.level() if state.running else ():
                 state.hopper.hold(name, state.holdings[name])
         try:
-            self._decided([trial for trial in changed if not trial.running])
+            self._writer.write_ends([trial for trial in changed if not trial.running])
             self._enter()
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)

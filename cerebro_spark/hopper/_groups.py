@@ -11,7 +11,6 @@ from cerebro_spark.hopper._grouping import Group
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
-    from cerebro_spark.hopper._grouping import Grouping
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
 
@@ -31,12 +30,12 @@ class Groups:
     Parameters
     ----------
     state : RunState
-    grouping : Grouping
+        Shared state of the run.
     """
 
-    def __init__(self, state: RunState, grouping: Grouping) -> None:
+    def __init__(self, state: RunState) -> None:
         self._state = state
-        self._grouping = grouping
+        self._grouping = state.context.grouping
         self._of: dict[str, Group] = {}
         # Those that trials entered their epoch with.
         self._entered: dict[str, Group] = {}

@@ -1,4 +1,4 @@
-"""Liveness: which workers have fallen silent, and which units take too long."""
+"""Liveness checks: silent workers, and units that take too long."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ __all__ = ["Liveness"]
 
 _LOG = logging.getLogger(__name__)
 
-# A worker that has not called for so long is taken for lost; it beats once a second.
+# Seconds without a call after which a worker counts as lost; it beats once a second.
 _SILENT_S = 15.0
 
-# So is one that lives and has no unit, and does not ask for one: its process beats, but does nothing.
+# Seconds after which a worker that beats, but has no unit and asks for none, counts as lost.
 _IDLE_S = 300.0
 
-# A process that has not beaten for so long, and did not say that it ended, is gone with its node.
+# Seconds without a beat after which a process that did not report its end is gone with its node.
 _GONE_S = 5.0
 
-# A unit may take so many times its trial's longest one so far, and so many seconds besides.
+# Limit of a unit: a multiple of its trial's longest unit so far, plus some seconds.
 _PATIENCE, _PATIENCE_S = 20.0, 60.0
 
-# Nobody knows how long the first unit of a trial may take.
+# The first unit of a trial has no limit.
 _UNKNOWN_S = float("inf")
 
 
 class Liveness:
-    """Follows the calls of workers and the duration of units. Its callers hold the run's lock.
+    """Record of the calls of workers and of the duration of units. Its callers hold the run's lock.
 
     Parameters
     ----------
     state : RunState
-    unit_timeout_s : float or None
-        Limit of one unit; ``None`` allows 20 times the longest unit so far of its trials, and a minute.
+        Shared state of the run.
     """
 
-    def __init__(self, state: RunState, unit_timeout_s: float | None) -> None:
+    def __init__(self, state: RunState) -> None:
         self._state = state
-        self._timeout = unit_timeout_s
+        self._timeout = state.context.unit_timeout_s
         self._longest: dict[tuple[str, str], float] = {}
         self._processes: dict[str, float] = {}
 
     def heard(self, name: str, attempt: str) -> Attached | None:
-        """Note a call of a worker; ``None`` where this attempt of it is not attached."""
+        """Record a call of a worker, and return the worker; ``None`` if this attempt is not attached."""
         worker = self._state.workers.get(name)
         if worker is None or worker.attempt != attempt:
             return None
@@ -54,28 +53,28 @@ class Liveness:
         return worker
 
     def beats(self, attempt: str) -> None:
-        """Note that the process of an attempt lives, whether it is attached or not."""
+        """Record a beat of the process of an attempt, whether it is attached or not."""
         self._processes[attempt] = time.monotonic()
 
     def ended(self, attempt: str) -> None:
-        """Note that the process of an attempt is dead, or done with the run."""
+        """Record that the process of an attempt is dead, or has left the run."""
         self._processes.pop(attempt, None)
 
     @property
     def processes(self) -> int:
-        """Number of processes that live, as far as anybody here knows."""
+        """Number of processes with a recent beat."""
         now = time.monotonic()
         return sum(now - beat < _GONE_S for beat in self._processes.values())
 
     def took(self, assignment: Assignment) -> None:
-        """Note that a unit has ended now."""
+        """Record that a unit has ended now."""
         share = (self._state.seconds - assignment.began) / len(assignment.starts)
         for trial in assignment.trials:
             key = (assignment.kind, trial.trial_id)
             self._longest[key] = max(self._longest.get(key, 0.0), share)
 
     def silent(self) -> dict[str, str]:
-        """Names of the workers that have not called, or not asked for work, for too long, and the reason to give."""
+        """Return the workers that have not called, or not asked for work, for too long, with the reasons."""
         now, silent = time.monotonic(), {}
         for worker in self._state.workers.values():
             if now - worker.seen > _SILENT_S:
@@ -85,7 +84,7 @@ class Liveness:
         return silent
 
     def abort_overdue(self) -> None:
-        """Have the workers end themselves whose unit takes too long; they hear of it at their next beat."""
+        """Mark workers whose unit takes too long; they end themselves at their next beat."""
         for worker in self._state.workers.values():
             assignment = worker.assignment
             if assignment is None or worker.abort:

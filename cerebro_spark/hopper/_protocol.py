@@ -51,10 +51,9 @@ class Answers:
     Parameters
     ----------
     state : RunState
+        Shared state of the run.
     liveness, assignments, recovery, epochs
-        The coordinator's parts.
-    model_bytes : int
-        Memory that a model in training takes.
+        Parts of the coordinator.
     """
 
     def __init__(
@@ -65,14 +64,13 @@ class Answers:
         assignments: Assignments,
         recovery: Recovery,
         epochs: Epochs,
-        model_bytes: int,
     ) -> None:
         self._state = state
         self._liveness = liveness
         self._assignments = assignments
         self._recovery = recovery
         self._epochs = epochs
-        self._model_bytes = model_bytes
+        self._model_bytes = state.context.probed.model_bytes
 
     def answer(self, request: Request[Any]) -> Any:
         """Reply to a request.

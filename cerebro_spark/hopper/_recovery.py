@@ -32,15 +32,15 @@ class Recovery:
     Parameters
     ----------
     state : RunState
+        Shared state of the run.
     groups : Groups
-    rejoin_s : float
-        How long a lost worker is awaited before others take its shards.
+        Groups that trials train in.
     """
 
-    def __init__(self, state: RunState, groups: Groups, rejoin_s: float) -> None:
+    def __init__(self, state: RunState, groups: Groups) -> None:
         self._state = state
         self._groups = groups
-        self._rejoin_s = rejoin_s
+        self._rejoin_s = state.context.backend.rejoin_s
 
     def lose(self, name: str, why: str) -> None:
         """Detach a worker, and give back its unit and the checkpoints that it alone had."""

@@ -1,4 +1,4 @@
-"""Retention: which checkpoints at ends of epochs stay in the store, and when the others are deleted."""
+"""Retention rule for checkpoints at the ends of epochs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from udfs.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from cerebro_spark.hopper._journal import RunSpec
-    from cerebro_spark.hopper._recorded import Recorded
+    from cerebro_spark.hopper._context import RunContext
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import Checkpoints
 
 __all__ = ["Retention"]
 
@@ -25,43 +23,35 @@ _OWN = 2
 
 
 class Retention:
-    """Deletes checkpoints at ends of epochs that nobody needs any more; workers delete those within epochs.
+    """Retention rule that deletes checkpoints at the ends of epochs; workers delete those within epochs.
 
-    Needed are a trial's last finished epoch, for it goes on from there, and so may a clone; the checkpoint before; what
-    ``keep`` of the run asks for; and the state of a source, until the clone has checkpoints of its own.
+    These stay: the checkpoint of a trial's last finished epoch, from which the trial and its clones continue; the
+    checkpoint before it; those that ``keep`` of the run selects; and the state of a source, until its clone has
+    checkpoints of its own.
 
     Parameters
     ----------
-    checkpoints : Checkpoints
-    spec : RunSpec
+    context : RunContext
+        Run whose checkpoints are deleted. In a replay, the states that its clones begin from stay until they have
+        begun.
     trials : sequence of Trial
-        All of the run; it may grow.
-    num_shards : int
-        As many units make an epoch.
-    recorded : Recorded, optional
-        Of a replay: the states that its clones begin from stay until they have begun.
+        All trials of the run; it may grow.
     """
 
-    def __init__(
-        self,
-        checkpoints: Checkpoints,
-        spec: RunSpec,
-        trials: Sequence[Trial],
-        num_shards: int,
-        recorded: Recorded | None = None,
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._spec = spec
+    def __init__(self, context: RunContext, trials: Sequence[Trial]) -> None:
+        self._checkpoints = context.checkpoints
+        self._spec = context.spec
         self._trials = trials
-        self._num_shards = num_shards
-        self._recorded = recorded
+        self._num_shards = context.num_shards
+        self._recorded = context.recorded
 
     def sweep(self, trials: Iterable[Trial]) -> None:
-        """Delete what is not needed of some trials, and of the sources of those that are clones.
+        """Delete the checkpoints of some trials, and of the sources of clones, that need not stay.
 
         Parameters
         ----------
         trials : iterable of Trial
+            Trials that have finished an epoch or ended.
         """
         by_id = {trial.trial_id: trial for trial in tuple(self._trials)}
         swept = {trial.trial_id: trial for trial in trials}
@@ -76,7 +66,7 @@ class Retention:
             try:
                 gone = self._checkpoints.retain(trial.trial_id, below, keep)
             except StoreError as error:
-                # More than is needed is no reason to end a run.
+                # Checkpoints that stay too long are no reason to end a run.
                 _LOG.warning("old checkpoints of %s are still in the store: %s", trial.trial_id, error)
                 continue
             for version in gone:

@@ -1,4 +1,4 @@
-"""State of a run on the driver: trials, attached workers, the units that they have, and what has happened."""
+"""State of a run on the driver: trials, attached workers, their units, and past events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
-from cerebro_spark.hopper._keep import CHECKPOINTS
 from cerebro_spark.hopper._trial import Copy
 from udfs.hopper import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
+    from cerebro_spark.hopper._context import RunContext
     from cerebro_spark.hopper._events import Event, Loss, Observer
     from cerebro_spark.hopper._grouping import Group
     from cerebro_spark.hopper._trial import Trial
@@ -76,16 +74,13 @@ class RunState:
     Parameters
     ----------
     trials : list of Trial
-        Of the director, who adds to it.
-    workers : mapping of str to collection of int
-        Workers that are awaited at first, and the partitions of each.
-    validates : bool
-        Whether there are validation shards, one per partition.
+        Trials of the director, who adds to it.
+    context : RunContext
+        Settings and resources of the run.
     earlier_s : float
-        Seconds that earlier parts of the run took.
-    observer : Observer or None
-    checkpoints : str
-        One of :data:`CHECKPOINTS`, the first by default.
+        Seconds that earlier parts of the run took. Default 0.
+    observer : Observer, optional
+        Receiver of each event.
 
     Attributes
     ----------
@@ -118,18 +113,17 @@ class RunState:
     def __init__(
         self,
         trials: list[Trial],
-        workers: Mapping[str, Collection[int]],
+        context: RunContext,
         *,
-        validates: bool,
-        earlier_s: float,
-        observer: Observer | None,
-        checkpoints: str = CHECKPOINTS[0],
+        earlier_s: float = 0.0,
+        observer: Observer | None = None,
     ) -> None:
+        self.context = context
         self.changed = threading.Condition(threading.RLock())
         self.trials = trials
         self.trial = {trial.trial_id: trial for trial in self.trials}
-        self.holdings = Holdings(workers)
-        self.partitions = tuple(sorted(set().union(*workers.values())))
+        self.holdings = Holdings(context.first_shares)
+        self.partitions = tuple(sorted(set().union(*context.first_shares.values())))
         self.workers: dict[str, Attached] = {}
         self.observer = observer or Unobserved()
         self.entered: dict[str, int] = {}
@@ -148,8 +142,8 @@ class RunState:
         self.dismissed: set[str] = set()
         self.changes = 0
         self.shared = False
-        self._validates = validates
-        self._checkpoints = checkpoints
+        self._validates = context.validates
+        self._checkpoints = context.spec.checkpoints
         self._started = time.monotonic() - earlier_s
 
     @property

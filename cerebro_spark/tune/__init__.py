@@ -1,10 +1,10 @@
 """Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
 
-from cerebro_spark.tune._adapted import Adapted
 from cerebro_spark.tune._asha import ASHA
 from cerebro_spark.tune._autolog import autolog
 from cerebro_spark.tune._evolution import AgingEvolution
 from cerebro_spark.tune._experiment import Experiment
+from cerebro_spark.tune._extension import RunExtension
 from cerebro_spark.tune._flavour import pyfunc_of
 from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
@@ -25,13 +25,13 @@ __all__ = [
     "ASHA",
     "PBT",
     "TABLES",
-    "Adapted",
     "AgingEvolution",
     "Experiment",
     "GridSearch",
     "Hyperband",
     "NetworkEstimator",
     "RandomSearch",
+    "RunExtension",
     "ScheduleSearch",
     "Search",
     "Selection",

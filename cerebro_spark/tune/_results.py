@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from matplotlib.figure import Figure
 
-    from cerebro_spark.hopper import Outcome, RunSpec, Trial
+    from cerebro_spark.hopper import Outcome, RunResult, RunSpec, Trial
     from optimizer.hopper import Placement
     from optimizer.procedures import Ledger, Schedule
     from udfs.shards import PreparedData
@@ -39,24 +39,39 @@ _SHOWN = 20
 
 @dataclass(eq=False)
 class Results:
-    """The configurations of a run that is over, and its course.
+    """Configurations of a run that is over, and its course.
 
-    Attributes
+    Parameters
     ----------
-    spec : RunSpec
-        Settings of the run; ``spec.run`` is its id.
-    prepared : PreparedData
-    outcome : Outcome
-        Units, losses and seconds of the run.
-    ledger : optimizer.procedures.Ledger
-        What the run's procedure knew of the configurations in the end.
+    run : RunResult
+        Result of the run.
     """
 
-    spec: RunSpec
-    prepared: PreparedData
-    _trials: tuple[Trial, ...]
-    outcome: Outcome
-    ledger: Ledger
+    run: RunResult
+
+    @property
+    def spec(self) -> RunSpec:
+        """Settings of the run; ``spec.run`` is its id."""
+        return self.run.spec
+
+    @property
+    def prepared(self) -> PreparedData:
+        """Data that the run trained on."""
+        return self.run.prepared
+
+    @property
+    def outcome(self) -> Outcome:
+        """Units, losses and seconds of the run."""
+        return self.run.outcome
+
+    @property
+    def ledger(self) -> Ledger:
+        """Final knowledge of the run's procedure about the configurations, a :class:`optimizer.procedures.Ledger`."""
+        return self.run.ledger
+
+    @property
+    def _trials(self) -> tuple[Trial, ...]:
+        return self.run.trials
 
     @property
     def run_id(self) -> str:

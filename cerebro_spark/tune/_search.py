@@ -6,7 +6,8 @@ import uuid
 from abc import abstractmethod
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -22,11 +23,13 @@ from cerebro_spark.hopper import (
     Interrupts,
     Journal,
     Lease,
+    RunContext,
     RunSpec,
     probe,
     uses_slots,
 )
 from cerebro_spark.tune._experiment import Experiment
+from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
-    from cerebro_spark.tune._adapted import Adapted
+    from cerebro_spark.tune._extension import RunExtension
     from optimizer.procedures import Plan, Procedure, Stopper
     from udfs.store import Store
     from udfs.training import ModelTrainer, TrainingFunctions
@@ -186,7 +189,7 @@ class Search(Estimator[Selection]):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._adapted: Adapted | None = None
+        self._extension: RunExtension = WholeModels()
         self._check()
 
     def _check(self) -> None:
@@ -244,8 +247,14 @@ class Search(Estimator[Selection]):
 
     @property
     def _followers(self) -> Followers:
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_LOGGED}
         return Followers(
-            callbacks=self.callbacks, experiment=self.experiment, tensorboard=self.tensorboard, progress=self.progress
+            callbacks=self.callbacks,
+            experiment=self.experiment,
+            tensorboard=self.tensorboard,
+            progress=self.progress,
+            parameters={**settings, **self._extension.parameters},
+            campaign=self._extension.campaign,
         )
 
     def prepare(self, df: DataFrame) -> PreparedData:
@@ -448,10 +457,16 @@ class Search(Estimator[Selection]):
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
             return self._train(spec, prepared, probed, lease, interrupts)
 
-    def adapted(self, adapted: Adapted) -> Self:
-        """Give a search whose trials train together, on outputs of frozen layers; :class:`Adaptation` calls it."""
+    def extended(self, extension: RunExtension) -> Self:
+        """Return a copy of the search whose runs an extension changes.
+
+        Parameters
+        ----------
+        extension : RunExtension
+            Changes to the runs, such as those of :class:`Adaptation`.
+        """
         search = copy(self)
-        search._adapted = adapted  # noqa: SLF001 - its own class
+        search._extension = extension  # noqa: SLF001 - its own class
         return search
 
     def _fit(self, dataset: DataFrame) -> Selection:
@@ -496,9 +511,9 @@ class Search(Estimator[Selection]):
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 
     def _probed(self, params: Mapping[str, Any], prepared: PreparedData, epochs: int | None = None) -> Probed:
-        if self._adapted is not None and self._adapted.probed is not None:
-            return self._adapted.probed
-        return probe(self.trainer_fn, params, prepared, self.seed, self.backend, epochs=epochs)
+        return self._extension.probed or probe(
+            self.trainer_fn, params, prepared, self.seed, self.backend, epochs=epochs
+        )
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
         first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)
@@ -529,28 +544,24 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
-        kind: Callable[..., Selection] = Selection if self._adapted is None else self._adapted.kind
-        beside = {} if self._adapted is None else self._adapted.parameters
-        return train(
-            kind,
-            spec,
-            prepared,
-            self.procedure(**metric_and_mode(spec)),
+        context = RunContext(
+            spec=spec,
+            prepared=prepared,
+            backend=self.backend,
             trainer_fn=self.trainer_fn,
             probed=probed,
-            backend=self.backend,
+            unit_timeout_s=self.unit_timeout_s,
+            budget=self._budget,
+        )
+        return train(
+            self._extension.extend(context),
+            self.procedure(**metric_and_mode(spec)),
+            partial(self._extension.result, trainer_fn=self.trainer_fn),
             lease=lease,
             interrupts=interrupts,
             followers=self._followers,
-            parameters={**{name: value for name, value in vars(self).items() if self._is_logged(name)}, **beside},
-            unit_timeout_s=self.unit_timeout_s,
-            budget=self._budget,
             begun=begun,
-            adapted=self._adapted,
         )
-
-    def _is_logged(self, name: str) -> bool:
-        return name in self.__dataclass_fields__ and name not in _NOT_LOGGED
 
 
 def _new_run() -> str:

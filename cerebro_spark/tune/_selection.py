@@ -11,7 +11,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
-from cerebro_spark.hopper import Interrupts, Journal, Lease, Recorded, Trial, probe
+from cerebro_spark.hopper import Interrupts, Journal, Lease, Recorded, RunContext, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import on_workers
 from cerebro_spark.tune._repeat import Repeat
@@ -43,15 +43,17 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Selection(Results, Model, MLWritable):
-    """The result of :meth:`GridSearch.fit`: all trials, and a Spark ML ``Model`` that predicts with the best one.
+    """Result of :meth:`Search.fit`: all trials, and a Spark ML ``Model`` that predicts with the best one.
 
-    ``transform`` is that of :attr:`best_model`. So is ``write``: what is saved, by itself or in a ``PipelineModel``, is
-    the best model alone, and loads as a :class:`TunedModel`. The trials stay in the store.
+    ``transform`` is that of :attr:`best_model`. ``write`` saves the best model alone, by itself or in a
+    ``PipelineModel``; it loads as a :class:`TunedModel`. The trials stay in the store.
 
-    Attributes
+    Parameters
     ----------
+    run : RunResult
+        Result of the run.
     trainer_fn : callable
-        The user's. The other attributes are those of :class:`Results`: ``spec``, ``prepared``, ``outcome``, ``ledger``.
+        User's function that the run trained with.
     """
 
     trainer_fn: Callable[[dict[str, Any]], Any]
@@ -183,24 +185,22 @@ class Selection(Results, Model, MLWritable):
                 trainer_name(trainer_fn),
             )
         backend.admit()
-        probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
+        context = RunContext(
+            spec=spec,
+            prepared=prepared,
+            backend=backend,
+            trainer_fn=trainer_fn,
+            probed=probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend),
+            unit_timeout_s=unit_timeout_s,
+        )
+        procedure = Listed(spec.configs, epochs=spec.epochs, **metric_and_mode(spec))
+        parameters = {"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed}
+        followers = replace(followers, parameters=parameters)
+        result_of = partial(cls, trainer_fn=trainer_fn)
         with Interrupts() as interrupts, Lease(store, run_id) as lease:
             if longer:
                 journal.forget_orders()
-            return train(
-                cls,
-                spec,
-                prepared,
-                Listed(spec.configs, epochs=spec.epochs, **metric_and_mode(spec)),
-                trainer_fn=trainer_fn,
-                probed=probed,
-                backend=backend,
-                lease=lease,
-                interrupts=interrupts,
-                followers=followers,
-                parameters={"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed},
-                unit_timeout_s=unit_timeout_s,
-            )
+            return train(context, procedure, result_of, lease=lease, interrupts=interrupts, followers=followers)
 
     def replay(
         self,
@@ -239,25 +239,20 @@ class Selection(Results, Model, MLWritable):
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run, checkpoints="visits")
         backend.admit()
-        probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         visits = on_workers(self.placements(), backend.num_workers)
-        recorded = Recorded(visits, {trial.trial_id: trial for trial in self._trials})
+        context = RunContext(
+            spec=spec,
+            prepared=self.prepared,
+            backend=backend,
+            trainer_fn=self.trainer_fn,
+            probed=probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend),
+            recorded=Recorded(visits, {trial.trial_id: trial for trial in self._trials}),
+        )
+        procedure = Repeat(self._trials, **metric_and_mode(spec))
+        result_of = partial(type(self), trainer_fn=self.trainer_fn)
         with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
-            return train(
-                type(self),
-                spec,
-                self.prepared,
-                Repeat(self._trials, **metric_and_mode(spec)),
-                trainer_fn=self.trainer_fn,
-                probed=probed,
-                backend=backend,
-                lease=lease,
-                interrupts=interrupts,
-                followers=followers,
-                parameters={},
-                recorded=recorded,
-            )
+            return train(context, procedure, result_of, lease=lease, interrupts=interrupts, followers=followers)
 
     def _check_replayable(self) -> None:
         """Refuse a run that a replay, which trains whole models one by one, does not repeat."""

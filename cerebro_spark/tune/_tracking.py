@@ -6,7 +6,7 @@ import logging
 import platform
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,9 +48,11 @@ _DISTRIBUTIONS = ("cerebro-spark", "pyspark", "pyarrow", "numpy", "torch", "kera
 
 
 class Finished(Protocol):
-    """A search's result, as far as it is logged; :class:`cerebro_spark.Selection` is one."""
+    """Result of a search, as far as it is logged, such as a :class:`cerebro_spark.Selection`."""
 
-    spec: RunSpec
+    @property
+    def spec(self) -> RunSpec:
+        """Settings of the run."""
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -83,27 +85,34 @@ class Finished(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followers:
-    """Who follows a run, as the user asked for it.
+    """Receivers of a run's events and results.
 
     Parameters
     ----------
     callbacks : sequence of Callback
-        The user's own.
+        Callbacks of the user.
     experiment, tensorboard : str or None
         MLflow's experiment, and the folder for event files.
     progress : bool
-        Show a live table.
+        Whether to show a live table.
+    parameters : mapping
+        Settings of the search, which MLflow logs.
+    campaign : (str, int), optional
+        Name of the campaign that the run is a part of, and the number of the part: MLflow's run of the campaign is the
+        parent of this one's, and has its metrics at that step.
 
     Raises
     ------
     InvalidArgumentError
-        A callback is none.
+        An item of ``callbacks`` is not a :class:`Callback`.
     """
 
     callbacks: Sequence[Callback] = ()
     experiment: str | None = None
     tensorboard: str | None = None
     progress: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    campaign: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         for place, callback in enumerate(self.callbacks):
@@ -133,24 +142,18 @@ class Tracked:
 
 
 @contextmanager
-def tracked(
-    followers: Followers, *, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
-) -> Iterator[Tracked]:
-    """Open what follows a run; an error in the block marks MLflow's run as failed.
+def tracked(followers: Followers, *, run: str) -> Iterator[Tracked]:
+    """Open the trackers of a run; an error in the block marks MLflow's run as failed.
 
     Parameters
     ----------
     followers : Followers
+        Receivers of the run's events and results.
     run : str
-        Its id in the store.
-    parameters : mapping
-        Of the search, for MLflow.
-    part : (str, int), optional
-        Name of the campaign that the run is a part of, and which part: MLflow's run of the campaign is its parent, and
-        has its metrics at that step.
+        Id of the run in its store.
     """
     logged = followers.experiment is not None or autologging() is not None
-    mlflow = _MLflow(followers.experiment, run, parameters, part) if logged else None
+    mlflow = _MLflow(followers, run) if logged else None
     callbacks: list[Callback] = []
     try:
         if followers.progress:
@@ -174,35 +177,32 @@ class _MLflow(Callback):
 
     Parameters
     ----------
-    experiment : str or None
-        Created where it does not exist; ``None`` is MLflow's active one, as of :func:`cerebro_spark.autolog`.
+    followers : Followers
+        Experiment, parameters and campaign of the run. The experiment is created if it does not exist; ``None`` is
+        MLflow's active one, as for :func:`cerebro_spark.autolog`.
     run : str
         Id of the run in its store.
-    parameters : mapping
-        Of the search.
-    part : (str, int) or None
-        Name of the campaign that it is a part of, and which part.
     """
 
-    def __init__(
-        self, experiment: str | None, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, followers: Followers, run: str) -> None:
         from mlflow import MlflowClient  # noqa: PLC0415 - takes a second that only tracking should cost
 
         self._client = MlflowClient()
         self.parent = ""
+        experiment = followers.experiment
         if experiment is None:
             self.parent, self._experiment = self._begun(run)
         else:
             known = self._client.get_experiment_by_name(experiment)
             self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
-        self._campaign, self._step = ("", 0) if part is None else (self._campaign_run(part[0]), part[1])
+        campaign, self._step = followers.campaign or ("", 0)
+        self._campaign = self._campaign_run(campaign) if campaign else ""
         if not self.parent:
             tags = {_NAME: run} | ({_PARENT: self._campaign} if self._campaign else {})
             self.parent = self._client.create_run(self._experiment, tags=tags).info.run_id
         elif self._campaign:
             self._client.set_tag(self.parent, _PARENT, self._campaign)
-        for name, value in parameters.items():
+        for name, value in followers.parameters.items():
             self._client.log_param(self.parent, name, str(value)[:500])
         for name, version in _environment().items():
             self._client.set_tag(self.parent, f"environment.{name}", version)

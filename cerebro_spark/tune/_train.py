@@ -1,32 +1,18 @@
-"""Training of what a procedure starts, the one way into a run: of a new search, a resumed run and a replay."""
+"""Start of a run: the one way into training, for a new search, a resumed run and a replay."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cerebro_spark.hopper import Budget, Journal, Run
+from cerebro_spark.hopper import Journal, Run
 from cerebro_spark.tune._tracking import Finished, tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from cerebro_spark.hopper import (
-        Coordinator,
-        Interrupts,
-        Lease,
-        Outcome,
-        Probed,
-        Recorded,
-        RunSpec,
-        SparkBackend,
-        Trial,
-    )
-    from cerebro_spark.tune._adapted import Adapted
+    from cerebro_spark.hopper import Coordinator, Interrupts, Lease, RunContext, RunResult, RunSpec
     from cerebro_spark.tune._tracking import Followers
-    from optimizer.procedures import Ledger, Procedure
-    from udfs.shards import PreparedData
-
-    _TrainerFn = Callable[[dict[str, Any]], Any]
+    from optimizer.procedures import Procedure
 
 __all__ = ["metric_and_mode", "train", "trainer_name"]
 
@@ -39,60 +25,38 @@ def trainer_name(trainer_fn: Callable[..., Any]) -> str:
 
 
 def metric_and_mode(spec: RunSpec) -> dict[str, Any]:
-    """Give the metrics that decide in a run, and their modes, as a procedure takes them."""
+    """Return the metrics that decide in a run, and their modes, as keyword arguments of a procedure."""
     return {"metric": [each.metric for each in spec.objectives], "mode": [each.mode for each in spec.objectives]}
 
 
-def train(  # noqa: PLR0913 - what a run is made of
-    kind: Callable[[RunSpec, PreparedData, tuple[Trial, ...], Outcome, Ledger, _TrainerFn], _Result],
-    spec: RunSpec,
-    prepared: PreparedData,
+def train(
+    context: RunContext,
     procedure: Procedure,
+    result_of: Callable[[RunResult], _Result],
     *,
-    trainer_fn: _TrainerFn,
-    probed: Probed,
-    backend: SparkBackend,
     lease: Lease,
     interrupts: Interrupts,
     followers: Followers,
-    parameters: Mapping[str, Any],
-    unit_timeout_s: float | None = None,
-    budget: Budget | None = None,
-    recorded: Recorded | None = None,
     begun: Callable[[Coordinator, RunSpec], None] | None = None,
-    adapted: Adapted | None = None,
 ) -> _Result:
-    """Train what a procedure starts, with those following who are to follow.
+    """Train the configurations that a procedure starts, and track the run.
 
     Parameters
     ----------
-    kind : type
-        Of the result, as :class:`Selection`.
-    spec : RunSpec
-        Of a run that its journal has.
-    prepared : PreparedData
+    context : RunContext
+        Settings and resources of a run that its journal has.
     procedure : Procedure
-        New.
-    trainer_fn : callable
-    probed : Probed
-        A configuration, as it was tried on the driver.
-    backend : SparkBackend
+        New procedure.
+    result_of : callable
+        Function that makes the search's result, such as a :class:`Selection`, from that of the run.
     lease : Lease
-        Of the run, held.
+        Lease of the run, acquired.
     interrupts : Interrupts
-        Of this thread, entered.
+        Interrupts of this thread, entered.
     followers : Followers
-    parameters : mapping
-        Settings of the search, for MLflow.
-    unit_timeout_s : float, optional
-    budget : Budget, optional
-        Without limits by default.
-    recorded : Recorded, optional
-        Earlier run to follow.
+        Receivers of the run's events and results.
     begun : callable, optional
-        Called with the coordinator and the settings before the first unit.
-    adapted : Adapted, optional
-        How trials train together, on outputs of frozen layers. By default each trains its whole model.
+        Function that is called with the coordinator and the settings before the first unit.
 
     Raises
     ------
@@ -100,25 +64,14 @@ def train(  # noqa: PLR0913 - what a run is made of
         The run stopped.
     """
     run = Run(
-        spec=spec,
-        journal=Journal(prepared.store, spec.run),
-        backend=backend,
-        prepared=prepared,
-        trainer_fn=trainer_fn,
+        context=context,
         procedure=procedure,
-        probed=probed,
+        journal=Journal(context.prepared.store, context.spec.run),
         lease=lease,
         interrupts=interrupts,
-        unit_timeout_s=unit_timeout_s,
-        budget=budget or Budget(),
-        recorded=recorded,
         begun=begun,
-        grouping=None if adapted is None else adapted.grouping,
-        adaptation=None if adapted is None else adapted.settings,
     )
-    part = (adapted.campaign, adapted.number) if adapted is not None and adapted.campaign else None
-    with tracked(followers, run=spec.run, parameters=parameters, part=part) as following:
-        trials, outcome = run.execute(following.callbacks)
-        result = kind(spec, prepared, tuple(trials), outcome, procedure.ledger, trainer_fn)
+    with tracked(followers, run=context.spec.run) as following:
+        result = result_of(run.execute(following.callbacks))
         following.finish(result)
     return result

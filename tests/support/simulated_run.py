@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cerebro_spark.hopper import Coordinator, Director, Trial, _epochs, _protocol
+from cerebro_spark.hopper import Coordinator, Director, RunContext, RunSpec, Singles, Trial, _epochs, _protocol
 from optimizer.procedures import Listed, Plan, Procedure
 from udfs.hopper import (
     CheckpointStored,
@@ -34,9 +34,27 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import Grouping, Observer
 
-__all__ = ["EPOCHS", "Halves", "Player", "World", "die", "ids", "one_call_at_a_time", "units"]
+__all__ = ["EPOCHS", "SPEC", "Halves", "Player", "World", "die", "ids", "one_call_at_a_time", "run_context", "units"]
 
 EPOCHS = 2
+
+SPEC = RunSpec("run", "data", [{}], "m:f", EPOCHS, 0, "fixed", 1, "loss", False, "rolling", "GridSearch")
+
+
+def run_context(partitions: int, *, spec: RunSpec = SPEC, validates: bool = False, **settings: Any) -> RunContext:
+    """Return the context of a run with as many workers as partitions, each of ten rows."""
+    shards = [SimpleNamespace(partition=partition, rows=10, split="train") for partition in range(partitions)]
+    prepared: Any = SimpleNamespace(
+        partitions=tuple(range(partitions)), shards=shards, test_fraction=0.25 if validates else 0, store=None
+    )
+    backend: Any = SimpleNamespace(num_workers=partitions, most_workers=partitions, rejoin_s=60.0)
+    resources: dict[str, Any] = {
+        "prepared": prepared,
+        "backend": backend,
+        "trainer_fn": None,
+        "probed": SimpleNamespace(model_bytes=80),
+    }
+    return RunContext(spec=spec, **{**resources, **settings})
 
 
 @dataclass
@@ -161,25 +179,9 @@ class World:
         self.director.begin()
         self.validates = validates
         self.checkpoints = checkpoints
-        self.coordinator = Coordinator(
-            self.director,
-            workers={
-                f"w{number}": [(number + copy) % workers for copy in range(replicas)] for number in range(workers)
-            },
-            rows=dict.fromkeys(self.all_partitions, 10),
-            validates=validates,
-            policy=policy,
-            seed=1,
-            rounds=rounds,
-            unit_timeout_s=None,
-            rejoin_s=60.0,
-            model_bytes=80,
-            close=self.close,
-            decided=lambda _: None,
-            observer=observer,
-            grouping=grouping,
-            checkpoints=checkpoints,
-        )
+        spec = replace(SPEC, seed=1, policy=policy, rounds=rounds, replicas=replicas, checkpoints=checkpoints)
+        context = run_context(workers, spec=spec, validates=validates, grouping=grouping or Singles())
+        self.coordinator = Coordinator(self.director, context, self, observer=observer)
         self.players = [Player(f"w{number}", self) for number in range(workers)]
 
     @property
@@ -206,7 +208,10 @@ class World:
     def note(self, events: Any) -> None:
         """Note the events that are written."""
 
-    def close(self, trials: Any, events: Any) -> None:
+    def write_ends(self, trials: Any) -> None:
+        """Write nothing."""
+
+    def write_epochs(self, trials: Any, events: Any) -> None:
         self.note(events)
         for trial in trials:
             if trial.running:

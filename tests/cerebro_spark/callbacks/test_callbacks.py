@@ -23,7 +23,7 @@ from cerebro_spark.callbacks import (
     UnitFinished,
     WorkerLost,
 )
-from cerebro_spark.hopper import Run, RunSpec, Trial
+from cerebro_spark.hopper import Run, RunContext, RunSpec, Trial
 from optimizer.procedures import Listed
 from udfs.store import Store
 
@@ -130,14 +130,11 @@ def run(trials: list[Trial], folder: Path) -> Run:
     )
     prepared: Any = SimpleNamespace(partitions=(0, 1), store=Store.from_uri(str(folder)))
     nothing: Any = None
+    backend: Any = SimpleNamespace(num_workers=1)
     return Run(
-        spec=SPEC,
-        journal=journal,
-        backend=SimpleNamespace(num_workers=1),
-        prepared=prepared,
-        trainer_fn=nothing,
+        context=RunContext(spec=SPEC, prepared=prepared, backend=backend, trainer_fn=nothing, probed=nothing),
         procedure=Listed(SPEC.configs, epochs=2, metric="val_accuracy", mode="max"),
-        probed=nothing,
+        journal=journal,
         lease=nothing,
         interrupts=nothing,
     )

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulated_run import run_context
 
-from cerebro_spark.hopper import Singles, Trial
+from cerebro_spark.hopper import Trial
 from cerebro_spark.hopper._assignment import Assignments
 from cerebro_spark.hopper._groups import Groups
 from cerebro_spark.hopper._state import RunState
@@ -20,7 +21,9 @@ def run(units: int, status: str = "running") -> tuple[RunState, Trial, Trial]:
     source, clone = Trial("c000", {}, status=status), Trial("c001", {}, source=Source("c000", 2))
     source.visits = [divmod(number, 2) for number in range(units)]
     source.digests = ["", *(f"digest {number}" for number in range(1, units + 1))]
-    return RunState([source, clone], {"w0": [0, 1]}, validates=False, earlier_s=0.0, observer=None), source, clone
+    backend: Any = SimpleNamespace(num_workers=1, most_workers=1)
+    context = run_context(2, backend=backend)
+    return RunState([source, clone], context), source, clone
 
 
 @pytest.mark.parametrize(
@@ -61,5 +64,5 @@ def test_a_clone_that_waits_gets_no_unit(units: int) -> None:
     state.holdings.attach("w0")
     parts: Any = None
     worker: Any = SimpleNamespace(name="w0", assignment=None, abort=False)
-    assert Assignments(state, Groups(state, Singles()), parts, parts).take(worker) is None
+    assert Assignments(state, Groups(state), parts, parts).take(worker) is None
     assert asked == [{"c001"} if units == 3 else set()]

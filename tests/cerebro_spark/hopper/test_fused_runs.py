@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,11 @@ torch = pytest.importorskip("torch")
 from pyspark import cloudpickle
 from searches import FEATURES, adult
 
-from cerebro_spark import GridSearch, ModelTrainer, Selection, SparkBackend, Store
+from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper import Group, Trial
-from cerebro_spark.tune import Adapted
+from cerebro_spark.hopper import Group, RunContext, Trial
+from cerebro_spark.tune._extension import WholeModels
 from udfs.adaptation import FeatureReader, FeatureStore, column_names, input_specs
 from udfs.hopper import AdaptationSettings, Checkpoints
 from udfs.shards import Tensors
@@ -53,6 +54,16 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
 
 def cut(order: np.ndarray) -> list[np.ndarray]:
     return [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+
+
+@dataclass(frozen=True)
+class Fused(WholeModels):
+    """A search whose trials train together."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def extend(self, context: RunContext) -> RunContext:
+        return replace(context, **self.changes)
 
 
 class All:
@@ -104,7 +115,7 @@ def test_two_workers_train_a_group_as_a_plain_loop_does(spark: SparkSession, tmp
         search_space={"lr": [0.1, 0.01, 2.0, 0.001]},
         num_epochs=2,
     )
-    found = search.adapted(Adapted(All(loads), settings, Selection)).fit(data)
+    found = search.extended(Fused(changes={"grouping": All(loads), "adaptation": settings})).fit(data)
     trials = {trial.trial_id: trial for trial in found._trials}
     assert sorted(trial.status for trial in trials.values()) == ["finished"] * 3 + ["raised"]
     units = {(event.kind, event.epoch, event.partition) for event in found.outcome.events}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from simulated_run import run_context
 
 from cerebro_spark.hopper import Recorded, RunSpec, Trial, best_epoch
 from cerebro_spark.hopper._retention import Retention
@@ -34,6 +35,14 @@ def trained(checkpoints: Checkpoints, trial_id: str, units: int, shards: int) ->
     return trial
 
 
+def retention_of(
+    checkpoints: Checkpoints, trials: list[Trial], shards: int, *, spec: RunSpec = SPEC, **settings: Any
+) -> Retention:
+    context = run_context(shards, spec=spec, **settings)
+    context.prepared.store = checkpoints.store  # type: ignore[misc] - a namespace
+    return Retention(context, trials)
+
+
 def versions(checkpoints: Checkpoints, trial_id: str) -> list[int]:
     return [record.version for record in checkpoints.records(trial_id)]
 
@@ -52,7 +61,7 @@ def versions(checkpoints: Checkpoints, trial_id: str) -> list[int]:
 def test_what_keep_says_stays(tmp_path: Path, keep: str, shards: int, stay: list[int]) -> None:
     checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
     trial = trained(checkpoints, "c000", 9 if shards == 2 else 5, shards)
-    Retention(checkpoints, replace(SPEC, keep=keep), [trial], shards).sweep([trial])
+    retention_of(checkpoints, [trial], shards, spec=replace(SPEC, keep=keep)).sweep([trial])
     assert versions(checkpoints, "c000") == stay
     assert set(stay) <= set(trial.stored)
 
@@ -62,7 +71,7 @@ def test_a_source_stays_until_its_clone_has_two_checkpoints_of_its_own(tmp_path:
     source, other = trained(checkpoints, "c000", 10, 2), trained(checkpoints, "c001", 10, 2)
     clone = Trial("c002", {}, source=Source("c000", 2))
     trials = [source, other, clone]
-    retention = Retention(checkpoints, SPEC, trials, 2)
+    retention = retention_of(checkpoints, trials, 2)
     for stored in (0, 1):
         if stored:
             clone.was_stored(stored, "d")
@@ -86,7 +95,7 @@ def test_in_a_replay_a_source_stays_for_a_clone_that_has_not_begun(tmp_path: Pat
     checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
     source, clone = trained(checkpoints, "c000", 10, 2), Trial("c001", {}, source=Source("c000", 2))
     trials = [source]
-    retention = Retention(checkpoints, SPEC, trials, 2, Recorded({}, {"c000": source, "c001": clone}))
+    retention = retention_of(checkpoints, trials, 2, recorded=Recorded({}, {"c000": source, "c001": clone}))
     retention.sweep(trials)
     assert versions(checkpoints, "c000") == [4, 9, 10]
     trials.append(Trial("c001", {}, status="finished", source=clone.source))
@@ -102,7 +111,7 @@ def test_a_store_that_deletes_nothing_ends_no_run(tmp_path: Path, monkeypatch: p
         raise StoreError("read-only")
 
     monkeypatch.setattr(Store, "delete", refuse)
-    Retention(checkpoints, SPEC, [trial], 2).sweep([trial])
+    retention_of(checkpoints, [trial], 2).sweep([trial])
     assert set(trial.stored) == set(range(1, 11))
 
 

@@ -86,7 +86,7 @@ def test_every_metric_is_logged_once(refuses: str, monkeypatch: pytest.MonkeyPat
     server = Server(refuses)
     monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
     followers = Followers(experiment="e", progress=False)
-    with tracked(followers, run="first", parameters={}) as following, EventStream(following.callbacks) as stream:
+    with tracked(followers, run="first") as following, EventStream(following.callbacks) as stream:
         for event in story():
             stream.publish(event)
     assert server.refuses == ""
@@ -106,7 +106,7 @@ def test_an_error_marks_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
     with (
         pytest.raises(KeyboardInterrupt),
-        tracked(Followers(experiment="e", progress=False), run="first", parameters={}),
+        tracked(Followers(experiment="e", progress=False), run="first"),
     ):
         raise KeyboardInterrupt
     assert server.ends == {"first": "FAILED"}
@@ -123,7 +123,7 @@ def test_a_run_whose_end_cannot_be_logged_looks_alive_to_nobody(monkeypatch: pyt
     server = Server()
     monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
     followers = Followers(experiment="e", progress=False)
-    with tracked(followers, run="first", parameters={}) as following:
+    with tracked(followers, run="first") as following:
         following.finish(Unpicturable())
     assert server.ends == {"first": "FINISHED"}
 
@@ -132,11 +132,11 @@ def test_runs_of_a_campaign_have_one_parent(monkeypatch: pytest.MonkeyPatch) -> 
     """The campaign's own is there once, and goes on and ends with each of its parts."""
     server = Server()
     monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
-    followers = Followers(experiment="e", progress=False)
     for number in range(2):
-        with tracked(followers, run=f"cycle {number}", parameters={}, part=("tweets", number)):
+        followers = Followers(experiment="e", progress=False, campaign=("tweets", number))
+        with tracked(followers, run=f"cycle {number}"):
             assert server.ends.get("tweets") == (None, "RUNNING")[number]
-        with pytest.raises(KeyError), tracked(followers, run="bad", parameters={}, part=("tweets", number)):
+        with pytest.raises(KeyError), tracked(followers, run="bad"):
             raise KeyError
         assert server.ends["tweets"] == "FAILED"
     names = list(server.names.values())
