@@ -24,7 +24,7 @@ from vista_spark.transfer._shares import flops_by_target
 from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_inference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
     from pyspark.ml import Estimator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vista_spark.transfer._columns import Columns
     from vista_spark.transfer._inputs import Matched
 
-__all__ = ["Run"]
+__all__ = ["Run", "RunResult"]
 
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
@@ -59,6 +59,38 @@ _PCA_TOO_WIDE = "must be no less than k="
 
 # Side of the picture that HOG sees, in pixels: 64 x 64 gives 1764 numbers, of the order of a CNN layer.
 _HOG_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Result of an execution.
+
+    Parameters
+    ----------
+    baseline : LayerResult
+        Result of the structured features alone.
+    hog : LayerResult or None
+        Result of the HOG features, if they were asked for.
+    layers : tuple of LayerResult
+        Results of the layers, from the bottom to the top.
+    passes : tuple of InferencePass
+        Passes of the images, in the order in which they ran.
+    train_rows, test_rows : int
+        Numbers of rows to train on, and held out.
+    dropped : mapping of str to int
+        Number of rows that were left out, by reason.
+    example : Row
+        Row of the training data, as the baseline reads it.
+    """
+
+    baseline: LayerResult
+    hog: LayerResult | None
+    layers: tuple[LayerResult, ...]
+    passes: tuple[InferencePass, ...]
+    train_rows: int
+    test_rows: int
+    dropped: Mapping[str, int]
+    example: Row
 
 
 @dataclass(slots=True)
@@ -99,24 +131,25 @@ class Run:
     hog: bool
     tick: Callable[[str], None]
     image_aggregation: Reduction | None = None
-    dropped: dict[str, int] = field(default_factory=dict)
-    train_rows: int = 0
-    test_rows: int = 0
-    passes: list[InferencePass] = field(default_factory=list)
-    example: Row | None = None
-    _held_out: dict[str, pd.DataFrame] = field(default_factory=dict)
+    _dropped: dict[str, int] = field(default_factory=dict, init=False)
+    _train_rows: int = field(default=0, init=False)
+    _test_rows: int = field(default=0, init=False)
+    _passes: list[InferencePass] = field(default_factory=list, init=False)
+    _example: Row | None = field(default=None, init=False)
+    _held_out: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
 
-    def execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
+    def execute(self, matched: Matched) -> RunResult:
         """Train on every layer; the structured features alone come first, on the same rows.
+
+        Parameters
+        ----------
+        matched : Matched
+            Structured features and images of the same records.
 
         Returns
         -------
-        LayerResult
-            Of the structured features alone.
-        LayerResult or None
-            Of the HOG features.
-        tuple of LayerResult
-            Of the layers, from the bottom to the top.
+        RunResult
+            Scores by layer, and the rows and passes behind them.
 
         Raises
         ------
@@ -139,8 +172,8 @@ class Run:
                 "cluster), give Spark more memory (`vista plan`), transfer higher layers, or pool them"
             ) from error
 
-    def _execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
-        self.dropped.update(matched.dropped)
+    def _execute(self, matched: Matched) -> RunResult:
+        self._dropped.update(matched.dropped)
         plan, physical = self.choice.logical, self.choice.physical
         images = matched.joined(matched.images, physical.join) if plan.joins_first else matched.images
         source = images.repartition(physical.partitions)
@@ -174,7 +207,7 @@ class Run:
                     hog = self._hog(source, matched) if self.hog else None
                 flops = flops_by_target(self.network.graph, stage)
                 delivered = tuple(plan.names[target] for target in stage.targets)
-                self.passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
+                self._passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
                 for target in stage.targets:
                     self.tick(f"training: {plan.names[target]}")
                     shape, layout = self.network.graph[target].output_shape, self.network.reads.layout
@@ -192,7 +225,17 @@ class Run:
         finally:
             held.release(before=len(plan.stages) + 1)
         assert baseline is not None  # noqa: S101 - a plan has at least one stage
-        return baseline, hog, tuple(layers)
+        assert self._example is not None  # noqa: S101 - there were rows to train on
+        return RunResult(
+            baseline=baseline,
+            hog=hog,
+            layers=tuple(layers),
+            passes=tuple(self._passes),
+            train_rows=self._train_rows,
+            test_rows=self._test_rows,
+            dropped=self._dropped,
+            example=self._example,
+        )
 
     def _rows(self, stage: InferenceStage) -> RowMap:
         return stage_inference(
@@ -230,16 +273,17 @@ class Run:
                     group["reason"], f'{self.columns.on} {group["example"]!r} and others; errors="drop" leaves them out'
                 )
             key = f"{self.network.reads.kind}: {group['reason']}"
-            self.dropped[key] = self.dropped.get(key, 0) + group["rows"]
+            self._dropped[key] = self._dropped.get(key, 0) + group["rows"]
         good = {group["test"]: group for group in groups if group["reason"] is None}
-        self.train_rows, self.test_rows = (good[side]["rows"] if side in good else 0 for side in (False, True))
-        if not self.train_rows or not self.test_rows:
+        self._train_rows, self._test_rows = (good[side]["rows"] if side in good else 0 for side in (False, True))
+        if not self._train_rows or not self._test_rows:
+            left_out = f"{sum(self._dropped.values())} rows left out: {self._dropped}"
             raise EmptyInputError(
-                f"{self.train_rows} rows to train on and {self.test_rows} held out, of good {self.network.reads.kind}s "
-                f"({sum(self.dropped.values())} rows left out: {self.dropped}): give more rows or another test_fraction"
+                f"{self._train_rows} rows to train on and {self._test_rows} held out, of good "
+                f"{self.network.reads.kind}s ({left_out}): give more rows or another test_fraction"
             )
         if is_classification(self.downstream) and good[False]["classes"] == 1:
-            raise LabelError(f"the {self.train_rows} rows to train on are of one class: a classifier needs two")
+            raise LabelError(f"the {self._train_rows} rows to train on are of one class: a classifier needs two")
 
     @property
     def _is_test(self) -> Column:
@@ -264,7 +308,7 @@ class Run:
         data = data.select(*(F.col(quoted(name)) for name in names), self._is_test.alias("transfer_test"))
         train = data.where(~F.col("transfer_test"))
         if image is None:
-            self.example = train.first()
+            self._example = train.first()
         model = self._fitted(train, name)
         scored = model.transform(data.where("transfer_test"))
         score = point_at(self.evaluator, FEATURES, self.columns.learned).evaluate(scored)
@@ -275,7 +319,7 @@ class Run:
     def _with_intervals(self, result: LayerResult, scored: DataFrame) -> LayerResult:
         """Add how sure the score is, where the driver can compute it from few enough predictions."""
         metric = metric_of(self.evaluator)
-        if metric is None or self.test_rows > MOST_ROWS:
+        if metric is None or self._test_rows > MOST_ROWS:
             return result
         predicted = self.evaluator.getOrDefault("predictionCol")
         if predicted not in scored.columns:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.ml.evaluation import Evaluator
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from optimizer.logical import Logical
     from optimizer.transfer import Choice
@@ -354,21 +354,21 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
                 hog=self.hog,
                 tick=bar.step,
             )
-            baseline, hog, layers = run.execute(matched)
-        best = best_of((baseline, *layers), larger_is_better=evaluator.isLargerBetter())
+            outcome = run.execute(matched)
+        best = best_of((outcome.baseline, *outcome.layers), larger_is_better=evaluator.isLargerBetter())
         result = TransferResult(
-            layers=layers,
-            passes=tuple(run.passes),
-            baseline=baseline,
-            hog=hog,
+            layers=outcome.layers,
+            passes=outcome.passes,
+            baseline=outcome.baseline,
+            hog=outcome.hog,
             best=best,
-            best_model=self._pipeline(best, net, run),
+            best_model=self._pipeline(best, net, columns, outcome.example, choice.physical.workload.model.batch_size),
             metric=metric_name(evaluator),
             larger_is_better=evaluator.isLargerBetter(),
             choice=choice,
-            train_rows=run.train_rows,
-            test_rows=run.test_rows,
-            dropped=run.dropped,
+            train_rows=outcome.train_rows,
+            test_rows=outcome.test_rows,
+            dropped=outcome.dropped,
             random_weights=has_random_weights(net.card, net.weights),
             has_structured=bool(columns.structured),
         )
@@ -429,12 +429,12 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         )
         return choose(problem, in_session(machines, decisions))
 
-    def _pipeline(self, best: LayerResult, net: Network, run: Run) -> PipelineModel:
+    def _pipeline(
+        self, best: LayerResult, net: Network, columns: Columns, example: Row, batch_size: int
+    ) -> PipelineModel:
         """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""
         # Rows that the training left out stay here: whoever asks for a prediction has to see that there is none.
         errors = "raise" if self.errors == "raise" else "null"
-        columns, example = run.columns, run.example
-        assert example is not None  # noqa: S101 - there were rows to train on
         needs_image = best.inference_pass is not None
         # Without structured features the baseline learned from a constant, which a model of images does not read.
         reads_numbers = bool(columns.structured) or not needs_image
@@ -471,7 +471,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             inputCol=columns.image,
             outputCols=["transfer_image"],
             pooling=self.pooling,
-            batchSize=run.batch_size,
+            batchSize=batch_size,
             device=self.device,
             errors=errors,
             errorCol=PREDICTION_ERROR,
