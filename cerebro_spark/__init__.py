@@ -33,9 +33,11 @@ from cerebro_spark.tune import (
 )
 from optimizer import __version__
 from udfs.adaptation import Augmentation
+from udfs.handlers import ModelTrainer
+from udfs.metrics import METRICS, Metric
 from udfs.shards import PreparedData
 from udfs.store import Store
-from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
+from udfs.training import TrainingFunctions
 
 __all__ = [
     "ASHA",

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,9 @@ CLASSIC = {"rdd", "sparkContext", "_jvm", "_jdf", "_jsparkSession", "_sc", "_gat
 # pyspark.sql.functions needs a running session on classic Spark; the other names open one or ask for one.
 NEEDS_SESSION = {"SparkSession", "getActiveSession", "is_remote", "functions", "active"}
 
+# Packages of terminals and tracking servers, which only a driver has.
+DRIVER_ONLY = {"typer", "rich", "mlflow"}
+
 # What both front rooms need on the driver, and the contract suites, which run in a test's driver.
 MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
 
@@ -50,24 +54,34 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in FILES}
 
 
+FOLDERS = sorted(name for name, path in MODULES.items() if path.name == "__init__.py")
+
+
 def package_of(path: Path) -> str:
     """Dotted name of the folder that a file lies in."""
     return ".".join(path.relative_to(ROOT).parent.parts)
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imported(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and absolute module of every import, those in functions and under TYPE_CHECKING included."""
     package = path.relative_to(ROOT).parent.parts
+    found: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*above, node.module or "")).strip(".")
             # "from package import module" imports the module, "from package import function" the package's face.
-            yield from (
-                (node.lineno, full if (full := f"{module}.{alias.name}") in MODULES else module) for alias in node.names
-            )
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            found += [(node.lineno, name if name in MODULES else module) for name in names]
+    return tuple(found)
+
+
+def all_imports() -> dict[str, list[str]]:
+    """Targets of the imports of every module."""
+    return {name: [target for _, target in imported(path)] for name, path in MODULES.items()}
 
 
 def import_graph(sources: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
@@ -92,6 +106,34 @@ def shortest_circles(graph: Mapping[str, set[str]]) -> set[str]:
             queue.extend((*trail, target) for target in sorted(graph[trail[-1]] - seen))
             seen |= graph[trail[-1]]
     return circles
+
+
+def parts_graph(folder: str, sources: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Modules and folders directly in a folder, and those of them that each imports."""
+    graph: dict[str, set[str]] = {}
+    for name, targets in sources.items():
+        part = part_of(folder, name)
+        if part:
+            parts = {part_of(folder, target) for target in targets}
+            graph.setdefault(part, set()).update(parts - {part, ""})
+    return {part: {target for target in targets if target in graph} for part, targets in graph.items()}
+
+
+def part_of(folder: str, module: str) -> str:
+    """Name of the module or folder directly in a folder that a module is or lies in; empty for one outside."""
+    return module.removeprefix(f"{folder}.").split(".")[0] if module.startswith(f"{folder}.") else ""
+
+
+def string_imports(text: str) -> Iterator[tuple[int, str]]:
+    """Line and module of every ``import_module`` whose string, or the beginning of it, names a module of ours."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        function = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+        named = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+        value = getattr(named, "value", None)
+        if function == "import_module" and isinstance(value, str) and value.split(".")[0] in OURS:
+            yield node.lineno, value
 
 
 def test_there_is_something_to_check() -> None:
@@ -151,8 +193,41 @@ def test_the_command_line_is_imported_by_nobody() -> None:
 
 
 def test_no_module_imports_in_a_circle() -> None:
-    graph = import_graph({name: [target for _, target in imported(path)] for name, path in MODULES.items()})
+    graph = import_graph(all_imports())
     assert not shortest_circles(graph)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parts_of_a_folder_import_in_no_circle(folder: str) -> None:
+    """A part is a module of the folder, or a folder in it with all that it holds."""
+    graph = parts_graph(folder, all_imports())
+    assert not shortest_circles(graph)
+
+
+def test_a_circle_of_folders_is_found() -> None:
+    sources = {"room.a._x": ["room.b._y"], "room.b._z": ["room.a._w", "other.a"], "room.a": [], "other.a": ["room.b"]}
+    assert shortest_circles(parts_graph("room", sources)) == {"a -> b"}
+    assert not shortest_circles(parts_graph("room.a", sources))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_module_of_ours_is_imported_by_a_statement(path: Path) -> None:
+    """A name in a string hides an import from these tests, from mypy and from whoever renames the module."""
+    assert not list(string_imports(path.read_text()))
+
+
+def test_a_string_import_is_found() -> None:
+    text = 'import_module("udfs.store")\nimportlib.import_module(f"udfs.roster.{name}")\nimport_module("torch")'
+    assert list(string_imports(text)) == [(1, "udfs.store"), (2, "udfs.roster.")]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if package_of(path).startswith("udfs") and package_of(path) != "udfs.driver"],
+    ids=module_name,
+)  # fmt: skip
+def test_only_the_driver_package_shows_and_tracks(path: Path) -> None:
+    """Workers have no terminal and no tracking server."""
+    assert not {module for _, module in imported(path) if module.split(".")[0] in DRIVER_ONLY}
 
 
 def test_a_circle_is_found() -> None:

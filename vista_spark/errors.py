@@ -11,15 +11,13 @@ from optimizer.errors import (
     InvalidArgumentError,
     LabelError,
     UnknownLayerError,
-    nearest,
 )
 from udfs.driver import JavaNotFoundError
 from udfs.occlusion import VerificationError
+from udfs.roster import UnknownModelError
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -84,22 +82,3 @@ class NoExecutorError(VistaError, TimeoutError):
 
 class RandomWeightsWarning(UserWarning):
     """A network runs without trained weights: its features and explanations say nothing of the images."""
-
-
-class UnknownModelError(VistaError, KeyError):
-    """A model was named that the roster does not have.
-
-    Parameters
-    ----------
-    name : str
-        The name that was asked for.
-    known : iterable of str
-        The names of the roster, in the order to be shown.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        known = list(known)
-        super().__init__(f"no model {name!r} in the roster{nearest(name, known)}; models: {', '.join(known)}")
-
-    def __str__(self) -> str:
-        return str(self.args[0])

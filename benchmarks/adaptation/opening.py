@@ -18,8 +18,7 @@ import torch
 
 from benchmarks.adaptation._workloads import Scale, workload
 from benchmarks.harness.report import Report, load_average
-from udfs.handlers import TensorSpec
-from udfs.training import ModelTrainer, open_adapted
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

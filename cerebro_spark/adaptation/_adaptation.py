@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation import Costs
     from optimizer.space import Space
     from udfs.adaptation import Augmentation
+    from udfs.handlers import ModelTrainer
     from udfs.store import Store
-    from udfs.training import ModelTrainer
 
 __all__ = ["Adaptation"]
 

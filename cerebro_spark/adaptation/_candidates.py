@@ -14,8 +14,9 @@ from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
 from optimizer.graph import LayerGraph, frontier, materialisable
 from udfs.adaptation import column_names, input_specs
+from udfs.handlers import ModelTrainer, open_adapted
 from udfs.hopper import configuration_key
-from udfs.training import ModelTrainer, initial_seed, open_adapted
+from udfs.training import initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

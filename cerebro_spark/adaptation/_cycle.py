@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import Selection
 from udfs.adaptation import BestModel, column_names, input_specs
-from udfs.training import initial_seed, open_adapted, trainer_framework
+from udfs.handlers import open_adapted, trainer_framework
+from udfs.training import initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

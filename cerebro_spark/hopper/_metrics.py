@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from udfs.training import merge_sums
+from udfs.metrics import merge_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

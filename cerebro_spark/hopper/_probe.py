@@ -11,8 +11,9 @@ import numpy as np
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
+from udfs.handlers import open_session, training_bytes
 from udfs.shards import Tensors, load_rows
-from udfs.training import initial_seed, open_session, training_bytes
+from udfs.training import initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper._log import TrialLog
 from udfs.hopper import Record
-from udfs.training import merge_sums
+from udfs.metrics import merge_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

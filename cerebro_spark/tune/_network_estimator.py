@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import SparkBackend
     from cerebro_spark.tune._selection import Selection
+    from udfs.handlers import ModelTrainer
     from udfs.store import Store
-    from udfs.training import ModelTrainer, TrainingFunctions
+    from udfs.training import TrainingFunctions
 
 __all__ = ["NetworkEstimator"]
 

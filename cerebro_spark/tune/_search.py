@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
     from cerebro_spark.tune._extension import RunExtension
     from optimizer.procedures import Plan, Procedure, Stopper
+    from udfs.handlers import ModelTrainer
     from udfs.store import Store
-    from udfs.training import ModelTrainer, TrainingFunctions
+    from udfs.training import TrainingFunctions
 
 __all__ = ["Search"]
 

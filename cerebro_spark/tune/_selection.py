@@ -22,9 +22,10 @@ from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
+from udfs.handlers import open_session
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared
-from udfs.training import Session, initial_seed, open_session
+from udfs.training import Session, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

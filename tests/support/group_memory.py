@@ -20,9 +20,9 @@ from cerebro_spark.adaptation import Adaptation
 from cerebro_spark.schemes import TransformerHead, feature_transfer, token_loss
 from optimizer.adaptation import Candidate, Costs, plan
 from udfs.adaptation import Trunk
-from udfs.handlers import TensorSpec
+from udfs.handlers import TensorSpec, open_adapted
 from udfs.node import keep_freed_memory, limit_threads, return_freed_memory
-from udfs.training import BatchWeights, open_adapted
+from udfs.training import BatchWeights
 from vista_spark import roster
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from safetensors.numpy import load, save
 
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError
+from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError, take_random, train_in_steps
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, batch_weights, take_random, train_in_steps
+from udfs.training import Diverged, TrainerError, batch_weights
 from udfs.weights import WeightsError, local_file
 
 Arrays = dict[str, Any]

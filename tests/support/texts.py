@@ -54,8 +54,8 @@ def _write(folder: Path) -> None:
     from safetensors.torch import save_file  # noqa: PLC0415
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: PLC0415
 
-    from vista_spark.roster._bert import BertEncoder  # noqa: PLC0415
-    from vista_spark.roster._text_builtin import BertShape  # noqa: PLC0415
+    from udfs.roster._bert import BertEncoder  # noqa: PLC0415
+    from udfs.roster._text_builtin import BertShape  # noqa: PLC0415
 
     words = sorted({word for text in (*ANIMALS, *MARKETS) for word in text.split()})
     tokens = {token: place for place, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words, "##s", "##ed"])}

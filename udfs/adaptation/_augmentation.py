@@ -15,8 +15,8 @@ from optimizer.errors import InvalidArgumentError
 from udfs.adaptation._errors import AugmentationError
 from udfs.adaptation._identity import described
 from udfs.adaptation._segment import COPY, segments_of
+from udfs.handlers import take_random
 from udfs.shards import Ledger, read_batches
-from udfs.training import take_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -46,7 +46,7 @@ MASK = "attention_mask"
 
 
 class AdaptedOpener(Protocol):
-    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.training.open_adapted` is one."""
+    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.handlers.open_adapted` is one."""
 
     def __call__(self, params: Mapping[str, Any], /) -> Adapted:
         """Open the configuration of some params."""

@@ -20,7 +20,7 @@ __all__ = ["FeatureBatch", "FeatureRows", "batches"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureRows:
-    """The rows of a shard, over all batches of growing data: :class:`udfs.handlers.Rows`, read as they are asked for.
+    """The rows of a shard, over all batches of growing data: :class:`udfs.training.Rows`, read as they are asked for.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ __all__ = ["MaterialisingTask", "ModelOpener", "SegmentOrder", "SegmentReport"]
 
 
 class ModelOpener(Protocol):
-    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.training.open_adapted` is one."""
+    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.handlers.open_adapted` is one."""
 
     def __call__(self, params: Mapping[str, Any], /) -> TrunkModel:
         """Open the configuration of some params."""

@@ -13,7 +13,7 @@ from optimizer.errors import CerebroError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from udfs.handlers import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["VECTOR", "TensorError", "from_binary", "nbytes", "ragged_from_binary", "to_binary", "to_lists"]
 

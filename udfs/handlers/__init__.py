@@ -1,14 +1,16 @@
-"""One seam for frameworks: torch, Keras and others behind one protocol, found in one registry.
+"""Deep learning frameworks behind one protocol: torch, Keras, and those that other packages register.
 
 A framework opens a model into a :class:`optimizer.graph.LayerGraph` and runs any part of it on a batch; it opens a
 model for training; it exports a trained network. Everything above this package is framework-neutral: it names layers
-and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
+and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 """
 
 from udfs.handlers._adapted import Adapted, AdaptedModel, Cut, trained_whole, with_columns
-from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers._framework import Framework
+from udfs.handlers._open_session import open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
-from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
+from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
+from udfs.handlers._random import apply_random, take_random
 from udfs.handlers._records import check_records, mixing_layer, with_neighbours
 from udfs.handlers._registry import (
     ENTRY_POINTS,
@@ -20,26 +22,26 @@ from udfs.handlers._registry import (
     registered_frameworks,
     unregister_framework,
 )
-from udfs.handlers._session import BatchWeights, OutputKind, Rows, Session, Trainer
+from udfs.handlers._steps import train_in_steps
+from udfs.handlers._trainer import ModelTrainer, trainer_framework
+from udfs.node import DeviceError
+from udfs.tensors import TensorSpec
 
 __all__ = [
     "ENTRY_POINTS",
     "Adapted",
     "AdaptedModel",
-    "BatchWeights",
     "Cut",
     "DeviceError",
     "Framework",
     "Handler",
-    "OutputKind",
-    "Rows",
-    "Session",
+    "ModelTrainer",
     "SingleOutput",
     "TensorSpec",
     "TracedModel",
-    "Trainer",
     "UnknownOutputError",
     "UntraceableModelError",
+    "apply_random",
     "check_records",
     "framework",
     "framework_of",
@@ -47,10 +49,16 @@ __all__ = [
     "imported_frameworks",
     "keyed_outputs",
     "mixing_layer",
+    "open_adapted",
+    "open_session",
     "output_at",
     "register_framework",
     "registered_frameworks",
+    "take_random",
+    "train_in_steps",
     "trained_whole",
+    "trainer_framework",
+    "training_bytes",
     "unregister_framework",
     "with_columns",
     "with_neighbours",

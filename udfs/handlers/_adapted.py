@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._protocol import TensorSpec, TracedModel
-    from udfs.handlers._session import Session
+    from udfs.handlers._protocol import TracedModel
+    from udfs.tensors import TensorSpec
+    from udfs.training import Session
 
 __all__ = [
     "Adapted",
@@ -36,7 +37,7 @@ __all__ = [
 class Adapted(Protocol):
     """A trainer whose frozen layers run apart: once a record, not in every epoch (Nautilus, section 4).
 
-    :meth:`udfs.handlers.Framework.open_adapted` makes it; :func:`udfs.training.open_adapted` calls the user's function
+    :meth:`udfs.handlers.Framework.open_adapted` makes it; :func:`udfs.handlers.open_adapted` calls the user's function
     first.
 
     Attributes

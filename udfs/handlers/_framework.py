@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from optimizer.errors import CerebroError
 from udfs.handlers._adapted import trained_whole
 from udfs.handlers._protocol import Handler, UntraceableModelError
 from udfs.handlers._travel import dumped
+from udfs.node import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers._adapted import Adapted
-    from udfs.handlers._protocol import TensorSpec
-    from udfs.handlers._session import Session, Trainer
+    from udfs.tensors import TensorSpec
+    from udfs.training import Session, Trainer
 
     Builder = Callable[..., Any]
     Exported = Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]]
 
-__all__ = ["DeviceError", "Framework"]
-
-
-class DeviceError(CerebroError, ValueError):
-    """A device that this process does not have; the message names those that it has."""
+__all__ = ["Framework"]
 
 
 class Framework(Handler, Protocol):

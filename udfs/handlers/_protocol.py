@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from optimizer.errors import CerebroError
@@ -14,26 +13,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
+    from udfs.tensors import TensorSpec
 
-__all__ = ["Handler", "TensorSpec", "TracedModel", "UntraceableModelError"]
+__all__ = ["Handler", "TracedModel", "UntraceableModelError"]
 
 
 class UntraceableModelError(CerebroError, TypeError):
     """A model that cannot be opened into a graph; the message carries the tracer's reason and the usual ways out."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """Shape of one record (the batch axis left out) and numpy's name of the element type.
-
-    Examples
-    --------
-    >>> TensorSpec((3, 224, 224))
-    TensorSpec(shape=(3, 224, 224), dtype='float32')
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
 
 
 @runtime_checkable

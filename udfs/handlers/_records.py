@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers._protocol import TensorSpec, UntraceableModelError
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

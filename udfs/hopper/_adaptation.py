@@ -65,7 +65,7 @@ class AdaptationSettings:
     inputs : tuple of TensorSpec
         What the columns hold: one for each input of a model, in the order of the data's inputs.
     columns : tuple of str
-        Name of what each input reads, as :func:`udfs.training.open_adapted` takes it.
+        Name of what each input reads, as :func:`udfs.handlers.open_adapted` takes it.
     batch_size : int
         Rows at a time where a damaged file is made again: that of the materialising job, so that it has the same bits.
     session_bytes : int, optional

@@ -58,7 +58,7 @@ class Record:
         return cls(str(trial_id), int(data["version"]), str(data["digest"]), visits, sums)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """Give the sums as :class:`udfs.training.Metric` adds them up."""
+        """Give the sums as :class:`udfs.metrics.Metric` adds them up."""
         return {name: np.array(part, np.float64) for name, part in self.sums.items()}
 
     def to_dict(self) -> dict[str, Any]:

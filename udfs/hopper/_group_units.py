@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.adaptation import FeatureReader, Trunk, batches
+from udfs.handlers import apply_random, take_random
 from udfs.hopper._messages import EvaluatedMember, EvaluateReport, TrainReport, TrainUnit
 from udfs.metrics import merge_sums
 from udfs.shards import ShardError, Tensors
-from udfs.training import TrainerError, apply_random, row_order, take_random
+from udfs.training import TrainerError, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from udfs.hopper._checkpoints import Record
 from udfs.hopper._messages import MemberFailure, TrainedMember, UnitFailure
+from udfs.metrics import merge_sums
 from udfs.rpc import CallError, Held, digest_of
 from udfs.shards import ShardError
-from udfs.training import Diverged, merge_sums
+from udfs.training import Diverged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

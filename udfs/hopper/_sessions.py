@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import DamagedError
+from udfs.handlers import open_adapted, open_session, training_bytes
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER
 from udfs.node import memory_limit, return_freed_memory, task_device
 from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
 from udfs.store import StoreError
-from udfs.training import Session, initial_seed, open_adapted, open_session, training_bytes
+from udfs.training import Session, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Collection

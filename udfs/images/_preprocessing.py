@@ -8,8 +8,8 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 from optimizer.errors import InvalidArgumentError
-from udfs.handlers import TensorSpec
 from udfs.images._pillow import MAX_PIXELS
+from udfs.tensors import TensorSpec
 
 __all__ = ["Layout", "Preprocessing", "Preprocessings", "Resample"]
 

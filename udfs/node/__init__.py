@@ -5,12 +5,14 @@ from udfs.node._background import background
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.node._collector import FrozenHeap
 from udfs.node._device import DEVICES, check_device
+from udfs.node._errors import DeviceError
 from udfs.node._machine import MachineReport, memory_limit, task_device
 from udfs.node._threads import limit_threads
 
 __all__ = [
     "CACHE_VARIABLE",
     "DEVICES",
+    "DeviceError",
     "FrozenHeap",
     "MachineReport",
     "NodeCacheError",

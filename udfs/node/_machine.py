@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
-from udfs.handlers import DeviceError
+from udfs.node._errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,25 +18,19 @@ import numpy as np
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
+from udfs.handlers import ModelTrainer, apply_random, open_adapted, open_session, take_random, train_in_steps
 from udfs.packing import StateError, unpack
 from udfs.testing._frameworks import assert_same_bits
-from udfs.training import (
-    ModelTrainer,
-    apply_random,
-    batch_weights,
-    open_adapted,
-    open_session,
-    take_random,
-    train_in_steps,
-)
+from udfs.training import batch_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import Adapted, Session, TensorSpec
+    from udfs.handlers import Adapted, TensorSpec
     from udfs.shards import Tensors
+    from udfs.training import Session
 
 __all__ = ["AdaptationContract", "AdaptationSample"]
 
@@ -55,7 +49,7 @@ class AdaptationSample:
     ----------
     name : str
     trainer_fn : callable
-        From ``{}`` to a :class:`udfs.training.ModelTrainer` with a new model, all of whose weights are drawn.
+        From ``{}`` to a :class:`udfs.handlers.ModelTrainer` with a new model, all of whose weights are drawn.
     inputs : tuple of TensorSpec
         Of the model.
     data : Tensors

@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from udfs.handlers import DeviceError, framework_of
-from udfs.inference import PortableNetwork
-from udfs.packing import StateError, pack, unpack
-from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
-from udfs.training import (
+from udfs.handlers import (
+    DeviceError,
     ModelTrainer,
-    TrainerError,
     apply_random,
-    batch_weights,
+    framework_of,
     open_session,
     take_random,
     train_in_steps,
 )
+from udfs.inference import PortableNetwork
+from udfs.packing import StateError, pack, unpack
+from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
+from udfs.training import TrainerError, batch_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import Session
     from udfs.shards import Tensors
+    from udfs.training import Session
 
 __all__ = ["FrameworkContract", "TrainingSample"]
 
@@ -52,7 +52,7 @@ class TrainingSample:
     Parameters
     ----------
     trainer_fn : callable
-        From params to a :class:`udfs.training.ModelTrainer`, with a new model each time whose weights are drawn from
+        From params to a :class:`udfs.handlers.ModelTrainer`, with a new model each time whose weights are drawn from
         the framework's or numpy's generator. It gets ``{}``; ``{"lr": 0.0}``, for an optimizer with this rate and no
         decay; and ``{"hidden": 5}``, for a model with other shapes than that of ``{}``.
     data : Tensors

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.handlers import BatchWeights
 from udfs.training._errors import TrainerError
+from udfs.training._session import BatchWeights
 
 if TYPE_CHECKING:
-    from udfs.handlers import Rows
+    from udfs.training._session import Rows
 
 __all__ = ["batch_weights"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["has_random_weights", "is_shipped", "warn_of_random_weights"]
 
 # Modules of the roster's own builders. A user's builder may bring trained weights.
-_ROSTER = "vista_spark.roster."
+_ROSTER = "udfs.roster."
 
 
 def has_random_weights(card: ModelCard, weights: object) -> bool:

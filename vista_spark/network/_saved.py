@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +19,7 @@ from udfs.driver import StageReadable, StageReader
 from udfs.handlers import TensorSpec, framework
 from udfs.inference import TOKENIZER, NetworkFile, Tokenization, files_of_this_process
 from udfs.names import check_name
+from udfs.roster import SAVED_BUILDERS
 from udfs.weights import FOLDER_WEIGHTS, WeightsError, local_file
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
@@ -46,12 +46,8 @@ _PIECE = 16 << 20
 # Rows that one job writes.
 _PIECES = 4
 
-# Builders that are saved as data. They name a class of this project; other builders' networks are saved as graphs.
-_BUILDERS = (
-    "vista_spark.roster._builtin._Builder",
-    "vista_spark.roster._keras_builtin._Builder",
-    "vista_spark.roster._text_builtin.BertShape",
-)
+# Builders that are saved as data, by class; networks of other builders are saved as graphs.
+_BUILDERS = {builder: name for name, builder in SAVED_BUILDERS.items()}
 
 # The names of classes that every process reads for itself.
 _IMAGENET = "imagenet-1k"
@@ -169,7 +165,7 @@ def _carried(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
     if given is None and stage.getModel() not in roster.names():
         return {}, {}  # an unknown name: transform says so
     card = roster.of(stage.getModel() if given is None else given)
-    if _type_name(card.builder) not in _BUILDERS:
+    if type(card.builder) not in _BUILDERS:
         return _exported(stage._network_to_save())  # noqa: SLF001
     facts, files = _weights_of(stage)
     described: dict[str, Any] = {**_described(card), "builder": _builder(card.builder)}
@@ -298,21 +294,16 @@ def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
 # ---- plain values of the project's own
 
 
-def _type_name(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
 def _builder(builder: Any) -> dict[str, Any]:
     """Describe a builder of the roster, which is a dataclass of plain values."""
-    return {"type": _type_name(builder), "fields": dataclasses.asdict(builder)}
+    return {"type": _BUILDERS[type(builder)], "fields": dataclasses.asdict(builder)}
 
 
 def _builder_from(described: Mapping[str, Any]) -> Any:
-    if described["type"] not in _BUILDERS:
+    builder = SAVED_BUILDERS.get(described["type"])
+    if builder is None:
         raise InvalidArgumentError(f"a saved stage names the builder {described['type']!r}, which is not the roster's")
-    module, _, name = described["type"].rpartition(".")
-    made: type = getattr(import_module(module), name)
-    return made(**_tuples(described["fields"]))
+    return builder(**_tuples(described["fields"]))
 
 
 def _as_json(value: Any) -> dict[str, Any]:

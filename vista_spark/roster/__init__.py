@@ -1,4 +1,4 @@
-"""The networks that the platform knows by name, with their preprocessing and their layers counted from the top.
+"""Networks that the platform knows by name, with their preprocessing and their layers counted from the top.
 
 Architectures, layer order and state-dict keys are torchvision's, so that its published weights fit; torchvision itself
 is not needed. Names that begin with ``keras_`` are networks of ``keras.applications``; ``minilm_l6`` reads text. The
@@ -15,14 +15,26 @@ Examples
 >>> network = roster.load("mobilenet_v2")  # seeded random weights; a second argument names real ones
 """
 
-from vista_spark.roster._card import FeatureLayer, ModelCard
-from vista_spark.roster._class_names import ClassNames, fitting_class_names, read_class_names
-from vista_spark.roster._fetch import fetch_weights, fetched_weights, published_weights
-from vista_spark.roster._load import load
-from vista_spark.roster._of import is_name, of
-from vista_spark.roster._pretrained import from_pretrained
-from vista_spark.roster._register import register, text_encoder
-from vista_spark.roster._registry import card, is_shipped, names, unregister
+from udfs.roster import (
+    ClassNames,
+    FeatureLayer,
+    ModelCard,
+    card,
+    fetch_weights,
+    fetched_weights,
+    fitting_class_names,
+    from_pretrained,
+    is_name,
+    is_shipped,
+    load,
+    names,
+    of,
+    published_weights,
+    read_class_names,
+    register,
+    text_encoder,
+    unregister,
+)
 
 __all__ = [
     "ClassNames",

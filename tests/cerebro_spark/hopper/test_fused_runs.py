@@ -20,9 +20,10 @@ from cerebro_spark.errors import RunError
 from cerebro_spark.hopper import Group, RunContext, Trial
 from cerebro_spark.tune._extension import WholeModels
 from udfs.adaptation import FeatureReader, FeatureStore, column_names, input_specs
+from udfs.handlers import open_adapted
 from udfs.hopper import AdaptationSettings, Checkpoints
 from udfs.shards import Tensors
-from udfs.training import initial_seed, open_adapted, row_order
+from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

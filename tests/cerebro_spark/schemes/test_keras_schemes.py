@@ -15,9 +15,8 @@ from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.schemes import feature_transfer, fine_tune, houlsby
 from optimizer.errors import UnknownLayerError
 from optimizer.graph import LayerGraph, materialisable, merge
-from udfs.handlers import TensorSpec, framework
+from udfs.handlers import TensorSpec, framework, open_session
 from udfs.shards import Tensors
-from udfs.training import open_session
 
 IMAGE = [TensorSpec((32, 32, 3))]
 

@@ -27,9 +27,8 @@ from cerebro_spark.schemes import (
 )
 from optimizer.errors import UnknownLayerError
 from optimizer.graph import LayerGraph, materialisable, merge
-from udfs.handlers import TensorSpec, UntraceableModelError, framework
+from udfs.handlers import TensorSpec, UntraceableModelError, framework, open_session
 from udfs.shards import Tensors
-from udfs.training import open_session
 from vista_spark import roster
 
 TOKENS, CLASSES, WIDTH = 12, 9, 384

@@ -17,9 +17,9 @@ from searches import common
 from cerebro_spark import GridSearch, ModelTrainer, TunedModel, prepare
 from cerebro_spark.data import bio_classes, tokenize
 from cerebro_spark.schemes import TransformerHead, feature_transfer, token_loss
+from udfs.handlers import open_session
 from udfs.metrics import METRICS
 from udfs.shards import Tensors, load_rows
-from udfs.training import open_session
 
 if TYPE_CHECKING:
     from pathlib import Path

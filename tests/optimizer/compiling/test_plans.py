@@ -94,9 +94,7 @@ def test_chunks_of_tensor_programs_are_shorter() -> None:
 
 
 def test_unknown_backends_and_strategies_are_refused() -> None:
-    with pytest.raises(
-        UnsupportedOperatorError, match=r"backend must be one of .*, got 'tvm'"
-    ):
+    with pytest.raises(UnsupportedOperatorError, match=r"backend must be one of .*, got 'tvm'"):
         make_plan(numbers(), backend="tvm")
     with pytest.raises(UnsupportedOperatorError, match=r"tree_strategy must be one of 'auto', 'gemm'.*, got 'fast'"):
         make_plan(numbers(), tree_strategy="fast")

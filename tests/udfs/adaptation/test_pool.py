@@ -20,10 +20,10 @@ from udfs.adaptation import (
     frozen_layers,
     input_specs,
 )
+from udfs.handlers import ModelTrainer, open_adapted
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, uncertainty
 from udfs.node import CACHE_VARIABLE
 from udfs.shards import TensorColumn, TensorGroup
-from udfs.training import ModelTrainer, open_adapted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ pytest.importorskip("tensorflow")
 from keras import layers
 
 from optimizer.graph import materialisable
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted, open_session
 from udfs.handlers.keras._measure import BATCHES, measure
 from udfs.handlers.keras._modes import unfused
 from udfs.shards import Tensors
 from udfs.testing import AdaptationContract, AdaptationSample
-from udfs.training import ModelTrainer, TrainerError, open_adapted, open_session
+from udfs.training import TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,11 +18,10 @@ import keras
 from keras import layers, ops
 
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import DeviceError, TensorSpec, framework
+from udfs.handlers import DeviceError, ModelTrainer, TensorSpec, framework
 from udfs.handlers.keras import FRAMEWORK
 from udfs.shards import Tensors
 from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
-from udfs.training import ModelTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,12 +14,12 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch users give i
 from torch import nn
 
 from optimizer.graph import materialisable
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted, open_session
+from udfs.roster._bert import BertEncoder
+from udfs.roster._text_builtin import BertShape
 from udfs.shards import Tensors
 from udfs.testing import AdaptationContract, AdaptationSample
-from udfs.training import ModelTrainer, TrainerError, TrainingFunctions, open_adapted, open_session
-from vista_spark.roster._bert import BertEncoder
-from vista_spark.roster._text_builtin import BertShape
+from udfs.training import TrainerError, TrainingFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,11 +16,10 @@ from torch import nn
 
 from optimizer.errors import UnknownLayerError
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import TensorSpec, UnknownOutputError, UntraceableModelError, framework
+from udfs.handlers import ModelTrainer, TensorSpec, UnknownOutputError, UntraceableModelError, framework
 from udfs.handlers.torch import FRAMEWORK
 from udfs.shards import Tensors
 from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
-from udfs.training import ModelTrainer
 from vista_spark import roster
 
 if TYPE_CHECKING:

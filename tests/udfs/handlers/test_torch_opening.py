@@ -11,11 +11,10 @@ torch = pytest.importorskip("torch")
 
 from torch import fx, nn
 
-from udfs.handlers import TensorSpec, _records
+from udfs.handlers import ModelTrainer, TensorSpec, _records, open_adapted
 from udfs.handlers.torch import _fingerprint, _known
 from udfs.handlers.torch._fx import capture, capture_training
 from udfs.handlers.torch._measure import BATCHES, Measure, measure
-from udfs.training import ModelTrainer, open_adapted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

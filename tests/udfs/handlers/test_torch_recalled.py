@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted
 from udfs.handlers.torch import _fx, _recalled
 from udfs.shards import Tensors
-from udfs.training import ModelTrainer, batch_weights, open_adapted
+from udfs.training import batch_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import torch
 from batches import PIXELS, Record, add_batch
 
 from udfs.adaptation import Augmentation, Augmenter, FeatureStore, compute, segments_of
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted
 from udfs.hopper import (
     AdaptationSettings,
     Checkpoints,
@@ -33,7 +33,7 @@ from udfs.hopper._units import Units
 from udfs.node import CACHE_VARIABLE
 from udfs.rpc import new_credentials
 from udfs.shards import GrowingData, Ledger, load_shard
-from udfs.training import ModelTrainer, TrainingFunctions, initial_seed, open_adapted, row_order
+from udfs.training import TrainingFunctions, initial_seed, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,11 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from udfs.handlers import ModelTrainer, open_session
 from udfs.hopper import Checkpoints, Member, Record, SourceState, States
 from udfs.hopper._sessions import Sessions
 from udfs.rpc import CallError, Held, digest_of, new_credentials
 from udfs.store import Store
-from udfs.training import ModelTrainer, initial_seed, open_session
+from udfs.training import initial_seed
 
 if TYPE_CHECKING:
     from pathlib import Path

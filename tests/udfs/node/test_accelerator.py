@@ -11,14 +11,13 @@ import torch
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid
-from udfs.handlers import DeviceError, TensorSpec, framework
+from udfs.handlers import DeviceError, ModelTrainer, TensorSpec, framework, open_adapted, open_session
 from udfs.handlers.torch import FRAMEWORK
 from udfs.node import MachineReport, task_device
 from udfs.node import _machine as machine
 from udfs.occlusion import Occlusion
 from udfs.occlusion.occluder import Occluder
 from udfs.shards import Tensors
-from udfs.training import ModelTrainer, open_adapted, open_session
 
 if TYPE_CHECKING:
     from pathlib import Path

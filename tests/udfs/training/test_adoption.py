@@ -9,10 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from udfs.handlers import ModelTrainer, open_session
 from udfs.handlers.torch._session import as_tensor
 from udfs.packing import StateError, unpack
 from udfs.shards import Tensors
-from udfs.training import ModelTrainer, TrainingFunctions, open_session
+from udfs.training import TrainingFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

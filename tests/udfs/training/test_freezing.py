@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted, open_session
 from udfs.packing import unpack
 from udfs.shards import Tensors
 from udfs.testing import assert_same_bits
-from udfs.training import ModelTrainer, TrainerError, initial_seed, open_adapted, open_session, row_order
+from udfs.training import TrainerError, initial_seed, row_order
 
 ROWS, WIDTH, BATCH, PARTITIONS, EPOCHS = 40, 6, 16, 2, 4
 SEED = 5

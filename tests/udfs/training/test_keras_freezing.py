@@ -13,12 +13,12 @@ pytest.importorskip("tensorflow")
 
 from keras import layers
 
-from udfs.handlers import TensorSpec
+from udfs.handlers import ModelTrainer, TensorSpec, open_adapted, open_session
 from udfs.handlers.keras._modes import unfused
 from udfs.packing import unpack
 from udfs.shards import Tensors
 from udfs.testing import assert_same_bits
-from udfs.training import ModelTrainer, TrainerError, initial_seed, open_adapted, open_session, row_order
+from udfs.training import TrainerError, initial_seed, row_order
 
 ROWS, WIDTH, BATCH, PARTITIONS, EPOCHS = 24, 6, 16, 2, 4
 SEED = 5

@@ -8,7 +8,8 @@ import keras
 import pytest
 import torch
 
-from udfs.training import ModelTrainer, TrainingFunctions, open_session
+from udfs.handlers import ModelTrainer, open_session
+from udfs.training import TrainingFunctions
 
 
 def squared(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -11,21 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from udfs.handlers import DeviceError
+from udfs.handlers import DeviceError, ModelTrainer, open_session
 from udfs.handlers.torch._session import as_array, as_tensor
 from udfs.inference import PortableNetwork
+from udfs.metrics import MetricError
 from udfs.packing import StateError, pack, unpack
 from udfs.shards import Tensors
-from udfs.training import (
-    Diverged,
-    MetricError,
-    ModelTrainer,
-    TrainerError,
-    TrainingFunctions,
-    initial_seed,
-    open_session,
-    row_order,
-)
+from udfs.training import Diverged, TrainerError, TrainingFunctions, initial_seed, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable

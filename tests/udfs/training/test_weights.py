@@ -10,9 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 keras = pytest.importorskip("keras")
 
+from udfs.handlers import ModelTrainer, open_session
 from udfs.metrics import METRICS, Metric, MetricError, Sums, merge_sums, metric
 from udfs.shards import Tensors
-from udfs.training import ModelTrainer, TrainerError, TrainingFunctions, open_session
+from udfs.training import TrainerError, TrainingFunctions
 
 ROWS, WIDTH, BATCH = 40, 5, 16
 

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from optimizer.graph import LayerGraph
-    from udfs.handlers import Adapted, Trainer
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._adapted import Adapted
     from udfs.handlers.keras._capture import Capture
     from udfs.handlers.keras._measure import Measure
+    from udfs.tensors import TensorSpec
+    from udfs.training import Trainer
 
 __all__ = ["open_adapted"]
 

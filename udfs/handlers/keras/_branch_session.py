@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from udfs.handlers import Rows, Trainer
-    from udfs.training import BatchWeights
+    from udfs.training import BatchWeights, Rows, Trainer
 
 __all__ = ["Branch", "BranchSession"]
 

@@ -16,7 +16,7 @@ from udfs.handlers.keras._open import in_order, inference, is_functional, opened
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["Capture", "Ref", "Step", "capture", "output_structure"]
 

@@ -14,8 +14,8 @@ from udfs.handlers.keras._names import value_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Capture, Step
+    from udfs.tensors import TensorSpec
 
 __all__ = ["flattened", "own_classes"]
 

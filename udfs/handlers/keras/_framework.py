@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers._adapted import trained_whole
-from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers._framework import Framework
 from udfs.handlers.keras._import import import_keras
+from udfs.node import DeviceError
 
 if TYPE_CHECKING:
     import os
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from udfs.handlers._adapted import Adapted
     from udfs.handlers._framework import Builder, Exported
-    from udfs.handlers._protocol import TensorSpec
-    from udfs.handlers._session import Session, Trainer
     from udfs.handlers.keras._model import KerasModel
+    from udfs.tensors import TensorSpec
+    from udfs.training import Session, Trainer
 
 __all__ = ["FRAMEWORK", "KerasFramework"]
 

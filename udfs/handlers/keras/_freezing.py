@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from udfs.handlers._protocol import TensorSpec, UntraceableModelError
+from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._capture import capture
 from udfs.handlers.keras._open import is_functional, is_numbered, unnumbered
+from udfs.tensors import TensorSpec
 from udfs.training import TrainerError, frozen_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from udfs.handlers import Trainer
     from udfs.handlers.keras._capture import Capture, Step
+    from udfs.training import Trainer
 
 __all__ = ["Freezing"]
 

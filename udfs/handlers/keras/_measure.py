@@ -17,9 +17,9 @@ from udfs.handlers.keras._modes import frozen_in_inference
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Capture, Step
     from udfs.handlers.keras._effects import Effects
+    from udfs.tensors import TensorSpec
 
 __all__ = ["BATCHES", "Measure", "measure"]
 

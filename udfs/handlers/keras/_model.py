@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Step
+    from udfs.tensors import TensorSpec
 
 __all__ = ["KerasModel", "open_model"]
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from udfs.handlers._random import take_random
+from udfs.handlers._steps import train_in_steps
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
+from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import OutputKind, Rows, Trainer
+    from udfs.training import OutputKind, Rows, Trainer
 
 __all__ = ["KerasSession", "scaled"]
 

@@ -21,7 +21,7 @@ from udfs.handlers.keras._flat import flattened, own_classes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["fingerprint", "known_paths", "open_network", "write_network"]
 

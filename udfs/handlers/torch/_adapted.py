@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from udfs.handlers import Adapted, Trainer
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._adapted import Adapted
+    from udfs.tensors import TensorSpec
+    from udfs.training import Trainer
 
 __all__ = ["open_adapted"]
 

@@ -14,7 +14,7 @@ from udfs.packing import StateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from udfs.handlers import Trainer
+    from udfs.training import Trainer
 
 __all__ = ["adopt_state", "adopt_weights", "used_slots"]
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from udfs.handlers import Trainer
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.torch._model import TorchModel
+    from udfs.tensors import TensorSpec
+    from udfs.training import Trainer
 
 __all__ = ["Branch", "BranchSession"]
 

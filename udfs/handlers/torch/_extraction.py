@@ -17,7 +17,7 @@ from udfs.handlers.torch._names import node_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["Extraction"]
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch import _export, _networks, _program, _travel
 from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._held import has_meta_tensor
 from udfs.handlers.torch._model import TorchModel
+from udfs.node import DeviceError
 
 if TYPE_CHECKING:
     import os
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from udfs.handlers._adapted import Adapted
     from udfs.handlers._framework import Builder, Exported
-    from udfs.handlers._protocol import TensorSpec
-    from udfs.handlers._session import Session, Trainer
+    from udfs.tensors import TensorSpec
+    from udfs.training import Session, Trainer
 
 __all__ = ["FRAMEWORK", "TorchFramework"]
 

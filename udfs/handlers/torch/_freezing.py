@@ -13,7 +13,7 @@ from udfs.training import TrainerError, frozen_up_to
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from udfs.handlers import Trainer
+    from udfs.training import Trainer
 
 __all__ = ["Freezing"]
 

@@ -13,7 +13,7 @@ import torch
 from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
-from udfs.handlers._protocol import TensorSpec, UntraceableModelError
+from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._causes import first_line, quiet, way_out
 from udfs.handlers.torch._held import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
@@ -28,6 +28,8 @@ from udfs.handlers.torch._sizes import free_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from udfs.tensors import TensorSpec
 
 __all__ = [
     "baked",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from optimizer.graph import Window
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.torch._measure import Measure
+    from udfs.tensors import TensorSpec
 
 __all__ = ["held_tensors", "layer_graph"]
 

@@ -20,7 +20,7 @@ from udfs.handlers.torch._known import Known, Questions, UnknownError, known, re
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["BATCHES", "Measure", "common_strides", "measure", "strides"]
 

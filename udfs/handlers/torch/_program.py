@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["open_network", "write_network"]
 

@@ -23,7 +23,7 @@ from udfs.handlers.torch._known import UnknownError, plain
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["recalled", "remember_program"]
 

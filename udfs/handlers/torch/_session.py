@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from udfs.handlers._random import take_random
+from udfs.handlers._steps import train_in_steps
 from udfs.handlers.torch._adoption import adopt_state, adopt_weights
 from udfs.handlers.torch._freezing import Freezing
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
+from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import OutputKind, Rows, Trainer
+    from udfs.training import OutputKind, Rows, Trainer
 
 __all__ = ["TorchSession", "as_array", "as_tensor"]
 

@@ -11,7 +11,7 @@ from torch import fx
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.tensors import TensorSpec
 
 __all__ = ["free_sizes", "is_batch_size", "reads"]
 

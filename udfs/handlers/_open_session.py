@@ -1,0 +1,153 @@
+"""Opening a configuration for training: the user's function is called, seeded, and its model gets a session."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.handlers._adapted import trained_whole
+from udfs.handlers._function_session import FunctionSession
+from udfs.handlers._registry import framework, imported_frameworks
+from udfs.handlers._trainer import ModelTrainer, trainer_framework
+from udfs.training import TrainerError, TrainingFunctions, check_phases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from udfs.handlers._adapted import Adapted
+    from udfs.tensors import TensorSpec
+    from udfs.training import Session
+
+__all__ = ["open_adapted", "open_session", "training_bytes"]
+
+
+def training_bytes(session: Session) -> int:
+    """Estimate the bytes that training takes: weights, gradients, Adam's two moments, and checkpoints on their way.
+
+    Parameters
+    ----------
+    session : Session
+    """
+    return 6 * session.weight_bytes
+
+
+def open_session(
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions],
+    params: Mapping[str, Any],
+    seed: int,
+    *,
+    device: str = "cpu",
+    weighted: bool = False,
+    epochs: int | None = None,
+) -> Session:
+    """Build a configuration's model, with random numbers that depend on the seed alone.
+
+    Parameters
+    ----------
+    trainer_fn : callable
+        The user's.
+    params : mapping
+        Of the configuration.
+    seed : int
+        See :func:`udfs.training.initial_seed`.
+    device : str
+        ``"cpu"`` (default), ``"auto"``, or an accelerator in torch's words: ``"cuda:1"``. A model that
+        :class:`TrainingFunctions` put on an accelerator stays there.
+    weighted : bool
+        Whether the rows that the session will train on have weights. Default false.
+    epochs : int, optional
+        The most that will be trained, where that is known: a phase of ``freeze_until`` that begins later is an error.
+
+    Raises
+    ------
+    TrainerError
+        The function returns something else, or what it returns does not train on rows with weights, or for so long.
+    udfs.handlers.DeviceError
+        The framework has no such device in this process.
+    """
+    made = _made(trainer_fn, params, seed, weighted=weighted)
+    if isinstance(made, TrainingFunctions):
+        return FunctionSession(made, dict(params), device)
+    check_phases(made.freeze_until, epochs)
+    own = trainer_framework(made)
+    return own.open_training(made, own.device(device))
+
+
+def open_adapted(
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions],
+    params: Mapping[str, Any],
+    seed: int,
+    *,
+    inputs: Sequence[TensorSpec],
+    columns: Sequence[str],
+    device: str = "cpu",
+    weighted: bool = False,
+) -> Adapted:
+    """Build a configuration's model as :func:`open_session` does, opened where its frozen layers end.
+
+    Parameters
+    ----------
+    trainer_fn, params, seed, device, weighted
+        As for :func:`open_session`.
+    inputs : sequence of TensorSpec
+        Of the records' features: one for each input of the model, in the types in which the data hold them.
+    columns : sequence of str
+        Name of what each input reads. Layers of two models have one expression only if they read one column.
+
+    Raises
+    ------
+    TrainerError
+        As for :func:`open_session`, or nothing of the model learns.
+    udfs.handlers.DeviceError
+        The framework has no such device in this process.
+    """
+    if len(inputs) != len(columns):
+        raise TrainerError(f"{len(inputs)} inputs and {len(columns)} columns ({', '.join(columns)}): one name each")
+    made = _made(trainer_fn, params, seed, weighted=weighted)
+    if isinstance(made, TrainingFunctions):
+        session = FunctionSession(made, dict(params), device)
+        return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+    own = trainer_framework(made)
+    return own.open_adapted(made, inputs, columns, own.device(device))
+
+
+def _made(
+    trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int, *, weighted: bool
+) -> ModelTrainer | TrainingFunctions:
+    """Call the user's function, and refuse what does not train on rows with weights where the rows have them."""
+    made = _seeded(trainer_fn, params, seed)
+    if isinstance(made, TrainingFunctions):
+        if weighted and not made.uses_weights:
+            raise TrainerError(
+                "the rows have weights, which TrainingFunctions may ignore: read data.weights in train_fn, give "
+                "weighted means, and set TrainingFunctions(uses_weights=True); or leave the weight column out"
+            )
+        return made
+    if not isinstance(made, ModelTrainer):
+        raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
+    own = trainer_framework(made)
+    if weighted and not own.sample_weights:
+        raise TrainerError(f"models of {own.name} do not train on rows with weights: leave the weight column out")
+    return made
+
+
+def _seeded(trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int) -> Any:
+    before = _seed_everything(seed)
+    made = trainer_fn(dict(params))
+    # A function that imports its framework itself has drawn the first weights from that one's own seed.
+    if before != imported_frameworks():
+        _seed_everything(seed)
+        made = trainer_fn(dict(params))
+    return made
+
+
+def _seed_everything(seed: int) -> tuple[str, ...]:
+    """Seed every generator that is imported so far, and name the frameworks among them."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the user's function may draw from it
+    imported = imported_frameworks()
+    for name in imported:
+        framework(name).seed(seed)
+    return imported

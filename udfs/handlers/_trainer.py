@@ -1,0 +1,112 @@
+"""``ModelTrainer``: what a user's function makes for a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from udfs.handlers._registry import framework, framework_of, frameworks
+from udfs.metrics import Metric, metric
+from udfs.training import TrainerError, check_phases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from udfs.handlers._framework import Framework
+
+__all__ = ["ModelTrainer", "trainer_framework"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTrainer:
+    """A model with all that training it by SGD takes.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, keras.Model or a model of another registered framework
+        Of torch, called with one tensor per input; of Keras, built or with an input shape.
+    optimizer : torch.optim.Optimizer or keras.optimizers.Optimizer
+        Of torch, over the model's parameters; of Keras also by name.
+    loss : callable or str
+        Of torch, a function of outputs and labels to the mean over the batch (``torch.nn.CrossEntropyLoss()``); of
+        Keras also by name. A sequence with one each where the network has several outputs; their sum is minimised.
+    metrics : sequence of str, Metric or callable
+        Beside the loss; names are those of :data:`udfs.metrics.METRICS`.
+    batch_size : int
+        Rows of a step. Default 32.
+    scheduler : torch.optim.lr_scheduler.LRScheduler, optional
+        Of the learning rate; Keras has it within its optimizer.
+    scheduler_step : {"epoch", "batch"}
+        After what the scheduler takes its step: all shards of an epoch (default), or every batch.
+    epochs : int, optional
+        Passes over the data, for an :class:`cerebro_spark.Adaptation` that trains a grid; a search says it itself.
+    freeze_until : mapping of int to str or None, optional
+        A freezing schedule: from an epoch on (the first is 0), all up to and including a module does not learn;
+        ``None`` freezes nothing. ``{0: "encoder.layer.5", 2: "encoder.layer.3"}`` is gradual unfreezing,
+        ``{2: "features.4"}`` progressive freezing. The model and its optimizer are built with all that learns in any
+        phase. Of Keras a layer by its name, one within a model by ``"base/block_3"``; TensorFlow alone.
+
+    Raises
+    ------
+    TrainerError
+        No framework recognises the model, or a size or a word is not allowed; its framework has no freezing schedules.
+    MetricError
+        No such metric.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = torch.nn.Linear(3, 2)
+    >>> trainer = ModelTrainer(
+    ...     model=net,
+    ...     optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+    ...     loss=torch.nn.CrossEntropyLoss(),
+    ...     metrics=["accuracy"],
+    ...     batch_size=64,
+    ... )
+    >>> trainer.framework
+    'torch'
+    """
+
+    model: Any
+    optimizer: Any
+    loss: Any
+    metrics: Sequence[str | Metric | Callable[..., Any]] = ()
+    batch_size: int = 32
+    scheduler: Any = None
+    scheduler_step: Literal["epoch", "batch"] = "epoch"
+    epochs: int | None = None
+    freeze_until: Mapping[int, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.framework is None:
+            raise TrainerError(
+                f"model is a {type(self.model).__module__}.{type(self.model).__qualname__}: "
+                "give a torch.nn.Module or a keras.Model, or a model of a registered framework "
+                f"(there are: {', '.join(frameworks())})"
+            )
+        if self.batch_size < 1:
+            raise TrainerError(f"batch_size={self.batch_size}: at least 1")
+        if self.epochs is not None and self.epochs < 1:
+            raise TrainerError(f"epochs={self.epochs}: at least 1")
+        if self.scheduler_step not in {"epoch", "batch"}:
+            raise TrainerError(f'scheduler_step={self.scheduler_step!r}: "epoch" or "batch"')
+        check_phases(self.freeze_until, self.epochs)
+        if self.freeze_until and not trainer_framework(self).freezing_schedules:
+            raise TrainerError(
+                f"freeze_until: {self.framework} has no freezing schedules; train the phases one after the other, each "
+                "with layers frozen from the start, or write the model in torch"
+            )
+        for wanted in self.metrics:
+            metric(wanted)
+
+    @property
+    def framework(self) -> str | None:
+        """Name of the framework that the model belongs to: ``"torch"``, ``"keras"`` or another; ``None`` of none."""
+        own = framework_of(self.model)
+        return None if own is None else own.name
+
+
+def trainer_framework(trainer: ModelTrainer) -> Framework:
+    """Find the framework that trains a trainer's model."""
+    return framework(str(trainer.framework))

@@ -1,0 +1,38 @@
+"""Networks that the platform knows by name, with their preprocessing and their layers counted from the top.
+
+Users reach this package as :mod:`vista_spark.roster`, which documents it; both front packages use it.
+"""
+
+from udfs.roster._card import FeatureLayer, ModelCard
+from udfs.roster._class_names import ClassNames, fitting_class_names, read_class_names
+from udfs.roster._errors import UnknownModelError
+from udfs.roster._fetch import fetch_weights, fetched_weights, published_weights
+from udfs.roster._load import load
+from udfs.roster._of import is_name, of
+from udfs.roster._pretrained import from_pretrained
+from udfs.roster._register import register, text_encoder
+from udfs.roster._registry import card, is_shipped, names, unregister
+from udfs.roster._saved_builders import SAVED_BUILDERS
+
+__all__ = [
+    "SAVED_BUILDERS",
+    "ClassNames",
+    "FeatureLayer",
+    "ModelCard",
+    "UnknownModelError",
+    "card",
+    "fetch_weights",
+    "fetched_weights",
+    "fitting_class_names",
+    "from_pretrained",
+    "is_name",
+    "is_shipped",
+    "load",
+    "names",
+    "of",
+    "published_weights",
+    "read_class_names",
+    "register",
+    "text_encoder",
+    "unregister",
+]

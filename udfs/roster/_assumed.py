@@ -1,0 +1,92 @@
+"""Preprocessing of a network that was given without one: from what the network says, or ImageNet's, and stated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InvalidArgumentError
+from udfs.images import Preprocessing
+
+if TYPE_CHECKING:
+    from udfs.handlers import Framework
+    from udfs.images import Layout
+
+__all__ = ["assumed_preprocessing", "in_words"]
+
+_CROP = 224
+# The part of an image that is left of its shorter side, as torchvision's networks were trained.
+_CROP_SHARE = 0.875
+_RGB = 3
+
+# Layers of Keras by which a network scales pixels itself.
+_OWN_SCALING = ("Rescaling", "Normalization")
+
+
+def assumed_preprocessing(model: Any, own: Framework, image_size: int | None) -> tuple[Preprocessing, str]:
+    """Find a network's preprocessing, and say in words where it is from.
+
+    Parameters
+    ----------
+    model : object
+        Of the framework.
+    own : Framework
+    image_size : int, optional
+        Height and width in pixels, where the user gave them.
+
+    Returns
+    -------
+    Preprocessing
+    str
+        What was assumed; empty where the network says it all.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The network reads something else than one colour image.
+    """
+    said = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+    if isinstance(said, dict) and {"mean", "std", "input_size"} <= said.keys():
+        crop = image_size or int(said["input_size"][-1])
+        share = float(said.get("crop_pct") or 1.0)
+        made = Preprocessing(crop=crop, resize=round(crop / share), mean=tuple(said["mean"]), std=tuple(said["std"]))
+        return made, ""
+    crop = image_size or _CROP
+    layout: Layout = "NHWC" if own.channels_last else "NCHW"
+    shape = getattr(model, "input_shape", None)
+    if own.channels_last and isinstance(shape, tuple):
+        crop = image_size or _keras_size(shape, str(getattr(model, "name", "the model")))
+        first = [type(layer).__name__ for layer in getattr(model, "layers", ())][:4]
+        if any(name in _OWN_SCALING for name in first):
+            made = Preprocessing(crop=crop, mean=(0, 0, 0), std=(1, 1, 1), scale=1, layout="NHWC")
+            return made, ""
+    resize = round(crop / _CROP_SHARE)
+    made = Preprocessing(crop=crop, resize=resize, layout=layout)
+    return made, f"ImageNet's preprocessing: {in_words(made)}"
+
+
+def in_words(preprocessing: Preprocessing) -> str:
+    """Say how an image becomes numbers."""
+    crop = f"{preprocessing.crop} x {preprocessing.crop}"
+    sized = (
+        f"resized to {crop} pixels"
+        if preprocessing.resize is None
+        else f"shorter side resized to {preprocessing.resize} pixels, centre {crop}"
+    )
+    numbers = (
+        f"{preprocessing.channels} * {preprocessing.scale:.4g}, mean {preprocessing.mean}, std {preprocessing.std}"
+    )
+    return f"{sized}, {numbers}"
+
+
+def _keras_size(shape: tuple[Any, ...], name: str) -> int:
+    if len(shape) != 1 + _RGB or shape[-1] not in (_RGB, None):
+        raise InvalidArgumentError(
+            f"{name} reads {shape[1:]}, not one colour image of (height, width, 3): a stage needs a network of images"
+        )
+    height, width = shape[1:3]
+    if height != width:
+        raise InvalidArgumentError(
+            f"{name} reads images of {height} x {width}: images are cropped to squares; build it with height and width "
+            "None, or of one size"
+        )
+    return int(height or _CROP)

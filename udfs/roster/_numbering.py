@@ -1,0 +1,118 @@
+"""Layers of a network that nobody listed: its top-level blocks, in the order in which they run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from udfs.roster._card import FeatureLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optimizer.graph import Layer
+    from udfs.handlers import TracedModel
+
+__all__ = ["numbered"]
+
+# With fewer blocks than this the user would have nothing to choose from: blocks of blocks are opened.
+_ENOUGH = 5
+
+# Bytes of parameters per channel, at most, of a layer that only scales and shifts: a batch norm's four vectors, and
+# its count of batches.
+_BYTES_PER_CHANNEL = 24
+
+_IMAGE_RANK = 3
+
+# Operations that give the numbers that they read.
+_UNCHANGED = ("Dropout", "Identity", "dropout", "alpha_dropout", "feature_dropout", "clone")
+
+
+def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) -> tuple[FeatureLayer, ...]:
+    """Choose the layers that numbers from the top stand for.
+
+    The modules that no other one contains. Where they are fewer than five, those that contain modules are replaced by
+    them, one level at a time. A norm or an activation stands for the layer that it follows, as its output is the
+    feature; dropouts, identities and flattenings are left out, for they repeat the numbers before them.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Modules that give one tensor, in the order in which they do; names within a path have dots between them, or
+        slashes.
+    traced : TracedModel
+        The network, opened.
+    channels_last : bool
+        Whether a feature map has its channels as the last axis.
+
+    Returns
+    -------
+    tuple of FeatureLayer
+        From the bottom to the top, each named by its path.
+    """
+    known = [path for path in paths if _layer(path, traced) is not None]
+    inside: dict[str, list[str]] = {}
+    for path in known:
+        inside.setdefault(_around(path, set(known)), []).append(path)
+    chosen = inside.get("", [])
+    while len(chosen) < _ENOUGH and any(path in inside for path in chosen):
+        chosen = [inner for path in chosen for inner in inside.get(path, [path])]
+    order = {path: place for place, path in enumerate(known)}
+    chosen.sort(key=order.__getitem__)
+    return tuple(FeatureLayer(path, path) for path in _without_repeats(chosen, traced, channels_last=channels_last))
+
+
+def _around(path: str, known: set[str]) -> str:
+    """The nearest module around a path that gives a tensor itself, or an empty string."""
+    separator = "/" if "/" in path else "."
+    around = path.rpartition(separator)[0]
+    while around and around not in known:
+        around = around.rpartition(separator)[0]
+    return around
+
+
+def _without_repeats(chosen: list[str], traced: TracedModel, *, channels_last: bool) -> list[str]:
+    layers = {path: _layer(path, traced) for path in chosen}
+    dropped: set[str] = set()
+    names: set[str] = set()
+    for path in chosen:  # two modules may end in one operation: a block in its last layer
+        layer = layers[path]
+        assert layer is not None  # noqa: S101 - known paths have one
+        if layer.name in names:
+            dropped.add(path)
+        names.add(layer.name)
+    remaining = [path for path in chosen if path not in dropped]
+    last = remaining[:1]
+    for path in remaining[1:]:
+        lower, upper = layers[last[-1]], layers[path]
+        assert lower is not None  # noqa: S101
+        assert upper is not None  # noqa: S101
+        if upper.op.startswith(_UNCHANGED):
+            continue
+        if upper.inputs != (lower.name,):
+            last.append(path)
+        elif _reshapes(lower, upper):
+            continue
+        elif _scales(lower, upper, channels_last=channels_last):
+            last[-1] = path
+        else:
+            last.append(path)
+    return last
+
+
+def _reshapes(lower: Layer, upper: Layer) -> bool:
+    same = lower.output_shape == upper.output_shape
+    return not same and not upper.param_bytes and math.prod(lower.output_shape) == math.prod(upper.output_shape)
+
+
+def _scales(lower: Layer, upper: Layer, *, channels_last: bool) -> bool:
+    shape = upper.output_shape
+    channels = shape[0] if len(shape) == _IMAGE_RANK and not channels_last else shape[-1] if shape else 1
+    return lower.output_shape == shape and upper.param_bytes <= _BYTES_PER_CHANNEL * channels
+
+
+def _layer(path: str, traced: TracedModel) -> Layer | None:
+    try:
+        return traced.graph[traced.layer(path)]
+    except KeyError:
+        return None

@@ -1,0 +1,21 @@
+"""Torch networks of the roster by class name; this module imports torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from udfs.roster._alexnet import AlexNet
+from udfs.roster._inception import InceptionV3
+from udfs.roster._mobilenet import MobileNetV2
+from udfs.roster._resnet import ResNet18, ResNet50
+from udfs.roster._squeezenet import SqueezeNet
+from udfs.roster._vgg import VGG16
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["TORCH_NETWORKS"]
+
+TORCH_NETWORKS: dict[str, type[nn.Module]] = {
+    network.__name__: network for network in (AlexNet, InceptionV3, MobileNetV2, ResNet18, ResNet50, SqueezeNet, VGG16)
+}
