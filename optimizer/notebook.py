@@ -1,4 +1,4 @@
-"""What a notebook shows of a value: words, tables and pictures, as HTML without scripts and style sheets."""
+"""Rich display of values in notebooks: words, tables and pictures, as HTML without scripts and style sheets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     Parameters
     ----------
     names : sequence of str
-        Of the columns.
+        Names of the columns.
     rows : iterable of sequence
         As many values each.
 

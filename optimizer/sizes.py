@@ -30,8 +30,9 @@ def number_of_bytes(text: str, unit: str = "b") -> int:
     Parameters
     ----------
     text : str
+        Number of bytes, with or without a unit: ``"2g"``, ``"512m"``.
     unit : {"b", "k", "m", "g", "t", "p"}
-        Of a number alone.
+        Unit of a number that has none.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import deque
@@ -248,6 +249,28 @@ def test_imports_go_to_siblings_and_to_public_faces(path: Path) -> None:
         if own_face or foreign:
             wrong.add((name, target))
     assert not wrong
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_the_table_of_folders_is_complete(room: str) -> None:
+    text = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text()
+        .partition("### Folders of the systems")[2]
+        .partition("Folders of systems to")[0]
+    )
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    column = rows[0].index(f"`{room}/`" if f"`{room}/`" in rows[0] else "public package")
+    listed = {name.removeprefix(f"{room}/") for row in rows[2:] for name in re.findall(r"`([\w/]+)/`", row[column])}
+    listed = {name for name in listed if "/" not in name}
+    assert listed == {path.parent.name for path in (ROOT / room).glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_holds_code(folder: str) -> None:
+    """A folder is created when its first code lands, not before."""
+    paths = [path for name, path in MODULES.items() if f"{name}.".startswith(f"{folder}.")]
+    assert any(len(ast.parse(path.read_text()).body) > 1 for path in paths)
 
 
 @pytest.mark.parametrize("room", FRONT)

@@ -25,13 +25,14 @@ class DamagedError(CerebroError, ValueError):
 
 
 def write_document(store: Store, content: Any, *parts: str) -> None:
-    """Write plain data as a document, or replace one: whoever reads meanwhile gets the old one or the new one.
+    """Write plain data as a document, or replace one: concurrent readers get the old one or the new one.
 
     Parameters
     ----------
     store : Store
+        Store that holds the document.
     content : object
-        Of dicts with string keys, lists, strings, numbers, booleans and ``None``.
+        Dicts with string keys, lists, strings, numbers, booleans and ``None``.
     *parts : str
         Path within the store.
 
@@ -55,6 +56,7 @@ def document(store: Store, *parts: str, remedy: str) -> Iterator[Any]:
     Parameters
     ----------
     store : Store
+        Store that holds the document.
     *parts : str
         Path within the store.
     remedy : str

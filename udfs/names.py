@@ -17,6 +17,7 @@ def check_name(name: object, what: str) -> str:
     Parameters
     ----------
     name : object
+        Name to check.
     what : str
         The thing that has the name, for the message.
 

@@ -104,6 +104,7 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
     Parameters
     ----------
     packed : bytes
+        Bytes of a packed column.
     as_tensor : callable
         Makes a tensor of an array (a view of ``packed`` where possible) and the name of its type.
 

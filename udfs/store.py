@@ -1,4 +1,4 @@
-"""Where a run keeps its data and its checkpoints: a folder of any file system that driver and workers both reach."""
+"""Store of a run's data and checkpoints: a folder of any file system that driver and workers both reach."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Store:
         return "/".join((self.uri, *(quote(part) for part in _segments(parts))))
 
     def read(self, *parts: str) -> bytes:
-        """Give a file's bytes.
+        """Read a file's bytes.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Store:
         return data
 
     def write(self, data: bytes | bytearray | memoryview, *parts: str) -> None:
-        """Write a file, or replace one: whoever reads meanwhile gets the old one or the new one, never half of one.
+        """Write a file, or replace one: concurrent readers get the old one or the new one, never half of one.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Store:
 
     @contextmanager
     def writing(self, *parts: str) -> Iterator[Any]:
-        """Give a stream whose bytes become the file when the block ends well, and leave nothing when it does not.
+        """Open a stream whose bytes become the file when the block ends well, and leave nothing when it does not.
 
         Raises
         ------
@@ -170,6 +170,7 @@ class Store:
         Returns
         -------
         pyarrow.NativeFile
+            Stream of the file.
 
         Raises
         ------
@@ -181,7 +182,7 @@ class Store:
             return system.open_input_file(self.path(*parts))
 
     def exists(self, *parts: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Return whether there is a file or a folder."""
         system, _ = _opened(self.uri)
         with _about(self, parts, "read"):
             return bool(system.get_file_info(self.path(*parts)).type != fs.FileType.NotFound)
@@ -204,7 +205,7 @@ class Store:
         *parts : str
             Path of the folder.
         suffix : str
-            Of the files' names. Default: all files, but not those that are still being written.
+            Ending of the files' names. Default: all files, but not those that are still being written.
 
         Raises
         ------
@@ -242,7 +243,7 @@ class Store:
         Parameters
         ----------
         *parts : str
-            Path of the folder. Whoever writes there now fails, unless he is younger than ``unchanged_s``.
+            Path of the folder. Later writes into it fail, unless it is younger than ``unchanged_s``.
         unchanged_s : float
             Seconds since the last write, by the store's own clock. Default 0.
 
@@ -324,7 +325,7 @@ def _delete(system: fs.FileSystem, path: str) -> None:
 
 @contextmanager
 def _about(store: Store, parts: tuple[str, ...], action: str) -> Iterator[None]:
-    """Say of the file system's errors which place they are about, and what would help."""
+    """Name the place in errors of the file system, with a remedy."""
     place = "/".join((store.uri, *parts))
     try:
         yield

@@ -20,7 +20,7 @@ def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        Of one schema and any lengths, empty ones included.
+        Batches of one schema and any lengths, empty ones included.
     size : int
         At least 1.
 

@@ -23,6 +23,7 @@ class RowPolicy:
     Parameters
     ----------
     errors : {"raise", "null", "drop"}
+        Policy for bad rows: fail the job, leave the new columns null, or drop the row.
     error_column : str, optional
         Last column of the output: the reason, null for a good row. Written with ``errors="null"`` only; without it the
         nulls alone mark a bad row.
@@ -39,7 +40,7 @@ class RowPolicy:
 
     @property
     def writes_reasons(self) -> bool:
-        """Whether the output has a column of reasons."""
+        """True if the output has a column of reasons."""
         return self.errors == "null" and self.error_column is not None
 
     def check(

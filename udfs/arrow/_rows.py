@@ -43,6 +43,7 @@ class NewColumns(NamedTuple):
         Parameters
         ----------
         columns : sequence of pyarrow.Array
+            Columns that the function reads, of equal length.
         explanations : sequence of str or None
             ``"reason"`` or ``"reason: detail"``; ``None`` for a good row.
 
@@ -86,7 +87,7 @@ class BatchFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowMap:
-    """One pass over a DataFrame: some columns pass through, a function adds others. Call it with ``mapInArrow``.
+    """Map over the rows of a DataFrame: some columns pass through, a function adds others. Call it with ``mapInArrow``.
 
     Rows keep their order. Batches have the function's own size, formed across Spark's; the last one may be shorter. An
     empty partition opens no model. :func:`udfs.driver.map_rows` runs it over a DataFrame; a process that holds a model
@@ -95,9 +96,11 @@ class RowMap:
     Parameters
     ----------
     function : BatchFunction
+        Function that computes the new columns.
     keep : tuple of str
         Columns that pass through, in the order of the output; the new ones follow.
     policy : RowPolicy
+        Policy for bad rows.
 
     Examples
     --------
@@ -139,6 +142,7 @@ class RowMap:
         Parameters
         ----------
         batches : iterable of pyarrow.RecordBatch
+            Batches of a partition.
         keep, read : sequence of str or int
             Where the batches have the columns of ``keep``, and those that the function reads: names or places.
         bad : collections.Counter, optional
@@ -147,6 +151,7 @@ class RowMap:
         Yields
         ------
         pyarrow.RecordBatch
+            Batch of the columns that pass through, followed by the new columns.
 
         Raises
         ------
@@ -205,6 +210,7 @@ class _Opened:
     Parameters
     ----------
     rows : RowMap
+        Map to run.
     bad : collections.Counter, optional
         As of :meth:`RowMap.run`.
     """
@@ -219,7 +225,7 @@ class _Opened:
         self._first_row = 0
 
     def __call__(self, inputs: list[pa.Array]) -> tuple[list[pa.Array], Sequence[str | None]]:
-        """Give the new columns of some rows, those of reasons included, and why each row is bad."""
+        """Compute the new columns of some rows, those of reasons included, and the reason why each row is bad."""
         function, policy = self._rows.function, self._rows.policy
         if self._step is None:
             self._step = function.open(self._threads)

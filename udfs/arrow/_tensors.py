@@ -43,6 +43,7 @@ def to_binary(
     tensors : array of shape (valid.sum(), *shape), or (counts.sum(), *shape)
         Only the valid ones.
     valid : array of bool, shape (n,)
+        Whether each row has a tensor.
     counts : array of int, shape (valid.sum(),), optional
         Tensors that one value holds, one after the other; one each without it.
 
@@ -137,6 +138,7 @@ def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArra
     rows : array of shape (valid.sum(), length)
         Only the valid ones.
     valid : array of bool, shape (n,)
+        Whether each row has a tensor.
     """
     _check_rows(len(rows), valid)
     values = pa.array(np.ascontiguousarray(rows).reshape(-1))

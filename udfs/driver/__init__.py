@@ -1,4 +1,4 @@
-"""The driver side that both front rooms need: sessions, task slots, Params, persistence, tracking, displays."""
+"""Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
 from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
 from udfs.driver._causes import Cause, cause

@@ -40,6 +40,7 @@ def map_rows(
     Parameters
     ----------
     df : DataFrame
+        DataFrame to map.
     rows : RowMap
         ``rows.keep`` names columns of `df`, of any name that Spark allows, dots and backquotes included.
     reads : mapping of str to Column or str, optional
@@ -49,7 +50,7 @@ def map_rows(
         New columns of arrays to turn into Spark ML vectors, and their lengths; ``None`` where a length is not known.
     beside : bool
         Whether only what the function reads is to go to Python, where that can be: on Spark from 4.1 on, with the
-        policy ``"null"``. Batches are then Spark's, and Spark leaves out what nobody selects. Default false.
+        policy ``"null"``. Batches are then Spark's, and Spark leaves out what no query selects. Default false.
 
     Returns
     -------
@@ -125,6 +126,7 @@ def as_vector(name: str, size: int | None = None) -> Column:
     Parameters
     ----------
     name : str
+        Name of a column.
     size : int, optional
         Length of the arrays, for Spark ML: told the size, it runs no job for the first row to learn it.
     """
@@ -145,7 +147,9 @@ def count_reasons(df: DataFrame, error_column: str) -> dict[str, int]:
     Parameters
     ----------
     df : DataFrame
+        DataFrame with a column of reasons.
     error_column : str
+        Name of the column of reasons.
 
     Returns
     -------

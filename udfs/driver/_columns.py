@@ -87,7 +87,7 @@ def check_numbers(df: DataFrame, column: str, what: str) -> None:
 
 
 def is_numeric(kind: DataType | pa.DataType) -> bool:
-    """Whether a column of this type, of Spark or of Arrow, counts as a number: decimals and booleans do.
+    """Return whether a column of this type, of Spark or of Arrow, counts as a number: decimals and booleans do.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def is_numeric(kind: DataType | pa.DataType) -> bool:
 
 
 def holds_image_lists(df: DataFrame, column: str) -> bool:
-    """Whether each record of a column holds a list of images."""
+    """Return whether each record of a column holds a list of images."""
     kind = df.schema[column].dataType
     return isinstance(kind, ArrayType) and _is_image(kind.elementType)
 

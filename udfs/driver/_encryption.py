@@ -1,4 +1,4 @@
-"""Whether Spark itself encrypts what travels between its processes."""
+"""Encryption of the connections between Spark's processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETTING = re.compile(r"spark\.(network\.crypto|ssl(\.\w+)*)\.enabled")
 
 
 def encrypts(spark: SparkSession) -> bool:
-    """Tell whether the session's settings have any of Spark's connections encrypted.
+    """Return whether the session's settings have any of Spark's connections encrypted.
 
     Parameters
     ----------

@@ -56,12 +56,12 @@ _MAGIC = b"PAR1"
 
 
 def is_csv(path: str) -> bool:
-    """Whether a path is named like a file of separated values, ``.csv`` or ``.tsv``, gzipped ones included."""
+    """Return whether a path is named like a file of separated values, ``.csv`` or ``.tsv``, gzipped ones included."""
     return path.rstrip("/").endswith(_TEXT)
 
 
 def table_format(path: str, form: str | None, option: str) -> str:
-    """Tell the format of a table: the one that is given, or by the ending of its path.
+    """Return the format of a table: the given one, or the one that the ending of its path names.
 
     Raises
     ------
@@ -93,17 +93,17 @@ def table_format(path: str, form: str | None, option: str) -> str:
 
 
 def is_table(path: str, form: str | None = None) -> bool:
-    """Whether a path names a table, by its ending or content, or because a format is given."""
+    """Return whether a path names a table, by its ending or content, or because a format is given."""
     return form is not None or is_csv(path) or path.rstrip("/").endswith((*_JSON, ".orc")) or is_parquet(path)
 
 
 def is_json_document(first_line: str) -> bool:
-    """Whether a file of JSON is one document, an array of rows, rather than a row on each line."""
+    """Return whether a file of JSON is one document, an array of rows, rather than a row on each line."""
     return first_line.lstrip("\ufeff \t").rstrip().startswith("[") or first_line.strip() == "{"
 
 
 def is_parquet(path: str) -> bool:
-    """Whether a path is named like a Parquet file or folder, or is one by its content.
+    """Return whether a path is named like a Parquet file or folder, or is one by its content.
 
     The content is looked at where this process can: a file by its first bytes, a folder by those of its first file that
     is not hidden.
@@ -129,13 +129,14 @@ def detect_separator(header: str, path: str = "") -> str:
     Parameters
     ----------
     header : str
+        First line of the file.
     path : str
-        Of the file: where its name ends in ``.tsv``, a tab comes first among equals.
+        Path of the file: where its name ends in ``.tsv``, a tab comes first among equals.
 
     Returns
     -------
     str
-        Of comma, semicolon, tab and bar the one that gives most columns, of equals the first; a comma for a single
+        Separator: of comma, semicolon, tab and bar the one with most columns, of equals the first; a comma for a single
         column.
 
     Examples
@@ -161,12 +162,12 @@ def file_separator(path: str, option: str) -> str:
 
 
 def is_here(path: str, master: str | None) -> bool:
-    """Whether Spark will read a path from this machine's disk, so that this process can look at it first.
+    """Return whether Spark will read a path from this machine's disk, so that this process can look at it first.
 
     Parameters
     ----------
     path : str
-        Of Spark: a path or a URI, perhaps with wildcards, which are left to Spark.
+        Path for Spark: a path or a URI, perhaps with wildcards, which are left to Spark.
     master : str or None
         Where Spark will run; ``None`` as for :func:`udfs.driver.launch`.
 
@@ -190,12 +191,14 @@ def open_files(path: str, option: str) -> tuple[FileSystem, str]:
     Parameters
     ----------
     path : str
+        Path or URI.
     option : str
-        Of the command line or a signature, for messages.
+        Option of the command line or of a signature, for messages.
 
     Returns
     -------
     pyarrow.fs.FileSystem
+        File system of the path.
     str
         The path within it.
 

@@ -36,6 +36,7 @@ def interruptible(spark: SparkSession, work: Callable[[], ResultT]) -> ResultT:
     spark : SparkSession
         Whose jobs are ended.
     work : callable
+        Function that starts the jobs.
 
     Raises
     ------

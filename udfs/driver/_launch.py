@@ -32,7 +32,7 @@ def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSe
     conf : mapping of str to str
         Spark settings; they win over the ones chosen here.
     name : str
-        Of the application.
+        Name of the application.
 
     Raises
     ------

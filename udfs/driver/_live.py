@@ -48,7 +48,7 @@ def live_display(*, pause_s: float = _PAUSE_S, ticking: bool = False) -> LiveDis
 
 
 class _LastDrawing:
-    """What was drawn last, as lines of their own: for a file or a pipe, where Rich's ends without a newline."""
+    """Last drawing, as lines of their own: for a file or a pipe, where Rich ends without a newline."""
 
     def __init__(self) -> None:
         self._last: RenderableType | None = None
@@ -69,7 +69,7 @@ class _LastDrawing:
 
 
 class _NotebookDisplay:
-    """One output of the cell, replaced at each drawing.
+    """Output of the cell, replaced at each drawing.
 
     Rich's own way there takes ipywidgets: without it nothing is shown but a warning, and with it nothing stays in the
     saved notebook.

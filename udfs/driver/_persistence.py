@@ -113,6 +113,7 @@ def write_network_folder(model: Any, folder: Path) -> None:
     Parameters
     ----------
     model : pyspark.ml.Model
+        Model to write.
     folder : Path
         Made if it is not there.
     """
@@ -151,7 +152,7 @@ def _check_names(params: dict[str, Any], path: str) -> None:
 
 
 def _renamed(params: dict[str, Any]) -> dict[str, Any]:
-    """Give Params and values their names of today."""
+    """Rename Params and values of earlier versions."""
     current = {_RENAMED_PARAMS.get(name, name): value for name, value in params.items()}
     return {
         name: _RENAMED_VALUES.get((name, value), value) if isinstance(value, str) else value

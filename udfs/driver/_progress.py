@@ -22,6 +22,7 @@ class Progress:
     Parameters
     ----------
     title : str
+        Words before the bar.
     steps : int
         How many there will be.
     shown : bool

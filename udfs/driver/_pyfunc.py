@@ -30,7 +30,7 @@ _EXAMPLE_NUMBERS = 10_000
 
 
 class Pyfunc:
-    """What MLflow stores of a model.
+    """Content of a model that MLflow stores.
 
     Parameters
     ----------
@@ -39,10 +39,11 @@ class Pyfunc:
     write : callable
         Writes the data into the folder that it is given.
     signature : mlflow.models.ModelSignature
+        Columns of the input and of the output.
     extra : str
         The optional dependency that runs the network: ``"torch"`` or ``"tensorflow"``.
     shapes : mapping of str to tuple of int, optional
-        Of columns that are arrays, for the example: a signature does not have them.
+        Shapes of columns that are arrays, for the example: a signature does not have them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where a command leaves its files: a folder of this machine, or a URI that driver and workers write to."""
+"""Folder in which a command leaves its files: on this machine, or a URI that driver and workers write to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROBE = "cerebro_spark_probe"
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is not a path of this machine.
+    """Return whether a place is not a path of this machine.
 
     Examples
     --------

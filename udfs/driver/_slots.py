@@ -24,7 +24,7 @@ _LEAST_PARALLELISM = 2
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in the process of its driver, so that it has all the slots that it will have.
+    """Return whether tasks run in the process of the driver, so that the session has all slots from the start.
 
     Parameters
     ----------
@@ -49,6 +49,7 @@ def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
     Parameters
     ----------
     spark : SparkSession
+        Session whose slots are counted.
     wanted : int
         Where a cluster has fewer, its executors get 30 seconds to register, as they do before Spark's first job.
 
@@ -77,7 +78,7 @@ def _task_slots(spark: SparkSession) -> int:
 
 
 def _has_one_core(spark: SparkSession) -> bool:
-    """Whether the only executor that has room was started with one core, as the command line of its JVM has it."""
+    """Return whether the only executor with room was started with one core, by the command line of its JVM."""
     command = F.try_reflect(F.lit("java.lang.System"), F.lit("getProperty"), F.lit("sun.java.command"))
     lines = {row[0] or "" for row in spark.range(0, 2, 1, 2).select(command).collect()}
     return len(lines) == 1 and "--cores 1 " in f"{lines.pop()} "

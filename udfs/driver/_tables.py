@@ -19,6 +19,7 @@ def read_table(spark: SparkSession, path: str, form: str | None = None, option: 
     Parameters
     ----------
     spark : SparkSession
+        Session that reads the table.
     path : str
         A path or URI; with ``form="catalog"`` a table's name.
     form : str, optional

@@ -22,6 +22,7 @@ def user_module(path: Path, defines: str) -> ModuleType:
     Parameters
     ----------
     path : Path
+        Path of the Python file.
     defines : str
         What it has to define, for the message.
 

@@ -40,7 +40,7 @@ class LongLivedWorker(Protocol):
 
     @property
     def worker(self) -> str:
-        """Its name, which no other worker of the pool has."""
+        """Name that no other worker of the pool has."""
 
     @property
     def pool(self) -> str:
@@ -48,11 +48,11 @@ class LongLivedWorker(Protocol):
 
     @property
     def spare(self) -> bool:
-        """Whether the pool can do without it: it is started once all others are attached."""
+        """True if the pool can do without it: it is started once all others are attached."""
 
     @property
     def schema(self) -> str:
-        """Columns of its rows, as Spark writes them; nobody reads any."""
+        """Columns of its rows, as Spark writes them; they are never read."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Serve until the supervisor says that it is over."""
@@ -62,10 +62,10 @@ class Supervisor(Protocol):
     """The driver's side of a pool, which the workers call. Every method may be called from any thread."""
 
     def lose(self, name: str, why: str) -> None:
-        """Note that a worker is gone; its job may be started again."""
+        """Record that a worker is gone; its job may be started again."""
 
     def give_up(self, name: str) -> None:
-        """Note that a worker will not come back."""
+        """Record that a worker will not come back."""
 
     def fail(self, error: BaseException) -> None:
         """End what they serve with an error."""
@@ -88,14 +88,14 @@ class Supervisor(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether every worker that is no spare has been attached once."""
+        """True if every worker that is no spare has been attached once."""
 
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, and give their names: their jobs are ended and started again."""
 
 
 class WorkerJobs:
-    """One Spark job per worker, each in a thread of its own.
+    """Spark jobs of the workers, each in a thread of its own.
 
     As one barrier stage, a lost worker would abort the whole job; as jobs of one task, Spark starts the lost one alone
     again, and this class does where Spark does not (``local[2]`` never tries a task twice).
@@ -103,7 +103,9 @@ class WorkerJobs:
     Parameters
     ----------
     spark : SparkSession
+        Session that runs the jobs.
     supervisor : Supervisor
+        Observer of the workers.
     workers : sequence of LongLivedWorker
         Spare ones are started once the others are attached, for Spark gives slots in turn.
     restarts : int
@@ -140,7 +142,7 @@ class WorkerJobs:
         Spark's tasks come first: where the process of a task that goes on is killed, the JVM prints a stack trace.
         """
         self._over.set()
-        # Spark has not started these yet, or is about to start them again: nobody has told them to stop.
+        # Spark has not started these yet, or is about to start them again: they have not been told to stop.
         self._interrupt(self._tags.keys() - set(self._supervisor.alive))
         if not self._join(_PATIENCE_S):
             until = time.monotonic() + _END_S
@@ -217,7 +219,7 @@ class WorkerJobs:
         return True
 
     def _may_start_again(self, name: str, losses: int) -> bool:
-        """Tell whether a worker that was lost has restarts remaining; pause if so."""
+        """Return whether a worker that was lost has restarts remaining; pause if so."""
         charged = max(0, losses - self._supervisor.uncharged(name))
         if not self._restarts or charged > self._restarts:
             return False

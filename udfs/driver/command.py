@@ -1,4 +1,4 @@
-"""How the commands of both front rooms read shared options, where they may write, and how they end."""
+"""Shared parts of the commands of both public packages: options, output folders and the end of a run."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def show_version(value: bool) -> None:
 
 
 def _json(context: typer.Context, value: bool) -> bool:
-    """Send what anybody prints to stderr while the command runs, libraries included: stdout is for the object."""
+    """Send all output to stderr while the command runs, that of libraries included: stdout is for the object."""
     if value and not context.resilient_parsing:
         _STDOUT.set(sys.stdout)
         context.with_resource(redirect_stdout(sys.stderr))
@@ -147,7 +147,7 @@ def print_json(facts: Mapping[str, Any]) -> None:
     Parameters
     ----------
     facts : mapping
-        Of what JSON holds; infinities and not-a-number are no part of it.
+        Values that JSON holds; infinities and not-a-number are no part of it.
     """
     stdout = _STDOUT.get()
     stdout.write(f"{json.dumps(facts, allow_nan=False)}\n")

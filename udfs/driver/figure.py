@@ -26,7 +26,9 @@ def picture_and_words(figure: Figure, text: str) -> str:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
+        Figure to show.
     text : str
+        Description of the figure in words.
     """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)

@@ -74,7 +74,7 @@ class Adapted(Protocol):
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """Of a model with a freezing schedule one for each phase, else none."""
+        """Phases of a freezing schedule; empty without one."""
 
     def follow(self, *, trained: bool = False) -> None:
         """Cut the model where ends what was frozen in all epochs so far: before each unit, and after a restore.
@@ -109,13 +109,14 @@ class Adapted(Protocol):
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a model is cut from an epoch on: what lies below was frozen in all epochs before, too.
+    """Cut of a model from an epoch on: what lies below was frozen in all epochs before, too.
 
     Parameters
     ----------
     start : int
         The epoch.
     graph : LayerGraph
+        Graph of the whole model.
     feeds : tuple of str
         As of :class:`Adapted`.
     traced : TracedModel
@@ -168,7 +169,7 @@ class OpenedModel(AdaptedModel):
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """One for each phase of a freezing schedule."""
+        """Cuts of the model, one for each phase of a freezing schedule."""
         return self.phases
 
     def follow(self, *, trained: bool = False) -> None:
@@ -178,7 +179,7 @@ class OpenedModel(AdaptedModel):
         session: Any = self.session
         at = max(0, session.epoch - trained)
         begun = [number for number, cut in enumerate(self.phases) if cut.start <= at]
-        # Whoever the weights are from may have trained what is frozen here so far.
+        # The source of the weights may have trained what is frozen here so far.
         place = len(self.phases) - 1 if session.adopted else begun[-1]
         cut = self.phases[place]
         self.graph, self.feeds, self.traced = cut.graph, cut.feeds, cut.traced
@@ -236,7 +237,7 @@ def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
     Parameters
     ----------
     graph : LayerGraph
-        Of the whole model, with columns for the fingerprints of its inputs.
+        Graph of the whole model, with columns for the fingerprints of its inputs.
     feeds : sequence of str
         Layers that the branch reads.
 
@@ -283,13 +284,14 @@ def trained_whole(
     slots: int = 2,
     flops: int = 0,
 ) -> AdaptedModel:
-    """Give a session that trains a whole model as :meth:`udfs.handlers.Framework.open_adapted` gives an opened one.
+    """Make an :class:`Adapted` of a session that trains a whole model.
 
     Parameters
     ----------
     session : Session
         Its inputs are the model's.
     trainer : ModelTrainer or TrainingFunctions
+        Trainer of the session.
     inputs : sequence of TensorSpec
         What the columns hold.
     columns : sequence of str
@@ -299,7 +301,7 @@ def trained_whole(
     slots : int
         Tensors that the optimizer keeps for each trained parameter.
     flops : int
-        Of the forward pass for one record; 0 where they are unknown.
+        FLOPs of the forward pass for one record; 0 where they are unknown.
     """
     names = [f"input_{place}" for place in range(1, len(inputs) + 1)]
     layers = [Layer(name, "input", (), spec.shape, spec.dtype) for name, spec in zip(names, inputs, strict=True)]

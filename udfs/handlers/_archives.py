@@ -1,4 +1,4 @@
-"""Archives of networks that somebody else may have written: read member by member, and refused where they run code."""
+"""Archives of networks of unknown authors: read member by member, and refused where they run code."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def read_archive(archive: bytes | os.PathLike[str]) -> dict[str, bytes]:
     Parameters
     ----------
     archive : bytes or path
+        Archive as bytes, or its path.
 
     Raises
     ------
@@ -68,6 +69,7 @@ def members(content: dict[str, bytes], rules: dict[re.Pattern[str], Callable[[by
     Parameters
     ----------
     content : dict of str to bytes
+        Members of the archive by name.
     rules : dict of re.Pattern to callable
         Each takes a member's bytes and gives those to open in their place.
 

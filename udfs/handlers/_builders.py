@@ -21,6 +21,7 @@ def building(builder: Any) -> Iterator[None]:
     Parameters
     ----------
     builder : callable
+        Builder that failed.
 
     Raises
     ------

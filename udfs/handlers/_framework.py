@@ -34,7 +34,7 @@ __all__ = ["Framework"]
 
 
 class Framework(Handler, Protocol):
-    """One framework. Subclass it, and give what has no default: the contract suite is :mod:`udfs.testing`.
+    """Deep learning framework. Subclass it and implement what has no default; :mod:`udfs.testing` tests the result.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Framework(Handler, Protocol):
         Key in the registry. Where a Python package of that name exists, it is the framework's own: models are
         recognised, and seeds set, only once it is imported.
     suffix : str
-        Of the file that :meth:`export` writes.
+        Ending of the file that :meth:`export` writes.
     incremental : bool
         Whether a traced model computes parts of tensors, as :class:`udfs.incremental.IncrementalNetwork` needs for
         exact and approximate heat maps. Without it exact ones are computed by the whole network.
@@ -62,7 +62,7 @@ class Framework(Handler, Protocol):
     freezing_schedules: bool = False
 
     def recognises(self, model: object) -> bool:
-        """Say whether an object is a model of this framework."""
+        """Return whether an object is a model of this framework."""
 
     # --- devices and random numbers
 
@@ -147,7 +147,7 @@ class Framework(Handler, Protocol):
         return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
 
     def frozen(self, model: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that stay
-        """Hold a model in inference mode, with parameters that cannot learn, for a ``with`` block."""
+        """Keep a model in inference mode, with parameters that cannot learn, for a ``with`` block."""
         return nullcontext()
 
     # --- trained networks without their author's code
@@ -180,9 +180,9 @@ class Framework(Handler, Protocol):
         model : object
             Left as it is.
         inputs : sequence of TensorSpec
-            Of the model.
+            Inputs of the model.
         path : Path
-            Of the file; by default it stays empty, and the closure has the weights.
+            Path of the file; by default it stays empty, and the closure has the weights.
 
         Raises
         ------
@@ -227,8 +227,9 @@ class Framework(Handler, Protocol):
         builder : callable
             Makes the network.
         inputs : sequence of TensorSpec
-            Of the network.
+            Inputs of the network.
         seed : int
+            Seed of the weights.
         """
         with seeded_generators(seed):
             return builder()

@@ -29,8 +29,9 @@ class FunctionSession:
     Parameters
     ----------
     functions : TrainingFunctions
+        Functions of the user.
     params : dict
-        Of the configuration.
+        Params of the configuration.
     device : str
         Where the model goes, unless ``model_fn`` put it on an accelerator.
     """

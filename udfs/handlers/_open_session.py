@@ -29,6 +29,7 @@ def training_bytes(session: Session) -> int:
     Parameters
     ----------
     session : Session
+        Session to measure.
     """
     return 6 * session.weight_bytes
 
@@ -49,7 +50,7 @@ def open_session(
     trainer_fn : callable
         The user's.
     params : mapping
-        Of the configuration.
+        Params of the configuration.
     seed : int
         See :func:`udfs.training.initial_seed`.
     device : str
@@ -92,7 +93,7 @@ def open_adapted(
     trainer_fn, params, seed, device, weighted
         As for :func:`open_session`.
     inputs : sequence of TensorSpec
-        Of the records' features: one for each input of the model, in the types in which the data hold them.
+        Features of the records: one for each input of the model, in the types of the data.
     columns : sequence of str
         Name of what each input reads. Layers of two models have one expression only if they read one column.
 

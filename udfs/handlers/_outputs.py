@@ -18,7 +18,7 @@ class UnknownOutputError(CerebroError, KeyError):
 
 
 def keyed_outputs(returned: Any, kind: type) -> dict[str | int, Any]:
-    """Give each tensor that a network returns the key by which its caller reads it.
+    """Return the key by which a caller reads each tensor that a network returns.
 
     Parameters
     ----------

@@ -79,6 +79,7 @@ class TracedModel(Protocol):
         feeds : mapping of layer name to array
             Each of shape ``(batch, *layer.output_shape)``: the graph's inputs, or tensors of an earlier run.
         want : sequence of layer names
+            Layers whose tensors are returned.
 
         Returns
         -------

@@ -54,7 +54,7 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     model : TracedModel
         With its weights.
     inputs : sequence of TensorSpec
-        Of the network.
+        Inputs of the network.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
 
 
 def _unchecked(graph: LayerGraph, own: LayerGraph, feeds: Sequence[str]) -> LayerGraph | None:
-    """Give the layers above those that passed, which are its inputs; None where a record of these cannot be drawn."""
+    """Return the layers above those that passed, which are its inputs; None where a record of these cannot be drawn."""
     passed = [name for name in graph.names if graph.expression(name) in _passed]
     wanted = [name for name in feeds if name not in passed]
     part = own.part([*passed, *own.inputs], wanted)
@@ -153,6 +153,7 @@ def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:
     Parameters
     ----------
     record : array of shape (1, ...)
+        Record to compare with its neighbours.
 
     Returns
     -------
@@ -184,6 +185,7 @@ def mixing_layer(
     Parameters
     ----------
     graph : LayerGraph
+        Graph of the network.
     run : callable
         From inputs and the layers that are wanted to their tensors.
     batch : mapping of str to array
@@ -194,6 +196,7 @@ def mixing_layer(
     Returns
     -------
     str or None
+        Name of the first layer that mixes records; ``None`` where there is none.
     """
     together = run(batch, layers)
     for place in _PLACES:
@@ -239,12 +242,14 @@ def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
     Parameters
     ----------
     spec : TensorSpec
+        Specification of the tensor.
     random : numpy.random.Generator
+        Generator to draw from.
 
     Returns
     -------
     array of shape (1, *spec.shape)
-        Of the type that ``spec`` says.
+        Record of the type that ``spec`` names.
     """
     shape = (1, *spec.shape)
     if np.issubdtype(spec.dtype, np.floating):
@@ -262,6 +267,6 @@ def _largest(tensor: NDArray[np.generic]) -> float:
 
 
 def _step(tensor: NDArray[np.generic]) -> float:
-    """Tell the relative distance of two neighbouring numbers of a tensor's type."""
+    """Return the relative distance of two neighbouring numbers of a tensor's type."""
     kind: Any = tensor.dtype
     return float(np.finfo(kind).eps) if np.issubdtype(kind, np.floating) else 0.0

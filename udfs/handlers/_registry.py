@@ -114,6 +114,7 @@ def register_framework(*added: Framework) -> None:
     Parameters
     ----------
     *added : Framework
+        Frameworks to add; one of the same name is replaced.
 
     Examples
     --------

@@ -26,8 +26,9 @@ def train_in_steps(
     Parameters
     ----------
     session : Session
+        Session that trains.
     data : Rows
-        Of the shard.
+        Rows of the shard.
     order : array of int, shape (rows,)
         The order in which the rows are read.
     batch_size : int

@@ -24,27 +24,27 @@ class ModelTrainer:
     Parameters
     ----------
     model : torch.nn.Module, keras.Model or a model of another registered framework
-        Of torch, called with one tensor per input; of Keras, built or with an input shape.
+        Torch module, called with one tensor per input; Keras model, built or with an input shape.
     optimizer : torch.optim.Optimizer or keras.optimizers.Optimizer
-        Of torch, over the model's parameters; of Keras also by name.
+        Torch optimizer over the model's parameters; Keras optimizer or its name.
     loss : callable or str
-        Of torch, a function of outputs and labels to the mean over the batch (``torch.nn.CrossEntropyLoss()``); of
-        Keras also by name. A sequence with one each where the network has several outputs; their sum is minimised.
+        Function of outputs and labels to the mean over the batch (``torch.nn.CrossEntropyLoss()``); in Keras also its
+        name. A sequence with one each where the network has several outputs; their sum is minimised.
     metrics : sequence of str, Metric or callable
-        Beside the loss; names are those of :data:`udfs.metrics.METRICS`.
+        Metrics beside the loss; names are those of :data:`udfs.metrics.METRICS`.
     batch_size : int
         Rows of a step. Default 32.
     scheduler : torch.optim.lr_scheduler.LRScheduler, optional
-        Of the learning rate; Keras has it within its optimizer.
+        Scheduler of the learning rate, for torch; Keras has it within its optimizer.
     scheduler_step : {"epoch", "batch"}
-        After what the scheduler takes its step: all shards of an epoch (default), or every batch.
+        Interval of the scheduler's steps: all shards of an epoch (default), or every batch.
     epochs : int, optional
-        Passes over the data, for an :class:`cerebro_spark.Adaptation` that trains a grid; a search says it itself.
+        Passes over the data, for an :class:`cerebro_spark.Adaptation` that trains a grid; a search has its own number.
     freeze_until : mapping of int to str or None, optional
-        A freezing schedule: from an epoch on (the first is 0), all up to and including a module does not learn;
+        Freezing schedule: from an epoch on (the first is 0), all up to and including a module does not learn;
         ``None`` freezes nothing. ``{0: "encoder.layer.5", 2: "encoder.layer.3"}`` is gradual unfreezing,
         ``{2: "features.4"}`` progressive freezing. The model and its optimizer are built with all that learns in any
-        phase. Of Keras a layer by its name, one within a model by ``"base/block_3"``; TensorFlow alone.
+        phase. A Keras layer goes by its name, one within a model by ``"base/block_3"``; on TensorFlow alone.
 
     Raises
     ------

@@ -27,6 +27,7 @@ def dumped(
     Parameters
     ----------
     value : object
+        Value to pickle.
     classes : iterable of type
         Classes that the value is made of; the packages of those that are not installed travel by value.
     persistent : callable

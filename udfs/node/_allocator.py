@@ -60,7 +60,7 @@ def _set(mmap_max: int, trim_threshold: int) -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Give freed memory back to the system, once, also where :func:`keep_freed_memory` has it kept.
+    """Return freed memory to the system, once, also where :func:`keep_freed_memory` has it kept.
 
     To open a network takes memory that nothing takes up again: for a MiniLM of 86 MiB that is 230 MiB.
 

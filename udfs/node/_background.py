@@ -22,13 +22,14 @@ _LEAST = 19
 def background(function: Callable[P, T]) -> Callable[P, T]:
     """Have a function run in a thread of the least priority, which waits wherever another thread wants the core.
 
-    Of the thread alone, so that the process has its own priority again: nobody may raise one that was lowered. Threads
+    The thread alone is slowed down, because an unprivileged process cannot raise a lowered priority. Threads
     that the function starts inherit it, those of torch among them; those that a library started before keep theirs,
     as TensorFlow's do. Without effect but on Linux, where a thread has a priority of its own.
 
     Parameters
     ----------
     function : callable
+        Function to run.
 
     Examples
     --------

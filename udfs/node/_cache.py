@@ -56,7 +56,7 @@ def node_folder(kind: str) -> Path:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise NodeCacheError(f"{root}: {error}; name another cache folder in {CACHE_VARIABLE}") from error
-    # In a shared temporary folder somebody else may have been there first, to choose our files for us.
+    # In a shared temporary folder another user may have been there first, to choose our files for us.
     if not named and owner != os.getuid():
         raise NodeCacheError(f"{root} belongs to another user; name a cache folder in {CACHE_VARIABLE}")
     return folder
@@ -64,7 +64,7 @@ def node_folder(kind: str) -> Path:
 
 @contextmanager
 def written_once(path: Path) -> Iterator[Path]:
-    """Yield a name to write under, renamed to ``path`` when the block ends well: nobody reads half a file.
+    """Yield a name to write under, renamed to ``path`` when the block ends well: readers never see half a file.
 
     The processes of a node may race; each writes its own, and the last one stays.
 
@@ -90,7 +90,7 @@ def written_once(path: Path) -> Iterator[Path]:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete the partial files of processes that are gone: nobody holds their locks."""
+    """Delete the partial files of processes that are gone: their locks are free."""
     for partial in folder.glob(f"{_PARTIAL}*"):
         with suppress(OSError):
             if time.time() - partial.stat().st_mtime < _YOUNG_S:

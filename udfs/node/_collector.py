@@ -12,7 +12,7 @@ _frozen = 0
 
 
 class FrozenHeap:
-    """Has the collector pass over all that exists now, while somebody answers within milliseconds.
+    """Exclude all present objects from garbage collection while requests are answered within milliseconds.
 
     It stops every thread while it looks through the objects of a process, time and again. Of a driver with torch,
     MLflow and scikit-learn that takes a quarter of a second, which is many requests' deadline. Several may be frozen

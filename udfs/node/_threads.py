@@ -14,7 +14,7 @@ def limit_threads(threads: int) -> None:
     Parameters
     ----------
     threads : int
-        Of one operation.
+        Number of threads of one operation.
     """
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)

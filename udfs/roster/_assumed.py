@@ -28,14 +28,16 @@ def assumed_preprocessing(model: Any, own: Framework, image_size: int | None) ->
     Parameters
     ----------
     model : object
-        Of the framework.
+        Model of the framework.
     own : Framework
+        Framework of the model.
     image_size : int, optional
         Height and width in pixels, where the user gave them.
 
     Returns
     -------
     Preprocessing
+        Assumed preprocessing.
     str
         What was assumed; empty where the network says it all.
 
@@ -65,7 +67,7 @@ def assumed_preprocessing(model: Any, own: Framework, image_size: int | None) ->
 
 
 def in_words(preprocessing: Preprocessing) -> str:
-    """Say how an image becomes numbers."""
+    """Describe how an image becomes numbers."""
     crop = f"{preprocessing.crop} x {preprocessing.crop}"
     sized = (
         f"resized to {crop} pixels"

@@ -17,8 +17,9 @@ class BertSizes:
         As in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a block,
         tokens of the longest text, number of segments (none in DistilBERT).
     activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
+        Activation within a block.
     epsilon : float
-        Of the normalisations.
+        Epsilon of the normalisations.
     deviation : float
         Standard deviation of random weights.
     first : int

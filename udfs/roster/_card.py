@@ -69,7 +69,7 @@ class ModelCard:
         Names of the classes of the network's output, as :func:`vista_spark.roster.read_class_names` reads them; by
         default classes are numbers.
     assumed : str
-        What nobody said and was taken for granted, such as the preprocessing; ``explain()`` shows it.
+        Assumptions where the user said nothing, such as the preprocessing; ``explain()`` shows them.
 
     Examples
     --------
@@ -187,5 +187,5 @@ class ModelCard:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a whole number, numpy's included."""
+    """Return whether it is a whole number, numpy's included."""
     return isinstance(value, Integral) and not isinstance(value, bool)

@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 
 
 def published_weights(model: str) -> PublishedWeights:
-    """Say where a network's weights are published.
+    """Return where a network's weights are published.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def published_weights(model: str) -> PublishedWeights:
     udfs.roster.UnknownModelError
         There is no such network.
     optimizer.errors.InvalidArgumentError
-        Nobody publishes weights that fit; the message says what to do instead.
+        No published weights fit; the message says what to do instead.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def fetch_weights(
     Returns
     -------
     Path
-        Of the file. One that is there and has the publisher's digest is not fetched again.
+        Path of the file. One that is there and has the publisher's digest is not fetched again.
 
     Raises
     ------

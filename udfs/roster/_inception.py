@@ -121,7 +121,7 @@ class _MixedC(nn.Module):
 
 
 class _MixedD(nn.Module):
-    """From the 17x17 grid to the 8x8."""
+    """Block from the 17x17 grid to the 8x8 grid."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ def load(
         be exactly the network's, which are torchvision's. For a Keras model, path or URI of a ``.weights.h5``, ``.h5``
         or ``.keras`` file (see :func:`udfs.weights.keras.fit_weights`). By default the card's own, or random ones.
     seed : int
-        Of the random weights: equal seeds give equal weights. The state of global generators does not change.
+        Seed of the random weights: equal seeds give equal weights. The state of global generators does not change.
 
     Returns
     -------

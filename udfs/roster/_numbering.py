@@ -1,4 +1,4 @@
-"""Layers of a network that nobody listed: its top-level blocks, in the order in which they run."""
+"""Layers of a network whose card lists none: its top-level blocks, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ def of(
     Returns
     -------
     ModelCard
+        Card with its layers and the number of its parameters.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def of(
 
 
 def is_name(model: object) -> bool:
-    """Say whether something is a name of the roster, or meant as one, rather than a model or the path of a function.
+    """Return whether something is a name of the roster, or meant as one, rather than a model or the path of a function.
 
     Examples
     --------
@@ -206,7 +207,7 @@ def _name(model: Any) -> str:
 
 def settle(given: ModelCard) -> ModelCard:
     """Copy a model that the card's builder hands out, and fill in what the card leaves open."""
-    if given.framework != "torch":  # the default of whoever names none
+    if given.framework != "torch":  # the default of cards that name none
         framework_named(given.framework)
     settled = _with_own_copy(given)
     if settled.layers and settled.parameters:
@@ -236,7 +237,7 @@ def _with_own_copy(given: ModelCard) -> ModelCard:
 def _kind(builder: Callable[..., Any]) -> tuple[str, bool]:
     """Name the framework of what a builder makes, and say whether it hands out one and the same model.
 
-    The name is empty where the builder fails or makes no model: whoever builds the network says so in words.
+    The name is empty where the builder fails or makes no model: building the network raises the error.
     """
     if _takes_shape(builder):
         return "keras", False  # Keras's builders alone are given an argument, the shape of the input

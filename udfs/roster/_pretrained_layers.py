@@ -72,8 +72,9 @@ def find_layers(
     builder : PretrainedBuilder
         Without additions.
     shape : tuple of int
-        Of one input.
+        Shape of one input.
     config : transformers.PretrainedConfig
+        Configuration of the network.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def find_layers(
 
 
 def has_pooler(builder: PretrainedBuilder) -> bool:
-    """Whether a network has a pooler with parameters."""
+    """Return whether a network has a pooler with parameters."""
     with torch.device("meta"):
         return any("pooler." in name for name, _ in builder().named_parameters())
 
@@ -198,7 +199,7 @@ def _is_list(path: str, module: nn.Module) -> bool:
 
 
 def _is_feature(tensor: Tensor) -> bool:
-    """Whether a tensor is one that pooling takes rightly: not a map that has its channels last."""
+    """Return whether a tensor is one that pooling takes rightly: not a map that has its channels last."""
     return tensor.dim() != _IMAGE_RANK or tensor.shape[2] == tensor.shape[3]
 
 
@@ -240,7 +241,7 @@ def _base(tensor: Tensor) -> Tensor:
 
 
 def _is_classifier(network: nn.Module, calls: Mapping[str, _Call], name: str, output: Tensor) -> bool:
-    """Whether a module makes the network's output; an identity, of a network without classes, does not."""
+    """Return whether a module makes the network's output; an identity, of a network without classes, does not."""
     return name in calls and calls[name].returned is output and not isinstance(getattr(network, name), nn.Identity)
 
 

@@ -1,4 +1,4 @@
-"""Where the weights of the shipped networks are published: by torchvision and by Keras, all trained on ImageNet-1k."""
+"""Published weights of the shipped networks: by torchvision and by Keras, all trained on ImageNet-1k."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class PublishedWeights:
         What the publisher says of the content: the beginning of a SHA-256 that torchvision puts into the name, the MD5
         that Keras checks; empty where it says nothing.
     algorithm : {"sha256", "md5"}
+        Algorithm of the digest.
     """
 
     url: str

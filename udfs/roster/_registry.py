@@ -55,7 +55,7 @@ def card(name: str) -> ModelCard:
 
 
 def is_shipped(name: str) -> bool:
-    """Say whether every process knows a model by its name, and as the same one."""
+    """Return whether every process knows a model by its name, and as the same one."""
     return name in _SHIPPED and name not in _registered
 
 

@@ -33,7 +33,7 @@ class _Fire(nn.Module):
 
 
 class SqueezeNet(nn.Module):
-    """One convolution, eight fire modules and a 1x1 convolution that is the classifier.
+    """Network of one convolution, eight fire modules and a 1x1 convolution that is the classifier.
 
     Parameters
     ----------

@@ -48,10 +48,11 @@ class AdaptationSample:
     Parameters
     ----------
     name : str
+        Name of the case.
     trainer_fn : callable
         From ``{}`` to a :class:`udfs.handlers.ModelTrainer` with a new model, all of whose weights are drawn.
     inputs : tuple of TensorSpec
-        Of the model.
+        Inputs of the model.
     data : Tensors
         Rows to train on: a number of whole batches, for a tensor of a trunk has the bits of its batch.
     weights : callable

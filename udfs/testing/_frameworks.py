@@ -42,20 +42,22 @@ class Sample:
     Parameters
     ----------
     name : str
+        Name of the case.
     build : callable
         Returns the model in inference mode: a new object with the same weights each time.
     inputs : tuple of TensorSpec
+        Inputs of the model.
     call : callable
         ``call(model, arrays)`` is the model's own answer: its outputs as a list of arrays, in the memory layout that
         the framework gives them.
     state : callable
-        ``state(model)`` is a snapshot that compares equal as long as nobody touched the model: values and memory layout
+        ``state(model)`` is a snapshot that compares equal as long as the model is not touched: values and memory layout
         of weights, training flag, in-place flags.
     output_shapes : tuple of tuple of int
-        Of one record.
+        Shapes of the outputs of one record.
     flops, param_bytes : int
-        Of the whole graph, by hand. FLOPs are those of convolutions and matrix products, a multiply-add being 2; where
-        several layers share parameters, their bytes count for each.
+        Counts of the whole graph, by hand. FLOPs are those of convolutions and matrix products, a multiply-add being
+        2; where several layers share parameters, their bytes count for each.
     perturb : callable, optional
         Changes a weight of a model in place.
     modules : mapping of str to tuple of int

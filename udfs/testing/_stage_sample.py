@@ -20,6 +20,7 @@ class StageSample:
     Parameters
     ----------
     name : str
+        Name of the case.
     make : callable
         Returns the stage, ready to transform ``frame`` or to be fitted to it.
     frame : callable

@@ -215,7 +215,7 @@ class FrameworkContract(HandlerContract):
         assert session.sums.results(session.evaluate(data))["loss"] < first["loss"]
 
     def weighted(self, weights: Sequence[float]) -> Tensors:
-        """Give the first rows weights, one each."""
+        """Return weights for the first rows, equal to 1."""
         return self.repeated([1] * len(weights), np.array(weights, np.float32))
 
     def repeated(self, times: Sequence[int], weights: NDArray[np.float32] | None = None) -> Tensors:
@@ -317,7 +317,7 @@ class FrameworkContract(HandlerContract):
 
 
 def _entries(session: Session) -> dict[str, bytes]:
-    """Give what a checkpoint has, by name."""
+    """Return the parts of a checkpoint by name."""
     saved = unpack(session.checkpoint(), lambda array, _kind: array)
     arrays = partial(pack, as_array=lambda value: (value, "numpy") if isinstance(value, np.ndarray) else None)
     return {name: arrays({name: value}) for name, value in saved.items()}

@@ -24,11 +24,11 @@ class Rows(Protocol):
 
     @property
     def inputs(self) -> tuple[NDArray[Any], ...]:
-        """One array per input of the network."""
+        """Arrays of the inputs, one per input of the network."""
 
     @property
     def labels(self) -> tuple[NDArray[Any], ...]:
-        """One array per label."""
+        """Arrays of the labels."""
 
     @property
     def rows(self) -> int:
@@ -143,7 +143,7 @@ class Session(Protocol):
         Parameters
         ----------
         state : bytes
-            Of :meth:`checkpoint`, of a session of the same framework.
+            Bytes of :meth:`checkpoint`, of a session of the same framework.
         optimizer : bool
             Without it the optimizer and the scheduler begin anew, and only what learns and the buffers that move are
             taken over: a warm start. Default true.
@@ -165,6 +165,7 @@ class Session(Protocol):
         Parameters
         ----------
         data : Rows
+            Rows of the shard.
         order : array of int, shape (rows,)
             The order in which the rows are read.
         ends_epoch : bool
@@ -187,7 +188,7 @@ class Session(Protocol):
         So several sessions train on one batch in turn: their units are open at the same time. The three methods draw
         from the process's generators and leave :attr:`random` alone. The caller calls
         ``udfs.handlers.apply_random(session.random)`` before each of them and sets
-        ``session.random = udfs.handlers.take_random()`` after it, whenever somebody else may have drawn in between. A
+        ``session.random = udfs.handlers.take_random()`` after it, whenever other code may have drawn in between. A
         unit that was not ended is forgotten.
 
         Raises
@@ -204,7 +205,7 @@ class Session(Protocol):
         inputs, labels : tuple of array, each of shape (rows, ...)
             The rows of one batch, as a shard holds them.
         weights : BatchWeights
-            Of these rows.
+            Weights of these rows.
 
         Raises
         ------

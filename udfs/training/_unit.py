@@ -1,4 +1,4 @@
-"""Where the random numbers of a training unit come from."""
+"""Random numbers of a training unit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["initial_seed", "row_order"]
 
 
 def initial_seed(seed: int, config: str) -> int:
-    """Of the random numbers that a configuration's weights are drawn with, and all it draws later.
+    """Compute the seed of a configuration's weights and of all its later random numbers.
 
     Parameters
     ----------
     seed : int
-        Of the run.
+        Seed of the run.
     config : str
         Id of the configuration.
 
@@ -43,12 +43,13 @@ def row_order(seed: int, config: str, epoch: int, partition: int, rows: int) -> 
     Parameters
     ----------
     seed : int
-        Of the run.
+        Seed of the run.
     config : str
+        Key of the configuration.
     epoch : int
         From 0.
     partition, rows : int
-        Of the shard.
+        Number of the shard, and of its rows.
 
     Returns
     -------

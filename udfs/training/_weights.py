@@ -29,6 +29,7 @@ def batch_weights(data: Rows, picked: Any, rows: int) -> BatchWeights:
     Parameters
     ----------
     data : Rows
+        Rows of the shard.
     picked : array of int or slice
         Rows of the batch.
     rows : int

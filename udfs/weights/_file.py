@@ -41,7 +41,7 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
     Returns
     -------
     Path
-        Of the content; the name does not tell the format.
+        Path of the content; the name does not tell the format.
 
     Raises
     ------

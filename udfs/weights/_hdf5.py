@@ -21,7 +21,7 @@ def check_hdf5(group: Any, shown: str, *, depth: int = 0) -> None:
     shown : str
         Name of the file, for the message.
     depth : int
-        Of the group in its file. Default 0.
+        Depth of the group in its file. Default 0.
 
     Raises
     ------

@@ -96,7 +96,7 @@ def _in_folder(uri: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def fit_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor], name: str) -> None:
-    """Give a module exactly its weights.
+    """Load weights into a module, exactly its own.
 
     The tensors are assigned, not copied: memory-mapped ones stay mapped, and a module on the meta device becomes real.
     A tensor of another element type than the module's is converted, which copies it. ``num_batches_tracked`` of a batch
@@ -107,6 +107,7 @@ def fit_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor], name: s
     module : torch.nn.Module
         Changed in place.
     state : mapping of str to torch.Tensor
+        Tensors by key.
     name : str
         The module's, for messages.
 

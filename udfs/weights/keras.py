@@ -24,7 +24,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
-    """Give a built Keras model exactly the weights of a file.
+    """Load the weights of a file into a built Keras model, exactly its own.
 
     The content decides the format: ``.keras`` archives, of which only the weights are read, ``.weights.h5`` files, and
     the older ``.h5`` files, of weights alone or of whole models. Arrays of the older ones are matched by the order of

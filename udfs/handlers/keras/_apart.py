@@ -31,13 +31,14 @@ _APART = frozenset(
 
 
 def keeps_records_apart(step: Step) -> bool:
-    """Whether a step is sure to give a record the same numbers whatever the others in its batch are, but for rounding.
+    """Return whether a step surely computes a record independently of the others in its batch, but for rounding.
 
     Others may as well; :func:`udfs.handlers._records.check_records` finds out.
 
     Parameters
     ----------
     step : Step
+        Step of the model.
     """
     layer = step.operation
     return (

@@ -43,12 +43,14 @@ def load_archive(path: Path, archive: bytes) -> Any:
     Parameters
     ----------
     path : Path
-        Of a file that is written, ending in ``.keras``: Keras opens files alone.
+        Path of a file that is written, ending in ``.keras``: Keras opens files alone.
     archive : bytes
+        Bytes of the archive.
 
     Returns
     -------
     keras.Model
+        Model of the archive.
 
     Raises
     ------

@@ -60,6 +60,7 @@ class BranchSession(KerasSession):
     Parameters
     ----------
     trainer : Trainer
+        Trainer of the whole model.
     placed : callable
         As for :class:`KerasSession`.
     """
@@ -120,7 +121,7 @@ class BranchSession(KerasSession):
 
     @property
     def adopted(self) -> bool:
-        """Whether it began with weights of another configuration, or of an earlier run."""
+        """True if it began with weights of another configuration, or of an earlier run."""
         return self._adopted
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:

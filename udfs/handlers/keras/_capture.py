@@ -35,7 +35,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of one operation.
+    """Call of an operation.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], l
 
 
 def output_structure(model: Any) -> Any:
-    """Give the symbolic outputs of a functional or sequential model as its call returns them."""
+    """Return the symbolic outputs of a functional or sequential model as its call returns them."""
     if isinstance(model, keras.Sequential):
         return model.outputs[0]
     return getattr(model, "_outputs_struct", model.outputs)

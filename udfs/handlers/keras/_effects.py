@@ -1,4 +1,4 @@
-"""What a step of a Keras model does in training beside computing: random numbers, variables that it changes, memory."""
+"""Side effects of the steps of a Keras model in training: random numbers, variables that change, memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VIEWS = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims",
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a step does.
+    """Side effects of a step.
 
     Attributes
     ----------
@@ -64,10 +64,11 @@ def effects(step: Step, graph: Any, operations: Sequence[Any], variables: Sequen
     step : Step
         Called in training.
     graph : tensorflow.Graph
+        Graph of the step.
     operations : sequence of tensorflow.Operation
-        Of the step.
+        Operations of the step.
     variables : sequence of keras.Variable
-        Of the model.
+        Variables of the model.
     """
     ids = {id(variable.value.handle): id(variable) for variable in variables}
     handles = {id(inside): ids.get(id(outside), 0) for outside, inside in graph.captures}
@@ -104,7 +105,7 @@ def _inside(operation: Any) -> Iterator[Any]:
 
 
 def _adds_loss(layer: Any) -> bool:
-    """Whether a call has just added to the loss; what it added is of a graph that goes, so it is forgotten."""
+    """Return whether a call has just added to the loss; what it added is of a graph that goes, so it is forgotten."""
     added = any(inner._get_own_losses() for inner in layer._flatten_layers())  # noqa: SLF001 - has no public reader
     layer._clear_losses()  # noqa: SLF001
     return added

@@ -63,6 +63,7 @@ def structure(captured: Capture, model: Any) -> str:
     Parameters
     ----------
     captured : Capture
+        Capture of the model.
     model : keras.Model
         The captured one.
     """

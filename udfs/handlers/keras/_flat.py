@@ -35,10 +35,12 @@ def flattened(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, dict[str, 
     model : keras.Model
         Left as it is: layers are made anew from their configurations, and get its weights.
     inputs : sequence of TensorSpec
+        Inputs of the model.
 
     Returns
     -------
     keras.Model
+        Model of the configurations, with the weights of the given one.
     dict of str to str
         For each path of the model's layers, the name of the value in the functional model's graph, in run order.
 

@@ -43,7 +43,7 @@ class KerasFramework(Framework):
     freezing_schedules = True
 
     def recognises(self, model: object) -> bool:
-        """Whether it is a ``keras.Model``."""
+        """Return whether it is a ``keras.Model``."""
         import keras  # noqa: PLC0415 - here Keras is imported, on whatever backend
 
         return isinstance(model, keras.Model)
@@ -124,7 +124,7 @@ class KerasFramework(Framework):
 
     @contextmanager
     def frozen(self, model: Any) -> Iterator[None]:
-        """Hold a model with variables that are not trainable."""
+        """Freeze the variables of a model for a block."""
         trainable, model.trainable = model.trainable, False
         try:
             yield

@@ -31,6 +31,7 @@ class Freezing:
     Parameters
     ----------
     trainer : Trainer
+        Trainer with a freezing schedule.
 
     Raises
     ------
@@ -79,7 +80,7 @@ class Freezing:
 
     @property
     def begun(self) -> bool:
-        """Whether an epoch has begun and not ended."""
+        """True if an epoch has begun and not ended."""
         return self._begun is not None
 
     def end(self) -> None:

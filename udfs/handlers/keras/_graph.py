@@ -1,4 +1,4 @@
-"""From the steps of a Keras model to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes."""
+"""Layer graph of a Keras model: shapes, FLOPs and bytes of its steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def layer_graph(captured: Capture, measures: Sequence[Measure], learning: Collec
     captured : Capture
         What :func:`udfs.handlers.keras.capture` returned.
     measures : sequence of Measure
-        Of the capture, one for each batch size of :data:`BATCHES`.
+        Measures of the capture, one for each batch size of :data:`BATCHES`.
     learning : collection of int, optional
         Ids of the variables that learn; the measures are then those of training. By default variables say it.
 

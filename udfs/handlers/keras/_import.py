@@ -30,7 +30,7 @@ class KerasBackendError(CerebroError, ImportError):
 
 
 def import_keras() -> str:
-    """Import Keras quietly, on TensorFlow unless somebody chose another backend before, and name the backend.
+    """Import Keras quietly, on TensorFlow unless another backend was chosen before, and name the backend.
 
     Where another backend is chosen, nothing is imported. Environment variables are set where they are not set already:
     ``KERAS_BACKEND``, ``TF_CPP_MIN_LOG_LEVEL``, and ``TF_NUM_INTRAOP_THREADS`` from the ``OMP_NUM_THREADS`` that Spark
@@ -73,7 +73,7 @@ def load_keras() -> None:
 
 @contextlib.contextmanager
 def _without_noise() -> Iterator[None]:
-    """Hold back the process's standard error, and let go of it what is not TensorFlow's greeting."""
+    """Redirect standard error of the process, and pass on all but TensorFlow's greeting."""
     if "tensorflow" in sys.modules:
         yield
         return

@@ -60,9 +60,11 @@ def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int, trained
     Parameters
     ----------
     captured : Capture
+        Capture of the model.
     inputs : sequence of TensorSpec
         As for the capture.
     batch : int
+        Number of records.
     trained : keras.Model, optional
         The captured one: the steps run as it trains, and their effects are found. By default they run in inference
         mode.

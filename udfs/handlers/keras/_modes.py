@@ -1,4 +1,4 @@
-"""How operations run: frozen layers in inference mode, and no layer fused with the next."""
+"""Modes of operations: frozen layers in inference mode, and no layer fused with the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["frozen_in_inference", "is_frozen", "unfused"]
 
 
 def is_frozen(layer: Any) -> bool:
-    """Whether a layer has ``trainable=False``, and no layer within it that learns."""
+    """Return whether a layer has ``trainable=False``, and no layer within it that learns."""
     return not layer.trainable and not any(variable.trainable for variable in layer.variables)
 
 
@@ -25,6 +25,7 @@ def frozen_in_inference(model: Any) -> Iterator[None]:
     Parameters
     ----------
     model : keras.Model
+        Model whose operations run.
 
     Examples
     --------

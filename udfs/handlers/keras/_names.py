@@ -18,7 +18,7 @@ _AUTOMATIC = re.compile(r"(input_layer|keras_tensor)(_\d+)?")
 
 
 def value_names(captured: Capture) -> list[str]:
-    """Give each value a readable, unique name.
+    """Name each value readably and uniquely.
 
     A layer's value is named by its path; that of its second call ends in ``_1``. Keras numbers functions, and inputs
     without a name, by all that the process ever made: these are counted anew here. Of several values of one call the

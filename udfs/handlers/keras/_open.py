@@ -69,7 +69,7 @@ def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] 
 
 
 def is_functional(operation: Any) -> bool:
-    """Whether its ``call`` is Keras's own run through a graph; the class itself is no public name."""
+    """Return whether its ``call`` is Keras's own run through a graph; the class itself is no public name."""
     own = isinstance(operation, keras.Sequential) or type(operation).__name__ == "Functional"
     if not own and isinstance(operation, keras.Model):
         own = any(
@@ -82,7 +82,7 @@ def is_functional(operation: Any) -> bool:
 
 
 def _is_composite(operation: Any) -> bool:
-    """Whether it is a layer of the user's own that is made of layers, in the types that it was given."""
+    """Return whether it is a layer of the user's own that is made of layers, in the types that it was given."""
     return (
         isinstance(operation, keras.Layer)
         and not type(operation).__module__.startswith("keras.")
@@ -92,7 +92,7 @@ def _is_composite(operation: Any) -> bool:
 
 
 def inference(operation: Any) -> dict[str, bool]:
-    """Give the argument that asks an operation for inference, where it takes one."""
+    """Return the argument that asks an operation for inference, where it takes one."""
     return {"training": False} if getattr(operation, "_call_has_training_arg", False) else {}
 
 
@@ -110,6 +110,7 @@ def unnumbered(operation: Any) -> str:
     Parameters
     ----------
     operation : keras.Operation
+        Operation to call.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def unnumbered(operation: Any) -> str:
 
 
 def is_numbered(operation: Any) -> bool:
-    """Whether its name is the one that Keras gives, with or without a number."""
+    """Return whether its name is the one that Keras gives, with or without a number."""
     return re.fullmatch(rf"{re.escape(_automatic(operation))}(_\d+)?", str(operation.name)) is not None
 
 

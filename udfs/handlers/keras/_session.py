@@ -54,6 +54,7 @@ class KerasSession:
     Parameters
     ----------
     trainer : Trainer
+        Trainer of the session.
     placed : callable
         Makes a ``with`` block whose operations run on the session's device; each step is in one.
     """
@@ -223,7 +224,7 @@ class KerasSession:
         return loss, self.model.predict_on_batch(inputs) if self.sums.metrics else None
 
     def _evaluation(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-        """Give Keras's own ``test_step``, but with the outputs."""
+        """Return Keras's own ``test_step``, but with the outputs."""
         model = self.network
         if id(model) in self._evaluations:
             return self._evaluations[id(model)]

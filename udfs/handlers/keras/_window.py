@@ -33,8 +33,9 @@ def window(operation: Any, shape: Sequence[int | None]) -> Window | None:
     Parameters
     ----------
     operation : keras.Operation
+        Operation to describe.
     shape : sequence of int
-        Of the tensor that it reads, the batch axis included.
+        Shape of the tensor that it reads, the batch axis included.
     """
     if isinstance(operation, _PADDINGS):
         return _shift(operation.padding, 1)

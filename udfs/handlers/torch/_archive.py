@@ -36,12 +36,14 @@ def load_program(
     Parameters
     ----------
     archive : bytes or path
+        Archive as bytes, or its path.
     extra_files : dict of str to str, optional
         Gets the texts of the archive's extra files, for the keys that it has.
 
     Returns
     -------
     torch.export.ExportedProgram
+        Program of the archive.
 
     Raises
     ------

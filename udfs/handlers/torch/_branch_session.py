@@ -34,7 +34,7 @@ class Branch:
     Parameters
     ----------
     traced : TorchModel
-        Of the whole model as it trains.
+        Whole model as it trains.
     feeds : tuple of str
         Layers of ``traced``, whose tensors the modules take.
     training, inference : torch.nn.Module
@@ -132,7 +132,7 @@ class BranchSession(TorchSession):
 
     @property
     def adopted(self) -> bool:
-        """Whether it began with weights of another configuration, or of an earlier run."""
+        """True if it began with weights of another configuration, or of an earlier run."""
         return self._adopted
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:

@@ -69,7 +69,7 @@ _OTHERWISE = (
 
 
 def way_out(*messages: str) -> str:
-    """Say in words what causes messages of torch, and what to change; the first message that tells decides.
+    """Explain causes of torch's messages, and the remedy; the first message that matches decides.
 
     Examples
     --------

@@ -37,8 +37,11 @@ class ChannelNorm(nn.Module):
     Parameters
     ----------
     weight, bias : tensor of shape (channels,), or None
+        Parameters of the norm.
     channels : int
+        Number of channels.
     eps : float
+        Term added to the variance.
     """
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, channels: int, eps: float) -> None:
@@ -172,7 +175,7 @@ def _argument(node: fx.Node, place: int, name: str, default: Any) -> Any:
 
 
 def _order(node: fx.Node) -> tuple[int, ...] | None:
-    """Tell the order of axes that a permutation makes."""
+    """Return the order of axes that a permutation makes."""
     if node.op not in ("call_function", "call_method") or operation(node) != "permute":
         return None
     listed = _argument(node, 1, "dims", None)

@@ -14,7 +14,7 @@ _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "poisson")
 
 
 def is_constant(node: fx.Node) -> bool:
-    """Say whether nothing that a node is computed from is an input, is random, or is a call of a module."""
+    """Return whether nothing that a node is computed from is an input, is random, or is a call of a module."""
     ahead, seen = [node], set[fx.Node]()
     while ahead:
         visited = ahead.pop()

@@ -1,4 +1,4 @@
-"""What a node of a graph does beside computing: random numbers, writes to buffers, and the memory that it makes."""
+"""Side effects of the nodes of a graph: random numbers, writes to buffers, and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLAGS = ("training", "train")
 
 @dataclass(frozen=True)
 class NodeEffects:
-    """What operations did beside computing.
+    """Side effects of operations.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own
 
     @property
     def found(self) -> NodeEffects:
-        """What they did so far."""
+        """Side effects so far."""
         return NodeEffects(self._draws, self._moves, sum(storage.nbytes() for storage in self._made.values()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -80,7 +80,7 @@ def _key(value: torch.Tensor) -> int:
 
 
 def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Give all arguments of an operation their names, those left out by their defaults."""
+    """Name all arguments of an operation, those left out by their defaults."""
     arguments = func._schema.arguments  # noqa: SLF001 - has no public reader
     defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
     return defaults | dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs

@@ -45,8 +45,9 @@ class Extraction:
     Parameters
     ----------
     net : torch.nn.Module
+        Network to open.
     inputs : sequence of TensorSpec, optional
-        Of the network. Without them torch.fx alone can open it, and the widths of layers are read off the modules.
+        Inputs of the network. Without them torch.fx alone can open it, and the widths of layers come from the modules.
 
     Raises
     ------
@@ -124,6 +125,7 @@ class Extraction:
         Parameters
         ----------
         layers : sequence of str
+            Paths of the layers.
 
         Returns
         -------
@@ -172,7 +174,7 @@ class Extraction:
         )
 
     def draws_by_itself(self, paths: Sequence[str]) -> bool:
-        """Say whether modules do something in training mode that their graph in inference mode does not show.
+        """Return whether modules do something in training mode that their graph in inference mode does not show.
 
         True of functional dropout, and of code that asks for ``self.training``; layers such as ``nn.Dropout`` stay
         modules, which know their mode.
@@ -180,7 +182,7 @@ class Extraction:
         Parameters
         ----------
         paths : sequence of str
-            Of the modules that are to train.
+            Paths of the modules that are to train.
         """
         copied = private(self._net).eval()
         for path in paths:

@@ -36,6 +36,7 @@ def fingerprint(
     Parameters
     ----------
     module : torch.fx.GraphModule
+        Module whose nodes are hashed.
     nodes : sequence of torch.fx.Node
         The layer's node after the nodes folded into it.
     inputs : sequence of torch.fx.Node
@@ -141,7 +142,7 @@ def _plain(value: Any) -> str:
 
 
 def _body(value: Any) -> str:
-    """Tell functions of one name apart, as lambdas are: by what they do, their defaults and what they close over."""
+    """Distinguish functions of one name, as lambdas are: by their code, their defaults and what they close over."""
     if isinstance(value, partial):
         return _plain([value.func, value.args, value.keywords])
     if isinstance(value, CodeType):

@@ -42,7 +42,7 @@ class TorchFramework(Framework):
     freezing_schedules = True
 
     def recognises(self, model: object) -> bool:
-        """Whether it is a ``torch.nn.Module``."""
+        """Return whether it is a ``torch.nn.Module``."""
         return isinstance(model, nn.Module)
 
     def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
@@ -122,7 +122,7 @@ class TorchFramework(Framework):
 
     @contextmanager
     def frozen(self, model: nn.Module) -> Iterator[None]:
-        """Hold a module in evaluation mode, with parameters that require no gradient."""
+        """Keep a module in evaluation mode, with parameters that require no gradient, for a block."""
         learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         training = model.training
         for parameter in learning:
@@ -189,7 +189,7 @@ class TorchFramework(Framework):
         seed: int,
         name: str,
     ) -> nn.Module:
-        """Give the skeleton a state dict."""
+        """Load a state dict into the skeleton."""
         return _networks.load(builder, inputs, weights, seed, name)
 
     def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> nn.Module:

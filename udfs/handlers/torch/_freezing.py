@@ -27,6 +27,7 @@ class Freezing:
     Parameters
     ----------
     trainer : Trainer
+        Trainer with a freezing schedule.
 
     Raises
     ------

@@ -86,6 +86,6 @@ def _fold(module: fx.GraphModule, source: fx.Node, node: fx.Node) -> None:
 
 
 def _put(module: fx.GraphModule, path: str, inner: nn.Module) -> None:
-    """Where the path leads to in this graph alone: its parents are its own, made with it."""
+    """Return the parent of a path in this graph alone: its parents are its own, made with it."""
     parent, _, leaf = path.rpartition(".")
     setattr(module.get_submodule(parent), leaf, inner)

@@ -1,4 +1,4 @@
-"""From a ``torch.nn.Module`` to an ``fx.GraphModule`` that mutates nothing, by one of torch's two tracers."""
+"""Trace of a ``torch.nn.Module`` to an ``fx.GraphModule`` that mutates nothing, by one of torch's two tracers."""
 
 from __future__ import annotations
 
@@ -156,6 +156,7 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
     model : torch.nn.Module
         That passed :func:`check_training`; in any mode, its modules are left as they are.
     inputs : sequence of TensorSpec
+        Inputs of the model.
     training : bool
         Whether the graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, or of the
         evaluation meanwhile.
@@ -282,6 +283,7 @@ def private(model: nn.Module, *, tied: bool = False) -> nn.Module:
     Parameters
     ----------
     model : torch.nn.Module
+        Model to copy.
     tied : bool
         Whether parameters and buffers are those of ``model`` themselves, gradients and all. Default false.
 

@@ -1,4 +1,4 @@
-"""From named ``fx`` nodes to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes."""
+"""Layer graph of a traced torch module: shapes, FLOPs and bytes of its named ``fx`` nodes."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def check_held(model: nn.Module) -> None:
     Parameters
     ----------
     model : torch.nn.Module
+        Model to check.
 
     Raises
     ------
@@ -86,12 +87,12 @@ def on_cpu(model: nn.Module) -> nn.Module:
 
 
 def has_meta_tensor(model: nn.Module) -> bool:
-    """Say whether a network holds a tensor without memory, as what is built on the meta device does."""
+    """Return whether a network holds a tensor without memory, as what is built on the meta device does."""
     return any(held.is_meta for held in (*model.parameters(), *model.buffers(), *_unknown_tensors(model)))
 
 
 def is_lazy(model: nn.Module) -> bool:
-    """Say whether a network has weights whose shapes its first batch decides."""
+    """Return whether a network has weights whose shapes its first batch decides."""
     return any(
         isinstance(held, (UninitializedParameter, UninitializedBuffer))
         for inner in model.modules()
@@ -136,7 +137,7 @@ def _within(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _matters(held: nn.Module) -> bool:
-    """Whether a module's values depend on weights, or on whether it is in training mode."""
+    """Return whether a module's values depend on weights, or on whether it is in training mode."""
     weighty = next(held.parameters(), None) is not None or next(held.buffers(), None) is not None
     return weighty or any(isinstance(inner, _OF_TRAINING) for inner in held.modules())
 

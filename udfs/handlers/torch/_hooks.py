@@ -20,18 +20,18 @@ __all__ = ["bake", "has_global_hooks", "has_hooks"]
 
 
 def has_global_hooks() -> bool:
-    """Say whether torch calls a hook around every module of this process."""
+    """Return whether torch calls a hook around every module of this process."""
     return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)  # noqa: SLF001
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Say whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
+    """Return whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
     own = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
     return bool(own) or has_global_hooks()
 
 
 def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
-    """Give modules the weights that they have in inference mode: of weight norms, spectral norms, pruning and others.
+    """Fix the weights of modules that compute them: weight norms, spectral norms, pruning and others.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
 
 
 def _leave_parametrized(inner: nn.Module) -> None:
-    """As torch does, but for the class, which the module shares with the one that it is a copy of."""
+    """Copy a module as torch does, but for the class, which the module shares with its copy."""
     trained = any(parameter.requires_grad for parameter in inner.parametrizations.parameters())  # type: ignore[union-attr]
     with torch.no_grad():
         values = {name: getattr(inner, name).detach().clone() for name in inner.parametrizations}  # type: ignore[union-attr]

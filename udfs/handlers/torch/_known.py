@@ -43,12 +43,12 @@ _PLACES = (torch, nn.functional, torch.linalg, torch.special, torch.fft, operato
 
 
 class UnknownError(Exception):
-    """Something takes part of which nobody can say what it does. Only passes within the opening of a model."""
+    """Error of a value whose behaviour cannot be predicted. Only passes within the opening of a model."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a node was measured to give.
+    """Measured result of a node.
 
     Parameters
     ----------
@@ -59,7 +59,9 @@ class Known:
     same_as : int or None
         Place, among the nodes that it reads, of the one whose very value it hands on.
     flops : int
+        FLOPs of the node.
     effects : NodeEffects
+        Side effects of the node.
     made : callable
         Makes the value anew, on fake tensors.
     """
@@ -88,7 +90,7 @@ def remember(question: Hashable, answer: Known) -> None:
 
 
 class Questions:
-    """Says of each node of a graph all that decides its sizes and effects, as a key.
+    """Keys of the nodes of a graph, each with all that decides the sizes and effects of its node.
 
     That is the operation with its constants, or a module of torch with all its attributes, in its mode; sizes,
     strides, types and devices of the tensors that it reads and holds, which of them learn, which are one and the same,
@@ -222,7 +224,7 @@ class Questions:
 
 
 class _Told:
-    """What was told of a node, in the arguments of another."""
+    """Reference to a measured node in the arguments of another."""
 
     __slots__ = ("told",)
 
@@ -236,7 +238,7 @@ def stand_in(value: Any) -> tuple[Any, Callable[[], Any]]:
     Parameters
     ----------
     value : object
-        Of a run on fake tensors.
+        Value of a run on fake tensors.
 
     Returns
     -------
@@ -275,7 +277,7 @@ def _entries(value: Any) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Hashable:
-    """Tell a plain value with its type, as a part of a key.
+    """Write a plain value with its type, as a part of a key.
 
     Raises
     ------
@@ -291,7 +293,7 @@ def plain(value: Any) -> Hashable:
 
 
 def _is_of_torch(function: Any) -> bool:
-    """Say whether a function is torch's or Python's own, which does the same each time."""
+    """Return whether a function is torch's or Python's own, which does the same each time."""
     if isinstance(function, torch._ops.OpOverload):  # noqa: SLF001 - has no public name
         return function.namespace in _NAMESPACES
     if isinstance(function, FunctionType):
@@ -314,7 +316,7 @@ _ATTENTION: tuple[Callable[[], bool], ...] = (
 
 
 def _settings() -> Hashable:
-    """Tell how torch is set, where that decides which way an operation takes."""
+    """Return the settings of torch that decide how an operation runs."""
     backends = torch.backends
     return (
         torch.is_grad_enabled(),

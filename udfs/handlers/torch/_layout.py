@@ -28,10 +28,10 @@ def reshape_views(module: fx.GraphModule) -> None:
 
 
 def needs_contiguous(module: fx.GraphModule) -> bool:
-    """Say whether an operation reads strides: in another layout it would fail, or give other numbers."""
+    """Return whether an operation reads strides: in another layout it would fail, or give other numbers."""
     return any(node.op != "call_module" and operation(node) in _OF_STRIDES for node in module.graph.nodes)
 
 
 def _of_bits(node: fx.Node) -> bool:
-    """Whether a view takes the same memory for another type."""
+    """Return whether a view takes the same memory for another type."""
     return "dtype" in node.kwargs or any(isinstance(argument, torch.dtype) for argument in node.args)

@@ -22,6 +22,7 @@ def lazily_compiled(root: nn.Module, graph: fx.Graph) -> fx.GraphModule:
     root : torch.nn.Module
         Has the modules and tensors that the graph names.
     graph : torch.fx.Graph
+        Graph to compile.
     """
     with _use_lazy_graph_module(True):
         made: fx.GraphModule = _make_graph_module(root, graph)

@@ -56,7 +56,9 @@ class PerRecordNorm(nn.Module):
     Parameters
     ----------
     weight, bias : tensor of shape (channels,), or None
+        Parameters of the norm.
     eps : float
+        Term added to the variance.
     """
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float) -> None:
@@ -75,7 +77,9 @@ class Mean(nn.Module):
     Parameters
     ----------
     dim : sequence of int
+        Axes of the mean.
     keepdim : bool
+        Whether the axes stay, with length 1.
     """
 
     def __init__(self, dim: tuple[int, ...], *, keepdim: bool) -> None:
@@ -88,7 +92,7 @@ class Mean(nn.Module):
         return x.mean(self.dim, keepdim=self.keepdim)
 
     def over_places(self, rank: int) -> bool:
-        """Say whether it is the mean over all spatial axes of tensors of this rank, records and channels included."""
+        """Return whether the mean is over all spatial axes of tensors of this rank, records and channels included."""
         return sorted(axis % rank for axis in self.dim) == list(range(2, rank))
 
 
@@ -121,7 +125,7 @@ def _call(module: fx.GraphModule, node: fx.Node, own: nn.Module) -> None:
     module.add_submodule(path, own.eval())
     module.meta.setdefault("lowered", set()).add(path)
     source = _options(("input",), node)["input"]
-    # An operator that returns a tuple: whoever reads the tensor in it reads the module.
+    # An operator that returns a tuple: readers of the tensor in it read the module.
     for user in list(node.users):
         if user.target is operator.getitem and _is_aten_tuple(node):
             user.replace_all_uses_with(node)

@@ -274,6 +274,7 @@ class TorchModel:
         feeds : mapping of str to tensor
             By layer.
         want : sequence of str
+            Layers whose tensors are returned.
         """
         if self._reads_strides:
             feeds = {name: self._as_computed(name, tensor) for name, tensor in feeds.items()}
@@ -346,6 +347,7 @@ class TorchModel:
         Parameters
         ----------
         layer : str
+            Name of a layer or path of a module.
 
         Raises
         ------
@@ -425,7 +427,7 @@ class TorchModel:
         return self._laid(self._node(name), torch.from_numpy(_lent(array)).to(self._placed()))
 
     def _placed(self) -> torch.device | str:
-        """Where the weights are: on the model's own device, until :meth:`prepare` moves them."""
+        """Device of the weights: the model's own, until :meth:`prepare` moves them."""
         if self._prepared:
             return self._device
         held = next(chain(self._module.parameters(), self._module.buffers()), None)
@@ -456,7 +458,7 @@ class TorchModel:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _schedule(self, feeds: frozenset[str], want: tuple[str, ...]) -> list[tuple[fx.Node, tuple[fx.Node, ...]]]:
-        """List the nodes to evaluate in order, each with those whose value nobody reads after it."""
+        """List the nodes to evaluate in order, each with those that are not read after it."""
         key = (feeds, want)
         if key not in self._schedules:
             needed = self._needed(feeds, want)

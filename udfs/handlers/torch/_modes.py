@@ -1,4 +1,4 @@
-"""Which modules train and which stay in inference mode: what is frozen neither draws nor moves its buffers."""
+"""Modes of modules: what is frozen neither draws random numbers nor moves its buffers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def set_training(model: nn.Module) -> None:
     Parameters
     ----------
     model : torch.nn.Module
+        Model to train.
 
     Examples
     --------

@@ -16,7 +16,7 @@ _CALLS = ("call_module", "call_function", "call_method")
 
 
 def node_names(module: fx.GraphModule) -> dict[str, str]:
-    """Give each node a readable, unique name: the module's path, or ``path.operation`` where a module has several.
+    """Name each node readably and uniquely: by the module's path, or ``path.operation`` where a module has several.
 
     Returns
     -------

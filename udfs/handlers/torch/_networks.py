@@ -93,7 +93,7 @@ def load(
     seed: int,
     name: str,
 ) -> nn.Module:
-    """Give the skeleton a state dict, read or to be read."""
+    """Load a state dict, read or to be read, into the skeleton."""
     state = weights if isinstance(weights, Mapping) else read_state_dict(weights)
     network = skeleton(builder, inputs)
     own_weights = getattr(network, "own_weights", None)

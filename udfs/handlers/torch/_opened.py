@@ -10,7 +10,7 @@ __all__ = ["is_program", "returned_paths"]
 
 
 def is_program(model: object) -> bool:
-    """Say whether a module is one that :func:`udfs.handlers.torch._program.open_network` made."""
+    """Return whether a module is one that :func:`udfs.handlers.torch._program.open_network` made."""
     return isinstance(model, fx.GraphModule) and "leaves" in model.meta and "returned" in model.meta
 
 

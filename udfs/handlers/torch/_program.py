@@ -75,7 +75,7 @@ def open_network(path: Path) -> fx.GraphModule:
         It is no such archive, is damaged, or holds what could run code.
     """
     extra: dict[str, Any] = {_FACTS: ""}
-    # Whoever wants the structure alone asks for the meta device, onto which a file cannot be read.
+    # Callers that need the structure alone ask for the meta device, onto which a file cannot be read.
     with torch.device("cpu"):
         module = _module(load_program(path, extra_files=extra))
     facts = parsed(extra[_FACTS])

@@ -25,7 +25,7 @@ _PURE: dict[Callable[..., Any], Callable[..., Any]] = {
     for name in (*_ARITHMETIC, *_LOGICAL)
 }
 
-# What returns a tensor of its own, never a view of its input: an in-place operation on it is seen by nobody else.
+# Operations that return a tensor of their own, never a view of their input: no other node sees it change in place.
 _OWNING_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear)  # noqa: SLF001 - common bases
 _OWNING_FUNCTIONS = frozenset({*_PURE.values(), torch.add, torch.sub, torch.mul, torch.div, torch.matmul, torch.cat})
 
@@ -35,7 +35,7 @@ class MutationError(Exception):
 
 
 class InplaceProxy(fx.Proxy):
-    """``fx.Proxy`` records ``x += y`` as ``x + y``, which is another thing to whoever else holds ``x``."""
+    """``fx.Proxy`` records ``x += y`` as ``x + y``, which differs for other holders of ``x``."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ def purify(module: fx.GraphModule) -> None:
 
 
 def _is_inplace(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Whether a node is of the three kinds that can be rewritten; any other mutation raises."""
+    """Return whether a node is of the three kinds that can be rewritten; any other mutation raises."""
     if node.op == "call_module":
         return bool(getattr(modules[str(node.target)], "inplace", False))
     if node.op not in ("call_function", "call_method"):
@@ -111,7 +111,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Whether nobody but this node reads its first argument, which is a tensor of its own and no view of another."""
+    """Return whether only this node reads its first argument, a tensor of its own and no view of another."""
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node) or len(source.users) != 1:
         return False

@@ -39,13 +39,14 @@ _PROGRAMS: dict[Hashable, fx.GraphModule] = {}
 
 
 def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule | None:
-    """Give the program of an earlier model alike, over the tensors of this one.
+    """Return the program of an earlier model alike, over the tensors of this one.
 
     Parameters
     ----------
     model : torch.nn.Module
         As it would be exported for training, in its mode; its buffers are as before afterwards.
     inputs : sequence of TensorSpec
+        Inputs of the model.
     """
     try:
         program = _PROGRAMS.get(_key(model, inputs))
@@ -121,13 +122,13 @@ def _told(value: Any, depth: int) -> Hashable:
 
 
 def _is_open(value: Any) -> bool:
-    """Say whether all that an object has is in its ``__dict__``: of a class in Python, without slots."""
+    """Return whether all that an object has is in its ``__dict__``: of a class in Python, without slots."""
     slots = any(vars(kind).get("__slots__") for kind in type(value).__mro__)
     return hasattr(value, "__dict__") and not slots and getattr(type(value), "__new__", None) is object.__new__
 
 
 def _alike(model: nn.Module, program: fx.GraphModule, inputs: Sequence[TensorSpec]) -> bool:
-    """Say whether two modules over the same tensors give the same outputs and gradients on drawn records."""
+    """Return whether two modules over the same tensors give the same outputs and gradients on drawn records."""
     random = np.random.default_rng(_SEED)
     device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     records = [np.concatenate([drawn(spec, random) for _ in range(_RECORDS)]) for spec in inputs]

@@ -64,7 +64,7 @@ _KEYED = {
     "opset_version": re.compile(r"[a-z_]{1,32}"),
     "config": _PATH,
 }
-# Left out, because a trained network runs without them: code that guards it, traces with paths of somebody's machine,
+# Left out, because a trained network runs without them: code that guards it, traces with paths of the author's machine,
 # objects of foreign classes.
 _EMPTIED: dict[str, Any] = {"guards_code": [], "custom_obj_values": {}, "treespec_namedtuple_fields": {}}
 _KEPT_METADATA = ("nn_module_stack", "torch_fn")
@@ -80,7 +80,7 @@ def checked_program(data: bytes) -> bytes:
     Parameters
     ----------
     data : bytes
-        Of ``models/model.json``.
+        Content of ``models/model.json``.
 
     Raises
     ------

@@ -62,6 +62,7 @@ class TorchSession:
     Parameters
     ----------
     trainer : Trainer
+        Trainer of the session.
     device : str
         The model is moved there.
     """
@@ -93,7 +94,7 @@ class TorchSession:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         return self._device
 
     @property

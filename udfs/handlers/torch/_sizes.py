@@ -38,7 +38,7 @@ def free_sizes(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> None:
 
 
 def is_batch_size(node: fx.Node) -> bool:
-    """Whether a node's value is the number of records, whatever tensor it was asked of."""
+    """Return whether a node's value is the number of records, whatever tensor it was asked of."""
     return _BATCH_SIZE in node.meta
 
 

@@ -42,6 +42,7 @@ def checked_expression(text: str) -> str:
     Parameters
     ----------
     text : str
+        Text of the expression.
 
     Returns
     -------

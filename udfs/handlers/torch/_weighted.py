@@ -34,6 +34,7 @@ class WeightedLoss:
     Parameters
     ----------
     loss : callable
+        Loss of the trainer.
     call : callable
         Runs a loss on an output and a label.
 
@@ -59,6 +60,7 @@ class WeightedLoss:
         Parameters
         ----------
         output, label : Tensor of shape (rows, ...)
+            Output of the network and its label.
         weights : Tensor of shape (rows,), or None
             Relative to their mean; ``None`` where all are equal.
 
@@ -89,7 +91,7 @@ class WeightedLoss:
         return (weights * per_row).sum() / weights.sum()
 
     def _shares(self, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor | None:
-        """Give what the mean of a loss of classes divides by, of each label; ``None`` for other losses."""
+        """Return the divisor of the mean of a loss of classes, for each label; ``None`` for other losses."""
         loss = self._loss
         if not isinstance(loss, _SHARED) or (label.is_floating_point() and label.shape == output.shape):
             return None

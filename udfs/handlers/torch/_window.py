@@ -38,6 +38,7 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     Parameters
     ----------
     node : torch.fx.Node
+        Node to describe.
     inner : torch.nn.Module, optional
         The module that the node calls.
     shape_of : callable
