@@ -29,6 +29,7 @@ from ._elementwise import Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
+    After,
     Combine,
     Function,
     Like,
@@ -40,7 +41,6 @@ from ._functions import (
     Shares,
     Within,
 )
-from ._guards import After, Held
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
@@ -101,7 +101,6 @@ __all__ = [
     "Function",
     "GatherElements",
     "HasText",
-    "Held",
     "Impute",
     "Indicators",
     "Interpolate",

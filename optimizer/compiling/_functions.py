@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "After",
     "Combine",
     "Function",
     "Like",
@@ -212,3 +213,14 @@ class Reject(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         return width_of(self, inputs[0], inputs[0])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class After(Operator):
+    """The first table, unchanged, after checks of a rewritten program: the other tables, whose rules hold its rows."""
+
+    arity: ClassVar[int | None] = None
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        return inputs[0]

@@ -1,21 +1,20 @@
-"""Checks, pulled back through monotone operators: the same rows are refused, before their columns are computed."""
+"""Checks of finite numbers, moved to the tables that their columns come from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip
+from optimizer.compiling._codes import Replace
 from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._curves import Monomials
 from optimizer.compiling._functions import Within
-from optimizer.compiling._guards import Held
-from optimizer.compiling._program import INPUT
 
-from ._facts import Facts, rule_of
-from ._monotone import monotone
-from ._products import pulled_products
+from ._ranges import Ranges, is_invertible, rounding_function
+from ._types import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,131 +24,140 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Node, Program
 
-__all__ = ["Asked", "check_of", "pulled_back"]
+__all__ = ["MovedCheck", "check_before", "move_check"]
+
+_MOST = 2**24  # numbers of the table of factors
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a check asks of some columns of a table.
+class MovedCheck:
+    """Check of some columns of a table.
 
     Parameters
     ----------
     table : str
-        The node, or the program's input.
+        Name of the node, or of the program's input.
     columns : int64 array
-        Ascending.
-    rule : Facts
-        For these columns.
+        Columns that the check looks at, ascending.
+    check : Finite
+        The check.
     """
 
     table: str
     columns: NDArray[np.int64]
-    rule: Facts
+    check: Finite
 
 
-class _Back:
-    """Pull what is asked back, table by table."""
+def check_before(check: Finite, operator: Operator, dtype: str | None, ranges: Ranges) -> Finite | None:
+    """Return the check of an operator's input that refuses the same rows; ``None`` if there is none for all columns.
 
-    def __init__(self, program: Program, types: Mapping[str, str | None], facts: Mapping[str, Facts]) -> None:
-        self.nodes = {node.name: node for node in program.nodes}
-        self.types, self.facts, self.widths = types, facts, program.widths
-        self.found: list[tuple[str, NDArray[np.int64], Facts]] = []
+    Parameters
+    ----------
+    check : Finite
+        Check of the operator's result.
+    operator : Operator
+        The operator.
+    dtype : str or None
+        Type of the operator's input.
+    ranges : Ranges
+        Ranges of the operator's result.
+    """
+    result = operator.dtype if isinstance(operator, Cast) else dtype
+    if ranges.beyond(check, result).any() or not _keeps_kind(operator, np.arange(len(ranges.nan)), dtype).all():
+        return None
+    return replace(check, dtype="as given")
 
-    def pull(self, table: str, columns: NDArray[np.int64], rule: Facts) -> None:
-        """Go on from a table; a column may come several times."""
-        open_ = ~self.facts[table].of(columns).implies(rule)
-        columns, rule = columns[open_], rule.of(open_)
+
+def _keeps_kind(operator: Operator, columns: NDArray[np.int64], dtype: str | None) -> NDArray[np.bool_]:
+    """Return whether NaN, infinities and finite numbers of each column stay what they are."""
+    if isinstance(operator, Arithmetic):
+        return is_invertible(operator, dtype)[columns]
+    if isinstance(operator, Replace):
+        return np.isfinite(operator.value[columns])
+    floats = isinstance(operator, Cast) and operator.dtype in FLOATS and dtype in FLOATS
+    return np.full(len(columns), floats or isinstance(operator, Clip) or rounding_function(operator) is not None)
+
+
+class _Mover:
+    """Walk from a check to earlier tables, column by column."""
+
+    def __init__(
+        self, program: Program, types: Mapping[str, str | None], ranges: Mapping[str, Ranges], check: Finite
+    ) -> None:
+        self._nodes = {node.name: node for node in program.nodes}
+        self._types, self._ranges, self._widths, self._check = types, ranges, program.widths, check
+        self.stops: list[tuple[str, bool, NDArray[np.int64]]] = []
+
+    def move(self, table: str, columns: NDArray[np.int64], *, nan: bool) -> None:
+        """Move a check of some columns of a table, which lets NaN pass or not."""
+        check = replace(self._check, dtype="as given", nan=nan)
+        columns = columns[self._ranges[table].select(columns).fails(check, self._types[table])]
         if not len(columns):
             return
-        if table == INPUT:
-            self.found.append((table, columns, rule))
-            return
-        node = self.nodes[table]
-        if isinstance(node.operator, Finite | Within):
-            self.pull(node.inputs[0], columns, rule)
+        node = self._nodes.get(table)
+        if node is None:
+            self.stops.append((table, nan, columns))
+        elif isinstance(node.operator, Finite | Within):
+            self.move(node.inputs[0], columns, nan=nan)
         elif isinstance(node.operator, Select):
-            self.pull(node.inputs[0], np.asarray(node.operator.columns, np.int64)[columns], rule)
+            self.move(node.inputs[0], np.asarray(node.operator.columns, np.int64)[columns], nan=nan)
         elif isinstance(node.operator, Concatenate):
             first = 0
             for name in node.inputs:
-                own = (columns >= first) & (columns < first + self.widths[name])
-                self.pull(name, columns[own] - first, rule.of(own))
-                first += self.widths[name]
+                inside = (columns >= first) & (columns < first + self._widths[name])
+                self.move(name, columns[inside] - first, nan=nan)
+                first += self._widths[name]
         else:
-            self._through(node, columns, rule)
+            self._move_through(node, columns, nan=nan)
 
-    def _through(self, node: Node, columns: NDArray[np.int64], rule: Facts) -> None:
-        dtype = self.types[node.inputs[0]] if node.inputs else None
-        if isinstance(node.operator, Monomials):
-            asked = pulled_products(node.operator, columns, rule, self.facts[node.inputs[0]], dtype)
-            if asked is None:
-                self.found.append((node.name, columns, rule))
-            else:
-                self.pull(node.inputs[0], *asked)
-            return
-        if isinstance(node.operator, Impute):
-            able, before = _unfilled(node.operator, columns, rule, dtype)
+    def _move_through(self, node: Node, columns: NDArray[np.int64], *, nan: bool) -> None:
+        operator, dtype = node.operator, self._types[node.inputs[0]] if node.inputs else None
+        if isinstance(operator, Monomials):
+            factors = _factors(operator, columns, self._widths[node.inputs[0]])
+            # An infinity times zero is NaN, so factors are held only where both are refused.
+            if factors is not None and not nan and not self._check.infinite:
+                self.move(node.inputs[0], factors, nan=nan)
+                return
+            able, filled = np.zeros(len(columns), np.bool_), nan
+        elif isinstance(operator, Impute) and np.isnan(operator.missing):
+            able, filled = np.isfinite(operator.values[columns]), True
         else:
-            able, before = np.zeros(len(columns), np.bool_), rule
-            step = monotone(node.operator, columns, dtype)
-            if step is not None:
-                low, high = step.back(rule.low, rule.high)
-                able = step.valid & (low <= high)  # NaN, where nothing passes
-                before = Facts(low, high, rule.nan)
-        if able.any():
-            self.pull(node.inputs[0], columns[able], before.of(able))
+            able, filled = _keeps_kind(operator, columns, dtype), nan
+        if able.any() and not (filled and self._check.infinite):
+            self.move(node.inputs[0], columns[able], nan=filled)
         if not able.all():
-            self.found.append((node.name, columns[~able], rule.of(~able)))
+            self.stops.append((node.name, nan, columns[~able]))
 
 
-def _unfilled(
-    operator: Impute, columns: NDArray[np.int64], rule: Facts, dtype: str | None
-) -> tuple[NDArray[np.bool_], Facts]:
-    """What fills passes the rule, so what it fills passes too."""
-    with np.errstate(over="ignore"):
-        fills = operator.values[columns].astype(dtype or np.float64).astype(np.float64)
-    passes = (fills >= rule.low) & (fills <= rule.high)
-    if np.isnan(operator.missing):
-        return passes, Facts(rule.low, rule.high, np.ones(len(columns), np.bool_))
-    mark = float(np.asarray(operator.missing, dtype or np.float64))
-    return passes & (mark >= rule.low) & (mark <= rule.high), rule
+def _factors(operator: Monomials, columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | None:
+    """Return the columns that some products are made of; ``None`` where the table of factors would be too large."""
+    if (1 + width + len(operator.left)) * width > _MOST:
+        return None
+    used = np.zeros((1 + width + len(operator.left), width), np.bool_)
+    used[1 : 1 + width] = np.eye(width, dtype=np.bool_)
+    for place, (left, right) in enumerate(zip(operator.left, operator.right, strict=True), 1 + width):
+        used[place] = used[left]
+        used[place, right] = True
+    return np.flatnonzero(used[columns].any(axis=0))
 
 
-def pulled_back(
-    program: Program, types: Mapping[str, str | None], facts: Mapping[str, Facts], table: str, rule: Facts
-) -> list[Asked]:
-    """Give what has to be asked of earlier tables, so that the same rows pass a rule for a table.
+def move_check(
+    program: Program, types: Mapping[str, str | None], ranges: Mapping[str, Ranges], table: str, check: Finite
+) -> list[MovedCheck]:
+    """Return checks of earlier tables that refuse the rows that a check of a table refuses.
 
-    What earlier checks promise is not asked again.
+    What earlier checks promise is not checked again.
     """
-    back = _Back(program, types, facts)
-    back.pull(table, np.arange(len(rule.nan)), rule)
-    merged: dict[tuple[str, bool], list[tuple[NDArray[np.int64], Facts]]] = {}
-    for source, columns, own in back.found:
-        for nan in (False, True):
-            some = own.nan == nan
-            if some.any():
-                merged.setdefault((source, nan), []).append((columns[some], own.of(some)))
-    return [_merged(source, nan, parts) for (source, nan), parts in merged.items()]
-
-
-def _merged(source: str, nan: bool, parts: list[tuple[NDArray[np.int64], Facts]]) -> Asked:
-    columns: NDArray[Any] = np.concatenate([own for own, _ in parts])
-    found = np.unique(columns)
-    low, high = np.full(len(found), -np.inf), np.full(len(found), np.inf)
-    places = np.searchsorted(found, columns)
-    np.maximum.at(low, places, np.concatenate([own.low for _, own in parts]))
-    np.minimum.at(high, places, np.concatenate([own.high for _, own in parts]))
-    return Asked(source, found, Facts(low, high, np.full(len(found), nan)))
-
-
-def check_of(operator: Operator, rule: Facts, dtype: str | None) -> Operator:
-    """Give a check of an earlier table, in the place of a :class:`Finite` or a :class:`Within`."""
-    nan = bool(rule.nan.all())
-    if isinstance(operator, Finite):
-        for own in (operator, Finite("as given", nan, operator.who)):
-            known = rule_of(own, len(rule.nan), dtype)
-            if known is not None and own.nan == nan and known.implies(rule).all() and rule.implies(known).all():
-                return own
-    reason = operator.reason if isinstance(operator, Finite | Within) else ""
-    return (Within if nan else Held)(rule.low, rule.high, reason)
+    known = ranges[table]
+    # A column whose finite numbers may be beyond the check's type is looked at where it is.
+    beyond = known.beyond(check, types[table])
+    mover = _Mover(program, types, ranges, check)
+    mover.move(table, np.flatnonzero(~beyond), nan=check.nan)
+    moved = [MovedCheck(table, np.flatnonzero(beyond), check)] if beyond.any() else []
+    grouped: dict[tuple[str, bool], list[NDArray[np.int64]]] = {}
+    for stop, nan, columns in mover.stops:
+        grouped.setdefault((stop, nan), []).append(columns)
+    for (stop, nan), parts in grouped.items():
+        dtype = check.dtype if stop == table else "as given"
+        moved.append(MovedCheck(stop, np.unique(np.concatenate(parts)), replace(check, nan=nan, dtype=dtype)))
+    return moved

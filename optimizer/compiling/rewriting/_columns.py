@@ -14,26 +14,24 @@ import numpy as np
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Linear
 from optimizer.compiling._categories import Known, OneHot, Recode
 from optimizer.compiling._columns import Concatenate, Finite, Select
-from optimizer.compiling._functions import Like, Within
-from optimizer.compiling._guards import After
+from optimizer.compiling._functions import After, Like, Within
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._rules import RULES
 from optimizer.compiling._sparsity import sparse_nodes
 from optimizer.compiling._trees import Trees
 
-from ._checks import check_of, pulled_back
-from ._facts import Facts, facts_of, rule_of
-from ._monotone import FLOATS
+from ._checks import move_check
 from ._narrow import NARROW
+from ._ranges import ranges_of
 from ._rebuild import Rebuild, Rewrite
-from ._types import types_of
+from ._types import FLOATS, types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling._program import Node, Program
 
-    from ._checks import Asked
+    from ._checks import MovedCheck
 
 __all__ = ["push_selections"]
 
@@ -51,9 +49,9 @@ class _Demand:
     def __init__(self, program: Program, dtype: str) -> None:
         self.program, self.dtype = program, dtype
         self.types = types_of(program, dtype)
-        self.facts = facts_of(program, self.types)
+        self.ranges = ranges_of(program, self.types)
         self.sparse = sparse_nodes(program)
-        self.moved: dict[str, list[Asked]] = {}
+        self.moved: dict[str, list[MovedCheck]] = {}
         self.implied: set[str] = set()
         self.wanted = self._wanted()
         self._judge()
@@ -81,7 +79,7 @@ class _Demand:
         if isinstance(node.operator, OneHot):
             return [np.array([part.any() for part in np.split(mask, np.cumsum(node.operator.sizes)[:-1])], np.bool_)]
         rule = NARROW[type(node.operator)]
-        return rule.wants(node.operator, mask, widths, [self.facts[name] for name in node.inputs])
+        return rule.wants(node.operator, mask, widths, [self.ranges[name] for name in node.inputs])
 
     def _wanted(self) -> dict[str, Any]:
         wanted = {name: np.zeros(width, np.bool_) for name, width in self.program.widths.items()}
@@ -89,10 +87,10 @@ class _Demand:
             wanted[output.node][:] = True
         for node in reversed(self.program.nodes):
             mask = wanted[node.name]
-            for asked in self.moved.get(node.name, ()):
-                wanted[asked.table][asked.columns] = True
+            for moved in self.moved.get(node.name, ()):
+                wanted[moved.table][moved.columns] = True
             holds = isinstance(node.operator, RULES)
-            if self.is_blocking(node) and (holds or mask.any()):
+            if isinstance(node.operator, Within) or (self.is_blocking(node) and (holds or mask.any())):
                 mask[:] = True
             if mask.any():
                 for name, own in zip(node.inputs, self.masks(node, mask), strict=True):
@@ -102,17 +100,14 @@ class _Demand:
     def _judge(self) -> None:
         """Drop checks that earlier ones imply; move those of columns that are not wanted otherwise."""
         for node in self.program.nodes:
-            if not isinstance(node.operator, Finite | Within) or self.is_blocking(node):
+            if not isinstance(node.operator, Finite) or self.is_blocking(node):
                 continue
             table = node.inputs[0]
-            rule = rule_of(node.operator, self.program.widths[table], self.types[table])
-            if rule is None:
-                continue
-            asked = ~self.facts[table].implies(rule)
-            if not asked.any():
+            fails = self.ranges[table].fails(node.operator, self.types[table])
+            if not fails.any():
                 self.implied.add(node.name)
-            elif not self.wanted[node.name][asked].all():
-                self.moved[node.name] = pulled_back(self.program, self.types, self.facts, table, rule)
+            elif not self.wanted[node.name][fails].all():
+                self.moved[node.name] = move_check(self.program, self.types, self.ranges, table, node.operator)
 
 
 class _Columns:
@@ -164,25 +159,22 @@ class _Columns:
     def _beside(self, node: Node) -> None:
         """Put a check beside the values, where its columns come from."""
         guards = []
-        for asked in self.demand.moved[node.name]:
-            columns, rule = self._widened(asked)
-            table = self._table(asked.table, columns)
-            guards.append(self.build.add(check_of(node.operator, rule, self.demand.types[asked.table]), table))
-            if asked.table != node.inputs[0]:
-                what = f"looks at {len(asked.columns):,} columns of {asked.table}"
+        for moved in self.demand.moved[node.name]:
+            table = self._table(moved.table, self._checked_columns(moved))
+            guards.append(self.build.add(moved.check, table))
+            if moved.table != node.inputs[0]:
+                what = f"looks at {len(moved.columns):,} columns of {moved.table}"
                 self.applied.append(Rewrite("check moved", node.name, what))
         self.held[node.name] += tuple(guards)
         if self.demand.wanted[node.name].any():
             self.place[node.name] = self.place[node.inputs[0]]
 
-    def _widened(self, asked: Asked) -> tuple[NDArray[np.int64], Facts]:
-        """Ask nothing of the other columns too, where these are many and all are there: to gather them takes longer."""
-        mask = self.demand.wanted[asked.table]
-        if not (mask.all() and asked.rule.nan.all() and 2 * len(asked.columns) >= len(mask)):
-            return asked.columns, asked.rule
-        rule = Facts.none(len(mask))
-        rule.low[asked.columns], rule.high[asked.columns] = asked.rule.low, asked.rule.high
-        return np.arange(len(mask)), rule
+    def _checked_columns(self, moved: MovedCheck) -> NDArray[np.int64]:
+        """Return the columns that a moved check looks at: all where the others pass and a gather would take longer."""
+        mask = self.demand.wanted[moved.table]
+        fails = self.demand.ranges[moved.table].fails(moved.check, self.demand.types[moved.table])
+        whole = mask.all() and 2 * len(moved.columns) >= len(mask) and fails.sum() <= len(moved.columns)
+        return np.arange(len(mask)) if whole else moved.columns
 
     def _table(self, name: str, columns: NDArray[np.int64]) -> str:
         if not len(columns):

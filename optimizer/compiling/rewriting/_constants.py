@@ -18,19 +18,26 @@ from optimizer.compiling._constants import Constant
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._reading import NarrowIntegers
 
-from ._monotone import FLOATS
 from ._rebuild import Rebuild, Rewrite
-from ._types import types_of
+from ._types import FLOATS, types_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
-__all__ = ["fold_constants"]
+__all__ = ["OPERATIONS", "fold_constants"]
 
-_OPERATIONS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
+OPERATIONS: Mapping[str, Callable[..., NDArray[Any]]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+}
+"""Functions of numpy for the kinds of :class:`Arithmetic`."""
 
 
 def fold_constants(program: Program, dtype: str) -> tuple[Program, list[Rewrite]]:
@@ -120,7 +127,7 @@ def _computed(operator: Operator, values: NDArray[Any], columns: NDArray[np.int6
             if operator.kind == "divide" and values.dtype.name not in FLOATS:
                 return None
             operand = operator.operand.astype(values.dtype) if operator.rounded else operator.operand
-            return np.asarray(_OPERATIONS[operator.kind](values, operand[columns]).astype(values.dtype))
+            return np.asarray(OPERATIONS[operator.kind](values, operand[columns]).astype(values.dtype))
         if isinstance(operator, Impute) and values.dtype.name in FLOATS:
             mark = np.asarray(operator.missing, values.dtype)
             holes = np.isnan(values) if np.isnan(mark) else values == mark

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling._operator import Operator
 
-    from ._facts import Facts
+    from ._ranges import Ranges
 
 __all__ = ["NARROW", "Narrow", "Narrowed"]
 
@@ -59,7 +59,7 @@ class Narrow:
     Parameters
     ----------
     wants : callable
-        ``wants(operator, mask, widths, facts)`` gives a mask for each input.
+        ``wants(operator, mask, widths, ranges)`` gives a mask for each input.
     without : callable
         ``without(operator, mask, columns)`` gives it without the others; `columns` has the columns that are there of
         each input.
@@ -67,12 +67,12 @@ class Narrow:
         Whether it finds its columns by place, so that an input may have more of them.
     """
 
-    wants: Callable[[Any, Mask, Sequence[int], Sequence[Facts]], list[Mask]]
+    wants: Callable[[Any, Mask, Sequence[int], Sequence[Ranges]], list[Mask]]
     without: Callable[[Any, Mask, Sequence[NDArray[np.int64]]], Narrowed]
     gathers: bool = False
 
 
-def _same(operator: Any, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _same(operator: Any, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     return [mask] * len(widths)
 
 
@@ -105,7 +105,7 @@ def _expanded(groups: Mask, each: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.repeat(groups, each))
 
 
-def _wants_groups(operator: Any, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_groups(operator: Any, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     return [mask.reshape(widths[0], -1).any(axis=1)]
 
 
@@ -148,7 +148,7 @@ _SELECT = Narrow(
 )
 
 
-def _wants_factors(operator: Products, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_factors(operator: Products, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     own = operator.factors[mask]
     return [_mask_of(widths[0], own[own >= 0], some=True)]
 
@@ -167,7 +167,7 @@ def _wanted_products(operator: Monomials, mask: Mask, width: int) -> Mask:
     return wanted
 
 
-def _wants_monomials(operator: Monomials, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_monomials(operator: Monomials, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     own = _wanted_products(operator, mask, widths[0])[1 : 1 + widths[0]]
     return [own if own.any() or not widths[0] else _mask_of(widths[0], np.zeros(1, np.int64))]
 
@@ -200,10 +200,9 @@ def _looked_up(operator: CodeLookup, mask: Mask, columns: Sequence[NDArray[np.in
     return Narrowed(own, np.flatnonzero(mask))
 
 
-def _wants_weights(operator: Linear, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:
+def _wants_weights(operator: Linear, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:
     """Injection: a weight of zero reads nothing, unless NaN or an infinity may come, which times zero is NaN."""
-    told = facts[0]
-    finite = ~told.nan & np.isfinite(told.low) & np.isfinite(told.high)
+    finite = ~(ranges[0].nan | ranges[0].infinite)
     used = (operator.weights[:, mask] != 0).any(axis=1)
     return [_mask_of(widths[0], np.flatnonzero(used | ~finite), some=True)]
 
@@ -213,7 +212,7 @@ def _fewer_weights(operator: Linear, mask: Mask, columns: Sequence[NDArray[np.in
     return Narrowed(Linear(weights, operator.bias[mask]), np.flatnonzero(mask))
 
 
-def _wants_features(operator: Trees, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_features(operator: Trees, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     """Injection: a column that no split looks at is not read."""
     inner = operator.left != np.arange(len(operator.left))
     return [_mask_of(widths[0], operator.feature[inner], some=True)]
@@ -225,7 +224,7 @@ def _fewer_features(operator: Trees, mask: Mask, columns: Sequence[NDArray[np.in
     return Narrowed(replace(operator, feature=feature, features=len(columns[0])), np.arange(len(mask)))
 
 
-def _wants_terms(operator: LinearLeaves, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_terms(operator: LinearLeaves, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     used = operator.column[operator.column >= 0]
     return [np.ones(widths[0], np.bool_), _mask_of(widths[1], used, some=True)]
 
@@ -235,12 +234,12 @@ def _fewer_terms(operator: LinearLeaves, mask: Mask, columns: Sequence[NDArray[n
     return Narrowed(replace(operator, column=column, features=len(columns[1])), np.arange(len(mask)))
 
 
-def _wants_one_or_all(operator: Any, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _wants_one_or_all(operator: Any, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     """A table of one column meets every column of the others."""
     return [mask if width == len(mask) else mask.any(keepdims=True) for width in widths]
 
 
-def _no_column(operator: Any, mask: Mask, widths: Sequence[int], facts: Sequence[Facts]) -> list[Mask]:  # noqa: ARG001
+def _no_column(operator: Any, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     return [np.zeros(width, np.bool_) for width in widths]
 
 

@@ -16,9 +16,9 @@ from optimizer.compiling._errors import ProgramError
 
 from ._columns import push_selections
 from ._constants import fold_constants
-from ._monotone import FLOATS
 from ._scalers import fold_scalers
 from ._thresholds import pull_thresholds
+from ._types import FLOATS
 
 if TYPE_CHECKING:
     from optimizer.compiling._program import Program

@@ -6,9 +6,8 @@ more than about two units in the last place of its terms, which is less than the
 a result is within 1e-6 as long as the sum of its terms' magnitudes is below a thousand million times the result; and
 the original has no more digits either.
 
-That holds if no term overflows, is lost below the least normal number, or would have been infinite before: the factor
-goes in only where the rows are held to finite results, and where no weight leaves the normal numbers. And only in
-float64: a table of float32 is rounded after each step, and the library's result shows it.
+A factor goes in only where rows are held to finite numbers, and only in float64: a table of float32 is rounded after
+each step, and the library's result shows it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from optimizer.compiling._arithmetic import Arithmetic, Linear
 from optimizer.compiling._columns import Finite
 from optimizer.compiling._program import INPUT
 
-from ._checks import check_of
-from ._facts import Facts, facts_of, rule_of
-from ._monotone import monotone
+from ._checks import check_before
+from ._ranges import ranges_of
 from ._rebuild import Rebuild, Rewrite
 from ._types import types_of
 
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_scalers"]
 
 _DOUBLE = "float64"
+_FINITE = Finite("as given", nan=False, who="")
 # Weights, factors and their products of these magnitudes are far from the ends of float64.
 _SMALL, _LARGE = 1e-100, 1e100
 
@@ -74,7 +73,7 @@ class _Chains:
 
     def __init__(self, program: Program, dtype: str) -> None:
         self.types = types_of(program, dtype)
-        self.facts = facts_of(program, self.types)
+        self.ranges = ranges_of(program, self.types)
         self.nodes = {node.name: node for node in program.nodes}
         self.readers = Counter(name for node in program.nodes for name in node.inputs)
         self.readers.update(output.node for output in program.outputs.values())
@@ -92,16 +91,17 @@ class _Chains:
         if self.readers[above.name] != 1 or self.types[table] != _DOUBLE:
             return None
         weights = _weights(above.operator, linear)
-        told, moved = self.facts[table], None
+        if weights is None:
+            return None
+        read, scaled = self.ranges[table], self.ranges[above.name]
+        nan, infinite, moved = read.nan, read.infinite | scaled.beyond(_FINITE, _DOUBLE), None
         if check is not None:
-            step = monotone(above.operator, np.arange(len(linear.weights)), _DOUBLE)
-            rule = rule_of(check.operator, len(linear.weights), _DOUBLE)  # type: ignore[arg-type]
-            if step is None or rule is None or not step.valid.all():
+            moved = check_before(check.operator, above.operator, _DOUBLE, scaled)  # type: ignore[arg-type]
+            if moved is None:
                 return None
-            before = Facts(*step.back(rule.low, rule.high), rule.nan)
-            told, moved = told.both(before), check_of(check.operator, before, _DOUBLE)
+            nan, infinite = nan & moved.nan, infinite & moved.infinite
         # Numbers that may be NaN or infinite, before or after the factor, would come out otherwise.
-        if weights is None or told.nan.any() or not (np.isfinite(told.low) & np.isfinite(told.high)).all():
+        if nan.any() or infinite.any():
             return None
         return _Folded(Linear(weights, linear.bias), table, above.name, moved)
 

@@ -2,7 +2,7 @@
 
 ``scaled(x) <= t`` and ``x <= t'`` are the same for every float, where t' is the greatest float with ``scaled(x) <= t``,
 found by bisection over the floats with the scaler's own rounding. So leaves are equal bit by bit. The scaler has to
-rise, and to be rounded in one way everywhere: sums, products, quotients, casts and bounds are, logarithms are not.
+rise, and to be rounded in one way everywhere: sums, products, quotients and casts are, logarithms are not.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling._arithmetic import Cast
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip
+from optimizer.compiling._codes import Replace
 from optimizer.compiling._columns import Finite
-from optimizer.compiling._functions import Within
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._trees import Trees
 
-from ._checks import check_of
-from ._facts import Facts, facts_of, rule_of
-from ._floats import greatest
-from ._monotone import FLOATS, monotone
+from ._checks import check_before
+from ._constants import OPERATIONS
+from ._ranges import ranges_of
 from ._rebuild import Rebuild, Rewrite
-from ._types import types_of
+from ._types import FLOATS, types_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -35,123 +34,155 @@ if TYPE_CHECKING:
 
 __all__ = ["pull_thresholds"]
 
-# Splits. Beyond, a scaler takes no time beside the trees, and bisection takes seconds.
+# Splits beyond which a scaler takes no time beside the trees, and bisection takes seconds.
 _MOST = 2**20
+_STEPS = 66  # a few more than the bits of float64
 
 
 @dataclass(frozen=True, slots=True)
 class _Pulled:
-    """Trees that read an earlier table, the checks that were between, and the nodes that they do without."""
+    """Trees that read an earlier table, the checks between, and the nodes that are skipped."""
 
     trees: Trees
     table: str
-    checks: tuple[Operator, ...]
+    checks: tuple[Finite, ...]
     skipped: tuple[str, ...]
 
 
 def pull_thresholds(program: Program, dtype: str) -> tuple[Program, list[Rewrite]]:
-    """Let trees read what scalers read, where nobody else reads the scalers."""
-    types = types_of(program, dtype)
-    facts = facts_of(program, types)
-    nodes = {node.name: node for node in program.nodes}
-    found = {
-        node.name: _pulled(node, nodes, types, facts) for node in program.nodes if isinstance(node.operator, Trees)
-    }
-    chosen = _unread(program, {name: own for name, own in found.items() if own is not None})
+    """Let trees read the input of scalers that nothing else reads."""
+    chains = _Chains(program, dtype)
+    pulled = {node.name: chains.pull(node) for node in program.nodes if isinstance(node.operator, Trees)}
+    chosen = _drop_read(program, {name: change for name, change in pulled.items() if change is not None})
     build, places, applied = Rebuild(program), {INPUT: INPUT}, []
     for node in program.nodes:
-        own = chosen.get(node.name)
-        if own is None:
+        change = chosen.get(node.name)
+        if change is None:
             places[node.name] = build.add(node.operator, *(places[name] for name in node.inputs), name=node.name)
             continue
-        table = places[own.table]
-        for check in own.checks:
+        table = places[change.table]
+        for check in change.checks:
             table = build.add(check, table)
-        places[node.name] = build.add(own.trees, table, name=node.name)
-        scalers = ", ".join(reversed(own.skipped))
-        applied.append(Rewrite("thresholds pulled back", node.name, f"reads {own.table} without {scalers}"))
+        places[node.name] = build.add(change.trees, table, name=node.name)
+        scalers = ", ".join(reversed(change.skipped))
+        applied.append(Rewrite("thresholds pulled back", node.name, f"reads {change.table} without {scalers}"))
     return build.program({name: places[name] for name in (output.node for output in program.outputs.values())}), applied
 
 
-def _unread(program: Program, found: Mapping[str, _Pulled]) -> dict[str, _Pulled]:
-    """Those whose scalers are read by nobody else: else they would be computed all the same."""
-    chosen = dict(found)
+def _drop_read(program: Program, pulled: Mapping[str, _Pulled]) -> dict[str, _Pulled]:
+    """Keep the changes whose scalers nothing else reads, since others would be computed all the same."""
+    chosen = dict(pulled)
     while True:
-        gone = {name for own in chosen.values() for name in own.skipped} | set(chosen)
+        gone = {name for change in chosen.values() for name in change.skipped} | set(chosen)
         kept = {output.node for output in program.outputs.values()}
         kept |= {name for node in program.nodes if node.name not in gone for name in node.inputs}
-        # A Trees node reads the scaler too, by another way than that of its chain: as the leaves that are linear.
-        stay = {name: own for name, own in chosen.items() if not kept & set(own.skipped)}
+        stay = {name: change for name, change in chosen.items() if not kept & set(change.skipped)}
         if len(stay) == len(chosen):
             return stay
         chosen = stay
 
 
-def _pulled(
-    node: Node, nodes: Mapping[str, Node], types: Mapping[str, str | None], facts: Mapping[str, Facts]
-) -> _Pulled | None:
-    trees: Any = node.operator
-    inner = np.flatnonzero(trees.left != np.arange(len(trees.left)))
-    columns, width = trees.feature[inner].astype(np.int64), trees.features
-    limits, kind = trees.threshold[inner], trees.threshold.dtype.name
-    asked: list[tuple[Operator, Facts]] = []
-    skipped: list[str] = []
-    table, best = node.inputs[0], None
-    start = types[table]
-    if start not in FLOATS or len(inner) > _MOST or not _reads_a_scaler(node, nodes):
-        return None
-    # The comparison is in the type of the thresholds.
-    limits = _back(Cast(kind), columns, limits, start, facts[table])
-    while limits is not None and table in nodes:
-        operator, before = nodes[table].operator, nodes[table].inputs[0] if nodes[table].inputs else ""
-        skipped.append(table)
-        if isinstance(operator, Finite | Within):
-            rule = rule_of(operator, width, types[before])
-            if rule is None:
-                break
-            asked.append((operator, rule))
-        else:
-            every = monotone(operator, np.arange(width), types.get(before))
-            if every is None or not every.valid.all():
-                break
-            asked = [(check, Facts(*every.back(rule.low, rule.high), rule.nan)) for check, rule in asked]
-            if any(np.isnan(rule.low).any() or np.isnan(rule.high).any() for _, rule in asked):
-                break
-            limits = _back(operator, columns, limits, str(types[before]), facts[before])
-            if limits is not None and not isinstance(operator, Cast):
-                best = before, limits, tuple(asked), tuple(skipped)
-        table = before
-    if best is None:
-        return None
-    table, limits, checks, gone = best
-    threshold = np.full(len(trees.threshold), np.inf, limits.dtype)
-    threshold[inner] = limits
-    held = tuple(check_of(check, rule, types[table]) for check, rule in reversed(checks))
-    return _Pulled(replace(trees, threshold=threshold), table, held, gone)
+class _Chains:
+    """Scalers, casts and checks before trees, one after the other."""
+
+    def __init__(self, program: Program, dtype: str) -> None:
+        self.types = types_of(program, dtype)
+        self.ranges = ranges_of(program, self.types)
+        self.nodes = {node.name: node for node in program.nodes}
+
+    def pull(self, node: Node) -> _Pulled | None:
+        """Return trees that read the table before their scalers, or ``None`` where there is none to skip."""
+        trees: Any = node.operator
+        inner = np.flatnonzero(trees.left != np.arange(len(trees.left)))
+        columns, table = trees.feature[inner].astype(np.int64), node.inputs[0]
+        start = self.types[table]
+        if start is None or start not in FLOATS or len(inner) > _MOST or not self._reads_scaler(table):
+            return None
+        # The comparison is in the type of the thresholds.
+        limits = _limits_before(Cast(trees.threshold.dtype.name), columns, trees.threshold[inner], start)
+        checks: list[Finite] = []
+        skipped: list[str] = []
+        best: tuple[str, NDArray[Any], tuple[Finite, ...], tuple[str, ...]] | None = None
+        while limits is not None and table in self.nodes:
+            operator, before = self.nodes[table].operator, (*self.nodes[table].inputs, "")[0]
+            skipped.append(table)
+            dtype = self.types.get(before)
+            if isinstance(operator, Finite):
+                checks.append(operator)
+            else:
+                earlier = [check_before(check, operator, dtype, self.ranges[table]) for check in checks]
+                limits = None if dtype not in FLOATS else _limits_before(operator, columns, limits, str(dtype))
+                if limits is None or None in earlier:
+                    break
+                checks = [check for check in earlier if check is not None]
+                if not isinstance(operator, Cast):
+                    best = before, limits, tuple(checks), tuple(skipped)
+            table = before
+        if best is None:
+            return None
+        table, limits, held, gone = best
+        threshold = np.full(len(trees.threshold), np.inf, limits.dtype)
+        threshold[inner] = limits
+        return _Pulled(replace(trees, threshold=threshold), table, held[::-1], gone)
+
+    def _reads_scaler(self, table: str) -> bool:
+        above = self.nodes.get(table)
+        while above is not None and isinstance(above.operator, Cast | Finite):
+            above = self.nodes.get(above.inputs[0])
+        return above is not None and isinstance(above.operator, Arithmetic | Clip | Replace)
 
 
-def _reads_a_scaler(node: Node, nodes: Mapping[str, Node]) -> bool:
-    """Whether more than casts and checks lies before the trees: bisection for nothing takes seconds."""
-    above = nodes.get(node.inputs[0])
-    while above is not None and isinstance(above.operator, Cast | Finite | Within):
-        above = nodes.get(above.inputs[0])
-    return above is not None
-
-
-def _back(
-    operator: Operator, columns: NDArray[np.int64], limits: NDArray[Any], dtype: str, told: Facts
+def _limits_before(
+    operator: Operator, columns: NDArray[np.int64], limits: NDArray[Any], dtype: str
 ) -> NDArray[Any] | None:
-    """Give the greatest floats whose results are at most the limits."""
-    step = monotone(operator, columns, dtype)
-    if step is None or not (step.valid & step.rising).all():
+    """Return the greatest floats whose results are at most the limits; ``None`` where results do not rise with them."""
+    compute = _rising_function(operator, columns, dtype)
+    return None if compute is None else _greatest(lambda x: compute(x) <= limits, len(columns), dtype)
+
+
+def _rising_function(
+    operator: Operator, columns: NDArray[np.int64], dtype: str
+) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
+    """Return an operator on some columns as a function of a number for each; ``None`` if one of them may fall."""
+    if isinstance(operator, Cast):
+        return (lambda x: x.astype(operator.dtype)) if operator.dtype in FLOATS else None
+    if isinstance(operator, Clip):
+        return lambda x: np.clip(x, operator.low, operator.high).astype(dtype)
+    if isinstance(operator, Replace):
+        low, high, value = (bounds[columns] for bounds in (operator.low, operator.high, operator.value))
+        if not ((low > high) | ((value >= low) & (value <= high))).all():
+            return None
+        return lambda x: np.where((x >= low) & (x <= high), value, x).astype(dtype)
+    return _rising_arithmetic(operator, columns, dtype) if isinstance(operator, Arithmetic) else None
+
+
+def _rising_arithmetic(
+    operator: Arithmetic, columns: NDArray[np.int64], dtype: str
+) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
+    if operator.operand.dtype.name not in FLOATS:
         return None
+    operand = operator.operand.astype(dtype if operator.rounded else operator.operand.dtype)[columns]
+    if operator.kind in {"multiply", "divide"} and not (operand > 0).all():
+        return None
+    operation = OPERATIONS[operator.kind]
+    return lambda x: operation(x, operand).astype(dtype)
 
-    def passes(x: NDArray[Any]) -> NDArray[np.bool_]:
-        with np.errstate(all="ignore"):
-            return np.asarray(step.compute(x) <= limits)
 
-    found = greatest(passes, len(columns), dtype)
-    nothing = np.isnan(found)
-    if (nothing & ~np.isfinite(told.low[columns])).any():
-        return None  # minus infinity itself goes to the right: no threshold says that
-    return np.where(nothing, -np.inf, found).astype(dtype)
+def _greatest(accepts: Callable[[NDArray[Any]], NDArray[np.bool_]], count: int, dtype: str) -> NDArray[Any]:
+    """Return the greatest float that is accepted at each of some places, by bisection; minus infinity for none."""
+    whole, kind = (np.int32, np.float32) if dtype == "float32" else (np.int64, np.float64)
+
+    def floats(order: NDArray[np.int64]) -> NDArray[Any]:
+        # Magnitudes of floats have the order of their bits.
+        magnitudes: Any = np.abs(order).astype(whole).view(kind)
+        return np.where(order < 0, -magnitudes, magnitudes)
+
+    last = int(np.array(np.inf, kind).view(whole))
+    low, high = np.full(count, -last, np.int64), np.full(count, last, np.int64)
+    with np.errstate(all="ignore"):
+        for _ in range(_STEPS):
+            # The mean, rounded up, without their sum, which may be beyond int64.
+            middle = (low | high) - ((low ^ high) >> 1)
+            yes = accepts(floats(middle))
+            low, high = np.where(yes, middle, low), np.where(yes, high, np.maximum(middle - 1, low))
+    return floats(low).astype(kind)

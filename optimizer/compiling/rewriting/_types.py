@@ -25,15 +25,12 @@ from optimizer.compiling._constants import Constant
 from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
 from optimizer.compiling._distances import Distances
 from optimizer.compiling._elementwise import Choose, Products
-from optimizer.compiling._functions import Combine, Function, Like, Reject, Within
-from optimizer.compiling._guards import After
+from optimizer.compiling._functions import After, Combine, Function, Like, Reject, Within
 from optimizer.compiling._nearest_fill import NearestFill
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._ranks import GatherElements, TopK
 from optimizer.compiling._reading import NarrowIntegers
 from optimizer.compiling._trees import Trees
-
-from ._monotone import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +38,10 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
-__all__ = ["types_of"]
+__all__ = ["FLOATS", "types_of"]
+
+FLOATS = frozenset({"float32", "float64"})
+"""Types of floats, by name."""
 
 _KEEP = (
     *(After, Arithmetic, Compare, Finite, GatherElements, Impute, Known, Missing, Monomials, NarrowIntegers),

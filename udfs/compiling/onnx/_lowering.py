@@ -33,7 +33,6 @@ _LOWERINGS: Mapping[type[Operator], Callable[..., Table]] = {
     **numbers.LOWERINGS,
     **trees.LOWERINGS,
     ops.After: _first,
-    ops.Held: _first,
 }
 _OF_WIDTH: Mapping[type[Operator], Callable[..., Table]] = {**curves.OF_WIDTH, **functions.OF_WIDTH}
 
@@ -119,6 +118,5 @@ def _broken(graph: Graph, rule: Operator, tables: list[Table]) -> list[Table]:
     if isinstance(rule, ops.Within):
         wide = graph.cast(tables[0], "float64")
         sides = (("Less", rule.low), ("Greater", rule.high))
-        outside = [graph.any(graph.compare(kind, wide, graph.constant(bound, "float64"))) for kind, bound in sides]
-        return [*outside, graph.any(graph.missing(wide))] if isinstance(rule, ops.Held) else outside
+        return [graph.any(graph.compare(kind, wide, graph.constant(bound, "float64"))) for kind, bound in sides]
     return []

@@ -196,7 +196,6 @@ _EXACT: Mapping[type[Operator], Callable[[Any], Callable[..., Table] | None]] = 
     ops.Cast: _cast,
     ops.Complement: _complement,
     ops.Finite: lambda _: _same,
-    ops.Held: lambda _: _same,
     ops.Link: _link,
     ops.NarrowIntegers: lambda _: _same,
     ops.Select: _select,

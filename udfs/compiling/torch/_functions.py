@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = [
     "MODULES",
     "CombineModule",
+    "FirstModule",
     "FunctionModule",
     "LikeModule",
     "LogSoftmaxModule",
     "OrderedSumModule",
     "PowerModule",
     "ReduceModule",
-    "RejectModule",
     "SharesModule",
 ]
 
@@ -206,11 +206,11 @@ def _neighbours(columns: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(columns, breaks)]
 
 
-class RejectModule(torch.nn.Module):
-    """Pass the first input; the program looks at the second."""
+class FirstModule(torch.nn.Module):
+    """Pass the first table. The program checks the rows by the others."""
 
-    def forward(self, x: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """Run on batches of shape (rows, columns)."""
+    def forward(self, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Run on batches with the same rows."""
         return x
 
 
@@ -222,7 +222,8 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.OrderedSum: OrderedSumModule,
     ops.Power: PowerModule,
     ops.Reduce: ReduceModule,
-    ops.Reject: lambda _: RejectModule(),
+    ops.After: lambda _: FirstModule(),
+    ops.Reject: lambda _: FirstModule(),
     ops.Shares: SharesModule,
     ops.Within: lambda _: torch.nn.Identity(),
 }

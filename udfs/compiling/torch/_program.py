@@ -14,7 +14,6 @@ from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
-from udfs.compiling.torch import _guards as guards
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
@@ -36,7 +35,6 @@ __all__ = ["ProgramModule"]
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
-    **guards.MODULES,
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,

@@ -50,6 +50,4 @@ def _not_finite(x: torch.Tensor) -> torch.Tensor:
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
     low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
-    if isinstance(rule, ops.Held):
-        return torch.logical_not(((x >= low) & (x <= high)).all(dim=1))
     return ((x < low) | (x > high)).any(dim=1)
