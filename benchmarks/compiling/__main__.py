@@ -2,17 +2,14 @@
 
 ``python -m benchmarks.compiling`` fits the models that have a speed-up to reach, compiles them, and times the
 probabilities of 10,000 rows, and of one row. All sides take the same float32 table with the same number of threads;
-medians of five warm calls. *torch* is the strategy that Hummingbird's heuristics choose, in tensor operators; *native*
-the code for all trees; *auto* what the planner chooses, and so what a user gets. ``--kernels`` adds what TorchInductor
-builds for each model, for minutes. ``--models`` names fewer. ``--regret`` times each strategy on a grid of depth x
-trees x rows instead, and says how much slower the planner's choices are than the best.
+medians of five warm calls. *torch* is the strategy that Hummingbird's heuristics choose, in tensor operators; *auto* is
+what a user gets: native code for trees. ``--models`` names fewer models.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.compiling._times import Spent
     from benchmarks.harness.report import Report
 
-_BATCH_1_LIBRARY, _BATCH_1_RUNTIME, _AUTO, _REGRET = 100.0, 0.5, 1 / 1.05, 0.1
+_BATCH_1_LIBRARY, _BATCH_1_RUNTIME, _AUTO = 100.0, 0.5, 1 / 1.05
 _NAMES = {"library": "library", "runtime": "ONNX Runtime"}
 
 
@@ -34,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1, help="of each side")
     parser.add_argument("--models", help="some of them by name, with commas; all by default")
-    parser.add_argument("--kernels", action="store_true", help="of TorchInductor, too: two are built for each model")
-    parser.add_argument("--regret", action="store_true", help="of the planner's choices, instead")
     parser.add_argument("--picture", help="file of the picture of speeds")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
@@ -43,10 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from benchmarks.harness.report import Report, load_average  # noqa: PLC0415 - libraries read the variable when they are imported
 
     report = Report(f"compiled pipelines, {options.rows:,} rows, {options.threads} thread(s), load {load_average()}")
-    if options.regret:
-        _regret(report)
-    else:
-        _speed(report, options)
+    _speed(report, options)
     report.show(as_json=options.json)
 
 
@@ -64,7 +56,7 @@ def _speed(report: Report, options: argparse.Namespace) -> None:
     cases = [case for case in CASES if wanted is None or case.name in wanted]
     outcomes = []
     for case in cases:
-        outcome = run_case(case, options.rows, options.threads, kernels=options.kernels)
+        outcome = run_case(case, options.rows, options.threads)
         outcomes.append(outcome)
         _ratios(report, case, outcome)
     sides = list(outcomes[0].seconds)
@@ -95,9 +87,6 @@ def _ratios(report: Report, case: Case, outcome: Outcome) -> None:
         report.ratio(f"vs_{side}.{name}", seconds[side].cpu / seconds["auto"].cpu, meaning, target)
     meaning = "CPU seconds of the best way over those of auto"
     report.ratio(f"auto.{name}", _best(seconds) / seconds["auto"].cpu, meaning, _AUTO)
-    for way, predicted in outcome.predicted.items():
-        meaning = f"predicted over measured CPU seconds of {way}"
-        report.ratio(f"predicted_{way}.{name}", predicted / seconds[way].cpu, meaning, 1)
     for side, target in (("library", _BATCH_1_LIBRARY), ("runtime", _BATCH_1_RUNTIME)):
         meaning = f"one row: CPU seconds of {_NAMES[side]} over those of auto"
         report.ratio(f"one_row_vs_{side}.{name}", one[side].cpu / one["auto"].cpu, meaning, target)
@@ -131,38 +120,6 @@ def _times(seconds: dict[str, Spent], scale: float) -> list[str]:
 
 def _shown(spent: Spent, scale: float) -> str:
     return f"{spent.cpu * scale:.1f} ({spent.wall * scale:.1f})"
-
-
-def _regret(report: Report) -> None:
-    import torch  # noqa: PLC0415
-
-    from benchmarks.compiling._regret import measured_cells, regret  # noqa: PLC0415
-
-    torch.set_num_threads(1)
-    cells = list(measured_cells())
-    strategies = sorted({strategy for cell in cells for strategy in cell.seconds})
-    report.table(
-        "Milliseconds of CPU by strategy, eagerly, on one thread",
-        ("depth x trees", "rows", *strategies, "predicted", "regret", "chosen"),
-        [
-            (
-                f"{cell.depth} x {cell.trees}",
-                f"{cell.rows:,}",
-                *(f"{cell.seconds[one] * 1e3:.2f}" if one in cell.seconds else "" for one in strategies),
-                f"{cell.predicted * 1e3:.2f}",
-                f"{regret(cell.seconds, cell.chosen):.0%}",
-                cell.chosen,
-            )
-            for cell in cells
-        ],
-    )
-    chosen = [regret(cell.seconds, cell.chosen) for cell in cells]
-    report.ratio("mean_regret", statistics.mean(chosen), "mean of chosen over best, less 1: smaller is better", _REGRET)
-    report.ratio("worst_regret", max(chosen), "the greatest of them")
-    thesis = [regret(cell.seconds, cell.heuristic) for cell in cells if cell.heuristic in cell.seconds]
-    report.ratio("heuristic_regret", statistics.mean(thesis), "mean by the limits of section 5.5.1")
-    errors = [abs(cell.predicted / cell.seconds[cell.chosen] - 1) for cell in cells]
-    report.ratio("prediction_error", statistics.median(errors), "median of predicted over measured, less 1", 0.3)
 
 
 if __name__ == "__main__":

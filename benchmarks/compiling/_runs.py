@@ -1,4 +1,4 @@
-"""One model by its library, by ONNX Runtime and by each way of a compiled pipeline."""
+"""Times of one model: its library, ONNX Runtime, and the compiled pipeline with and without native code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.compiling._models import drawn
 from benchmarks.compiling._onnx import onnx_session
 from benchmarks.compiling._times import Spent, spent
-from optimizer.compiling import strategies_of
-from udfs.compiling.torch import machine_costs
+from optimizer.compiling import choose_strategies
 from vista_spark import compile_pipeline
 
 if TYPE_CHECKING:
@@ -23,64 +22,54 @@ __all__ = ["Outcome", "run_case", "torch_alone"]
 
 
 class Outcome(NamedTuple):
-    """What a model took.
+    """Times and agreement of one model.
 
     Parameters
     ----------
     name : str
+        Name of the model.
     seconds : dict of str to Spent
-        At all rows, by ``library``, ``runtime`` and way: ``torch``, ``native``, ``kernel`` and ``auto``.
+        Seconds for all rows, by side: ``library``, ``runtime``, ``torch`` and ``auto``.
     single : dict of str to Spent
-        The same of one row.
+        Seconds for one row, by side.
     first_s : dict of str to float
-        By the clock, the first table of each way: what is built then, or loaded.
-    predicted : dict of str to float
-        Predicted seconds of CPU, of ``auto`` and ``kernel``.
+        Wall-clock seconds of the first table, by compiled side: native code is built then, or loaded.
     differing : int
-        Rows whose class is not the library's.
+        Rows whose class differs from the library's.
     gap : float
-        The greatest difference of a probability.
+        Greatest difference of a probability.
     """
 
     name: str
     seconds: dict[str, Spent]
     single: dict[str, Spent]
     first_s: dict[str, float]
-    predicted: dict[str, float]
     differing: int
     gap: float
 
 
-def run_case(case: Case, rows: int, threads: int, *, kernels: bool, repeats: int = 5) -> Outcome:
-    """Fit a model, and time its probabilities of drawn rows, and of one."""
+def run_case(case: Case, rows: int, threads: int, repeats: int = 5) -> Outcome:
+    """Fit a model, and time its probabilities for drawn rows, and for one row."""
     table, labels = drawn(2 * rows)
     model = case.model(threads).fit(table[:rows], labels[:rows])
     given = np.ascontiguousarray(table[rows:])
     session = onnx_session(model, threads)
-    ways = {
-        "torch": torch_alone(model),
-        "native": {"backend": "eager", "tree_strategy": "native"},
-        **({"kernel": {"backend": "inductor"}} if kernels else {}),
-        "auto": {},
-    }
+    ways: dict[str, dict[str, Any]] = {"torch": torch_alone(model), "auto": {}}
     compiled = {way: compile_pipeline(model, threads=threads, **options) for way, options in ways.items()}
     first_s = {way: _clocked(one.predict_proba, given) for way, one in compiled.items()}
     calls: dict[str, Any] = {"library": model.predict_proba, "runtime": lambda x: session.run(None, {"x": x})}
     calls |= {way: one.predict_proba for way, one in compiled.items()}
     seconds = {name: _timed(call, given, repeats) for name, call in calls.items()}
     single = {name: _timed(call, given[:1], 10 * repeats) for name, call in calls.items()}
-    machine_costs.cache_clear()  # as a next process would predict: with what kernels have taken
-    plan = compile_pipeline(model).plan
-    predicted = {"auto": plan.eager_seconds(rows), **({"kernel": plan.kernel_seconds(rows)} if kernels else {})}
     found, truth = compiled["auto"].predict_proba(given), model.predict_proba(given)
     differing = int((compiled["auto"].predict(given) != model.predict(given)).sum())
-    return Outcome(case.name, seconds, single, first_s, predicted, differing, float(np.abs(found - truth).max()))
+    return Outcome(case.name, seconds, single, first_s, differing, float(np.abs(found - truth).max()))
 
 
 def torch_alone(model: Any) -> dict[str, Any]:
-    """Options of ``compile_pipeline`` for tensor operators alone, by the strategy of Hummingbird's heuristics."""
-    heuristic = next(iter(strategies_of(compile_pipeline(model).program).values()))
-    return {"backend": "eager", "tree_strategy": heuristic}
+    """Return options of ``compile_pipeline`` for tensor operators alone, by Hummingbird's heuristics."""
+    strategies = choose_strategies(compile_pipeline(model).program, native=False)
+    return {"backend": "eager", "tree_strategy": next(iter(strategies.values()))}
 
 
 def _clocked(call: Any, rows: NDArray[np.float32]) -> float:

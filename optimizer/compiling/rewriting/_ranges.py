@@ -106,8 +106,8 @@ def is_invertible(operator: Arithmetic, dtype: str | None) -> NDArray[np.bool_]:
     """Return whether each column of arithmetic keeps NaN, infinities and finite numbers what they are."""
     with np.errstate(over="ignore"):
         operand = operator.operand.astype(dtype or np.float64) if operator.rounded else operator.operand
-    scales = operator.kind in {"multiply", "divide"}
-    return np.isfinite(operand) & (operand != 0) if scales else np.isfinite(operand)
+    finite: NDArray[np.bool_] = np.isfinite(operand)
+    return finite & (operand != 0) if operator.kind in {"multiply", "divide"} else finite
 
 
 def rounding_function(operator: Operator) -> str | None:

@@ -175,7 +175,8 @@ def _greatest(accepts: Callable[[NDArray[Any]], NDArray[np.bool_]], count: int, 
     def floats(order: NDArray[np.int64]) -> NDArray[Any]:
         # Magnitudes of floats have the order of their bits.
         magnitudes: Any = np.abs(order).astype(whole).view(kind)
-        return np.where(order < 0, -magnitudes, magnitudes)
+        numbers: NDArray[Any] = np.where(order < 0, -magnitudes, magnitudes)
+        return numbers
 
     last = int(np.array(np.inf, kind).view(whole))
     low, high = np.full(count, -last, np.int64), np.full(count, last, np.int64)
