@@ -26,7 +26,7 @@ FIGURES ?= --images 64
 SOAK ?= --minutes 120
 FUZZ ?= --pipelines 2000
 
-.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench fuzz soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -37,6 +37,7 @@ help:
 	@echo "make docs         site/: the documentation site, without a warning"
 	@echo "make dist         dist/: a wheel and an sdist, and what spark-submit takes for a cluster without cerebro-spark"
 	@echo "make release      checks that this commit can be released, builds it, and tags it with its version"
+	@echo "make test-unit    tests that need neither Spark nor a framework, with the coverage of the planners"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
 	@echo "make test-extended  Keras's networks, notebooks, the command lines, more stages through Connect"
 	@echo "make cluster-test spark-submit and Connect on a Spark standalone cluster, on this machine"
@@ -46,7 +47,7 @@ help:
 	@echo "make gpu-test     tests networks, training and heat maps on a GPU that torch sees"
 	@echo "make mlmd-test    builds an environment with ML Metadata, and writes a run's record to it (Python 3.9 to 3.11)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
-	@echo "make lint         ruff, mypy and the style counts"
+	@echo "make lint         ruff, codespell, mypy and the style counts"
 	@echo "make style        counts violations of the writing style; no count may grow"
 	@echo "make bench        the benchmarks, small"
 	@echo "make fuzz         2,000 drawn pipelines, compiled and held to their libraries: FUZZ=\"--pipelines 2000 --seed 7\""
@@ -118,16 +119,31 @@ release:
 	$(MAKE) docs lint test-all dist
 	.ci/release tag
 
+# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
+test-unit: $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+
 test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=20
 
 test-extended: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=10
 
-cluster-test: java $(VENV)/test.stamp
+cluster-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
+test-unit: $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+
+test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=10
 
-faults-test: java $(VENV)/test.stamp
+faults-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
+test-unit: $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+
+test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10
 
 # It takes two hours: what fails in one part does not keep the other parts from running.
@@ -157,6 +173,7 @@ style:
 lint: style $(VENV)/test.stamp
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/codespell
 	$(VENV)/bin/mypy
 
 format: $(VENV)/test.stamp

@@ -14,6 +14,7 @@ import hypothesis
 import numpy as np
 import pytest
 from sessions import CONNECT, new_session
+from unit_tests import is_unit
 
 from udfs.store import Store
 
@@ -33,6 +34,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--unit``, which ``make test-unit`` uses."""
+    parser.addoption("--unit", action="store_true", help="only tests that need neither Spark nor a framework")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that ``--unit`` does not select, before they are imported."""
+    if not config.getoption("--unit") or not collection_path.match("test_*.py"):
+        return None
+    return None if is_unit(collection_path) else True
 
 
 @pytest.fixture(autouse=True)

@@ -70,10 +70,10 @@ def _label(path: Path) -> str:
 def _paths() -> list[Path]:
     paths: list[Path] = []
     for package, patterns in _SOURCES.items():
-        found = importlib.util.find_spec(package)
-        folder = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
-        for pattern in patterns if folder else ():
-            paths += sorted(folder.glob(pattern))
+        spec = importlib.util.find_spec(package)
+        if spec and spec.submodule_search_locations:
+            folder = Path(spec.submodule_search_locations[0])
+            paths += [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     if not paths:
         raise FileNotFoundError('no photographs: pip install scikit-learn, or pip install --no-deps "foolbox==3.3.4"')
     return paths
