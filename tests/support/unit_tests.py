@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from places import ROOT, SUPPORT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["is_unit"]
 
