@@ -122,7 +122,7 @@ release:
 # What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
 test-unit: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
-	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
 
 test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=20
@@ -133,7 +133,7 @@ test-extended: java $(VENV)/test.stamp
 cluster-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
 test-unit: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
-	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
 
 test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=10
@@ -141,7 +141,7 @@ test: java $(VENV)/test.stamp
 faults-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
 test-unit: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
-	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=85
+	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
 
 test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10

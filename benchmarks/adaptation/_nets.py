@@ -59,7 +59,8 @@ class _Block(nn.Module):
         query, key, value = (parts[place].unflatten(-1, (self.heads, -1)).transpose(1, 2) for place in range(3))
         read = F.scaled_dot_product_attention(query, key, value, attn_mask=bias).transpose(1, 2).flatten(2)
         x = self.first(x + self.output(read))
-        return self.second(x + self.narrow(F.gelu(self.wide(x))))
+        normed: Tensor = self.second(x + self.narrow(F.gelu(self.wide(x))))
+        return normed
 
 
 class _Bert(Parted):
@@ -134,7 +135,8 @@ class _Adapter(nn.Module):
             nn.init.zeros_(part.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.up(F.gelu(self.down(x)))
+        up: Tensor = self.up(F.gelu(self.down(x)))
+        return x + up
 
 
 class Tuned(_Bert):

@@ -184,21 +184,22 @@ def _decisions(options: Options, policy: str, replicas: int) -> list[float]:
     row = {f"c{config}": config for config in range(configs)}
     hopper = Hopper(list(row), _held(workers, replicas), policy=policy)
     events: list[tuple[float, Unit, float]] = []
-    now, took = 0.0, []
+    now = 0.0
+    took: list[float] = []
     finished: tuple[Unit, float] | None = None
     while len(took) < options.decisions:
         started = time.perf_counter()
         if finished is not None:
             hopper.finish(*finished)
-        given = [(worker, hopper.next_unit(worker)) for worker in hopper.idle_workers]
+        assigned = [(worker, hopper.next_unit(worker)) for worker in hopper.idle_workers]
         if finished is not None:
             took.append(time.perf_counter() - started)
-        for worker, unit in given:
-            if unit is not None:
-                unit_seconds = float(seconds[row[unit.config], names.index(worker)])
-                heapq.heappush(events, (now + unit_seconds, unit, unit_seconds))
-        now, *rest = heapq.heappop(events)
-        finished = (rest[0], rest[1])
+        for worker, next_unit in assigned:
+            if next_unit is not None:
+                duration = float(seconds[row[next_unit.config], names.index(worker)])
+                heapq.heappush(events, (now + duration, next_unit, duration))
+        now, unit, unit_seconds = heapq.heappop(events)
+        finished = (unit, unit_seconds)
     return took
 
 

@@ -70,7 +70,7 @@ def packing(report: Report, instances: int, many: int) -> None:
         for seed in range(instances):
             sessions = drawn_sessions(seed, 12, *rates)
             for method in ("exact", "squishy", "search"):
-                counts.setdefault(method, []).append(len(plan(sessions, method=method).nodes))  # type: ignore[arg-type]
+                counts.setdefault(method, []).append(len(plan(sessions, method=method).nodes))
         kept = {
             method: statistics.mean(best / used for best, used in zip(counts["exact"], found, strict=True))
             for method, found in counts.items()

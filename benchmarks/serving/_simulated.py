@@ -46,7 +46,7 @@ def dispatch(report: Report, seconds: float) -> None:
     rows = []
     paper = {"earliest": "73 % (Poisson)", "sliding": "1.3 %", "maximal": "1.7 %"}
     for policy in POLICIES:
-        runs = [simulate(found, seconds, arrivals=kind, policy=policy) for kind in ("uniform", "poisson")]  # type: ignore[arg-type]
+        runs = [simulate(found, seconds, arrivals=kind, policy=policy) for kind in ("uniform", "poisson")]
         over = 2600 * simulate(found, traffic=twice, policy=policy).good_rate / at_most
         sizes = runs[1].sessions["inception"].batches
         missed = [f"{100 * (1 - run.good_rate):.2f} %" for run in runs]

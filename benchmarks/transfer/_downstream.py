@@ -19,7 +19,7 @@ class _Untrained(Model):
         return dataset
 
 
-class NoModel(Estimator, HasFeaturesCol, HasLabelCol):
+class NoModel(Estimator[_Untrained], HasFeaturesCol, HasLabelCol):
     """Runs no job; the planner takes it for a logistic regression, as everything that it does not know."""
 
     def _fit(self, _dataset: DataFrame) -> _Untrained:
