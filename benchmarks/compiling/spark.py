@@ -87,7 +87,7 @@ def _beside_spark_ml(report: Report, spark: SparkSession, folder: Path, options:
     }
     took: dict[str, Took] = {}
     for name, (estimator, target) in models.items():
-        model = estimator.fit(few)
+        model = estimator.fit(few)  # type: ignore[attr-defined]
         compiled = compile_pipeline(model)
         by_vector = TensorPipeline(compiled=compiled, featuresCol="features")
         by_column = TensorPipeline(compiled=compiled, inputCols=list(NAMES))

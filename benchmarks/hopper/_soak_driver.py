@@ -22,7 +22,7 @@ from optimizer.errors import CerebroError
 from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
-    from cerebro_spark.data import PreparedData
+    from udfs.shards import PreparedData
 
 __all__ = ["WORKERS"]
 

@@ -37,7 +37,7 @@ def unweighted(name: str) -> LayerGraph:
     inputs = list(card.preprocessing.inputs)
     if roster.is_shipped(name):
         return torch.trace(card.skeleton(), inputs).graph
-    return torch.trace(roster.load(card), inputs).fused().graph
+    return torch.trace(roster.load(card), inputs).fused().graph  # type: ignore[attr-defined]
 
 
 def thresholded(name: str, graph: LayerGraph, patch: int, stride: int, tau: float = 1.0) -> UpdatePatches:

@@ -364,7 +364,8 @@ def _batches(report: Report, bench: _Bench) -> None:
 
 def _grid(bench: _Bench, kind: type[NetworkEstimator], epochs: int) -> tuple[NetworkEstimator, list[Any]]:
     estimator = kind(hyperparameters=_WARM, num_epochs=epochs, **bench.own)
-    grid = ParamGridBuilder().addGrid(estimator.lr, [1e-3, 3e-3]).addGrid(estimator.width, [*_WIDTHS]).build()
+    rate, width = (estimator.getParam(name) for name in ("lr", "width"))
+    grid = ParamGridBuilder().addGrid(rate, [1e-3, 3e-3]).addGrid(width, [*_WIDTHS]).build()
     return estimator, grid
 
 

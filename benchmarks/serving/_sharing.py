@@ -85,10 +85,10 @@ def multiplexing(report: Report, seconds: float) -> None:
         "Figure 3.16: requests/s of one backend, 99 % in time", ("models", *(arm.name for arm in _ARMS), ""), rows
     )
     paper = {PARALLEL.name: "1.1 to 1.3", TF_SERVING.name: "1.4 to 2.1", CLIPPER.name: "1.9 to 9.8"}
-    for key, arm in (("parallel", PARALLEL), ("tf_serving", TF_SERVING), ("clipper", CLIPPER)):
-        found = gains[arm.name]
-        meaning = f"requests/s of one backend, ours / {arm.name}, median of {len(found)}; paper {paper[arm.name]}"
-        report.ratio(f"multiplexing_over_{key}", statistics.median(found), meaning)
+    for key, rival in (("parallel", PARALLEL), ("tf_serving", TF_SERVING), ("clipper", CLIPPER)):
+        ratios = gains[rival.name]
+        meaning = f"requests/s of one backend, ours / {rival.name}, median of {len(ratios)}; paper {paper[rival.name]}"
+        report.ratio(f"multiplexing_over_{key}", statistics.median(ratios), meaning)
 
 
 def policies(report: Report, seconds: float) -> None:

@@ -84,7 +84,7 @@ def _application(settings: Settings, batch: int, wait_ms: float) -> Any:
         async def __call__(self, request: Request) -> Any:
             return await self.classify(await request.body())
 
-    return Network.bind()
+    return Network.bind()  # type: ignore[attr-defined]
 
 
 def _ray(report: Report, client: Client, settings: Settings, batches: Sequence[int], waits: Sequence[float]) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from places import BENCHMARKS
 from sessions import CONNECT
 
 from cerebro_spark import Store, prepare
@@ -26,9 +24,8 @@ pytestmark = [
 ]
 
 
-def test_the_arms_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    from _hopper_arms import BATCH, Arm, Work  # noqa: PLC0415
+def test_the_arms_agree(spark: SparkSession, tmp_path: Path) -> None:
+    from benchmarks.hopper._arms import BATCH, Arm, Work  # noqa: PLC0415 - it imports torch
 
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, 1001)

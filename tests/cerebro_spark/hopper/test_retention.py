@@ -39,7 +39,7 @@ def retention_of(
     checkpoints: Checkpoints, trials: list[Trial], shards: int, *, spec: RunSpec = SPEC, **settings: Any
 ) -> Retention:
     context = run_context(shards, spec=spec, **settings)
-    context.prepared.store = checkpoints.store  # type: ignore[misc] - a namespace
+    context.prepared.store = checkpoints.store  # type: ignore[misc]  # a namespace
     return Retention(context, trials)
 
 

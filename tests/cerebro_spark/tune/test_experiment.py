@@ -148,7 +148,7 @@ def test_bad_requests_are_refused_and_the_search_goes_on(spark: SparkSession, pr
     experiment.stop("c000")
     for call in (experiment.stop, experiment.pause, experiment.prioritise):
         with pytest.raises(InvalidArgumentError, match=r"c000 has ended.*stopped by the user"):
-            call("c000")
+            call("c000")  # type: ignore[call-arg]
     experiment.add({"lr": 0.01, "hidden": 4})
     with pytest.raises(InvalidArgumentError, match="limit of 3 configurations"):
         experiment.add({"lr": 0.01, "hidden": 4})

@@ -104,7 +104,9 @@ def test_what_travels_cannot_be_read(credentials: Credentials) -> None:
 
     with ExitStack() as stack:
         endpoint = stack.enter_context(endpoint_of(credentials))
-        location = stack.enter_context(between(endpoint.location, lambda *ends: both_ways(*ends, note)))
+        location = stack.enter_context(
+            between(endpoint.location, lambda *ends: both_ways(*ends, note))  # type: ignore[call-arg]
+        )
         caller = Caller(location, credentials, PROTOCOL)
         assert caller.call(Question("a name of a patient"), timeout_s=10) == Answer("A NAME OF A PATIENT")
         assert caller.fetch("state", timeout_s=10) == LARGE
