@@ -1,4 +1,4 @@
-# Two commands do all the set-up: `make demo` and `make test`. Each makes .venv once.
+# `make demo` and `make test` set up everything they need, in .venv.
 .DELETE_ON_ERROR:
 .SHELLFLAGS := -eu -c
 
@@ -11,22 +11,21 @@ MLMD := .venv-mlmd
 DOCS := .venv-docs
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
-# One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures and its one Spark.
+# Two processes keep two cores busy. Each takes whole files, which share fixtures and one Spark session.
 PARALLEL := -n 2 --dist loadfile
-# What has a lane of its own, for it starts servers or needs what others do not.
+# Markers with a lane of their own: these tests start servers or need other environments.
 OWN_LANE := cluster or faults or horovod or mlmd or gpu
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 DEMO_MODEL = --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc
-# `make pictures` writes here; runs leave their files in RUNS.
+# Folder of the pictures; RUNS has the files of their runs.
 PICTURES ?= docs/images
 RUNS := artifacts/pictures
 # docs/benchmarks.md quotes FIGURES="--images 1024 --image-size 224 --repeats 3", which takes an hour.
 FIGURES ?= --images 64
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
-FUZZ ?= --pipelines 2000
 
-.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench fuzz soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -50,7 +49,6 @@ help:
 	@echo "make lint         ruff, codespell, mypy and the style counts"
 	@echo "make style        counts violations of the writing style; no count may grow"
 	@echo "make bench        the benchmarks, small"
-	@echo "make fuzz         2,000 drawn pipelines, compiled and held to their libraries: FUZZ=\"--pipelines 2000 --seed 7\""
 	@echo "make soak         searches with a kill, stop, cut or flip each ten seconds: SOAK=\"--minutes 120 --seed 7\""
 
 demo: java $(VENV)/demo.stamp
@@ -119,39 +117,29 @@ release:
 	$(MAKE) docs lint test-all dist
 	.ci/release tag
 
-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
+# The coverage of the planners has a floor; tracing the whole suite would cost a third of its time.
 test-unit: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
 	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=20
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=30
 
 test-extended: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=10
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=30
 
-cluster-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
-test-unit: $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
-	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
+cluster-test: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=30
 
-test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=10
+faults-test: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=30
 
-faults-# What these tests cover of the planners has a floor; a trace of the whole suite would cost a third of its time.
-test-unit: $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
-	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
-
-test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10
-
-# It takes two hours: what fails in one part does not keep the other parts from running.
+# Runs all parts even if one fails.
 test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
 	status=0; \
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40 || status=1; \
-	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=10 || status=1; \
-	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=10 || status=1; \
+	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=30 || status=1; \
+	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=30 || status=1; \
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract || status=1; \
 	exit $$status
 
@@ -193,9 +181,6 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m benchmarks.compiling
 	$(VENV)/bin/python -m benchmarks.serving.figures
 	$(VENV)/bin/python -m benchmarks.serving
-
-fuzz: $(VENV)/test.stamp
-	$(VENV)/bin/python -m benchmarks.compiling.fuzz $(FUZZ)
 
 soak: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m benchmarks.hopper.soak $(SOAK)
