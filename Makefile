@@ -13,6 +13,8 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 # Two processes keep two cores busy. Each takes whole files, which share fixtures and one Spark session.
 PARALLEL := -n 2 --dist loadfile
+# Further options of the core lane: CI has run the unit tests before, and gives --unit=without.
+SELECT ?=
 # Markers with a lane of their own: these tests start servers or need other environments.
 OWN_LANE := cluster or faults or horovod or mlmd or gpu
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
@@ -119,11 +121,11 @@ release:
 
 # The coverage of the planners has a floor; tracing the whole suite would cost a third of its time.
 test-unit: $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) --unit -m "not ($(OWN_LANE) or extended or slow)" \
+	$(VENV)/bin/python -m pytest $(PARALLEL) --unit=only -m "not ($(OWN_LANE) or extended or slow)" \
 	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=94
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=30
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECT) -m "not ($(OWN_LANE) or extended or slow)" --durations=30
 
 test-extended: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=30

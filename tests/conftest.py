@@ -37,15 +37,17 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--unit``, which ``make test-unit`` uses."""
-    parser.addoption("--unit", action="store_true", help="only tests that need neither Spark nor a framework")
+    """Add ``--unit``, which ``make test-unit`` and ``.ci/run`` use."""
+    text = "select the files whose tests need neither Spark nor a framework, or all others"
+    parser.addoption("--unit", choices=["only", "without"], help=text)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the files that ``--unit`` does not select, before they are imported."""
-    if not config.getoption("--unit") or not collection_path.match("test_*.py"):
+    selection = config.getoption("--unit")
+    if selection is None or not collection_path.match("test_*.py"):
         return None
-    return None if is_unit(collection_path) else True
+    return None if is_unit(collection_path) == (selection == "only") else True
 
 
 @pytest.fixture(autouse=True)
