@@ -1,4 +1,4 @@
-"""Operators that compute with each number, and those that make classes of scores."""
+"""Arithmetic operators, and operators that choose classes by scores."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cast(Operator):
-    """The numbers in another type: ``float32`` rounds to the nearest, as the libraries do; ``int64`` cuts off.
+    """Cast to another type: ``float32`` rounds to the nearest, as the libraries do; ``int64`` truncates.
 
     Parameters
     ----------
     dtype : {"float32", "float64", "int64"}
+        Type of the result.
     """
 
     dtype: str
@@ -46,16 +47,18 @@ class Cast(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arithmetic(Operator):
-    """One operation with a number per column. Computed in the wider type, rounded to the input's.
+    """Operation with a number per column, computed in the wider type and rounded to the input's.
 
-    So a scaler that works in place, as scikit-learn's do, gives the same bits for tables of float32 too.
+    A scaler that works in place, as scikit-learn's do, gives the same bits for tables of float32.
 
     Parameters
     ----------
     kind : {"add", "subtract", "multiply", "divide"}
+        Operation.
     operand : array of shape (width,)
+        Second operand of each column.
     rounded : bool
-        Whether the numbers are rounded to the input's type first. Default false.
+        Whether `operand` is rounded to the input's type first. Default false.
     """
 
     kind: str
@@ -72,11 +75,12 @@ class Arithmetic(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Clip(Operator):
-    """The nearest number between two bounds; NaN stays.
+    """Limit numbers to bounds. NaN stays.
 
     Parameters
     ----------
     low, high : float
+        Bounds, included.
     """
 
     low: float
@@ -85,11 +89,12 @@ class Clip(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Compare(Operator):
-    """One where a number is above a threshold, else zero, in the input's type.
+    """Indicator of numbers above a threshold, 1 or 0 in the input's type.
 
     Parameters
     ----------
     threshold : float
+        Number that is not above itself.
     """
 
     threshold: float
@@ -102,7 +107,9 @@ class Linear(Operator):
     Parameters
     ----------
     weights : array of shape (inputs, outputs)
+        Matrix.
     bias : array of shape (outputs,)
+        Summand of each output.
     """
 
     weights: NDArray[Any]
@@ -112,22 +119,23 @@ class Linear(Operator):
         """Columns of the result."""
         width_of(self, inputs[0], self.weights.shape[0])
         if self.weights.shape[1:] != self.bias.shape:
-            raise ProgramError(f"Linear: weights of shape {self.weights.shape} and a bias of {self.bias.shape}")
+            raise ProgramError(f"bias must have shape {self.weights.shape[1:]}, got {self.bias.shape}.")
         return len(self.bias)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Normalise(Operator):
-    """Each row over its norm; a row whose norm is zero stays.
+    """Divide each row by its norm. A row whose norm is zero stays.
 
     Parameters
     ----------
     norm : {"l1", "l2", "max", "lp"}
+        Norm.
     tiny : bool
-        Whether a norm below ten steps of the type counts as zero, as scikit-learn has it. Without, only zero does, and
-        the greatest magnitude leaves NaN out.
+        Whether a norm below ten times the type's epsilon counts as zero, as in scikit-learn. Default true. If false,
+        only zero does, and ``"max"`` ignores NaN.
     p : float
-        The exponent of ``"lp"``, from 1.
+        Exponent of ``"lp"``, at least 1.
     """
 
     norm: str
@@ -137,7 +145,7 @@ class Normalise(Operator):
     def __post_init__(self) -> None:
         check_choice("Normalise", "norm", self.norm, ("l1", "l2", "lp", "max"))
         if not self.p >= 1:
-            raise ProgramError(f"Normalise: p={self.p} is less than 1")
+            raise ProgramError(f"p must be at least 1, got {self.p}.")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -147,12 +155,12 @@ class Sigmoid(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Softmax(Operator):
-    """``exp(x)`` over its sum in each row, with the greatest taken off first."""
+    """``exp(x)`` over its sum in each row, after subtraction of the greatest."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Complement(Operator):
-    """Of a probability ``p``: the two columns ``1 - p`` and ``p``."""
+    """Two columns, ``1 - p`` and ``p``, for a probability ``p``."""
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
@@ -161,13 +169,13 @@ class Complement(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ArgMax(Operator):
-    """The place of the greatest number in a row, the first of equals; int64.
+    """Index of the greatest number in a row, the first of equals; int64.
 
     Parameters
     ----------
     nan : {"greatest", "stays first", "left out"}
-        What NaN is: the greatest, as numpy has it; or nothing is greater than it and it is greater than nothing, as a
-        search by ``>`` has it, which begins with the first column; or it does not take part. A row of NaN alone gets 0.
+        Treatment of NaN: the greatest, as in numpy; kept only in the first column, as in a search by ``>``; or ignored.
+        A row of NaN alone gets 0. Default ``"greatest"``.
     """
 
     nan: str = "greatest"
@@ -184,13 +192,14 @@ class ArgMax(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Above(Operator):
-    """The class of a score between two: 1 above a threshold, else 0; int64.
+    """Class of a binary score: 1 above a threshold, else 0; int64.
 
     Parameters
     ----------
     threshold : float
+        Threshold of the score.
     or_equal : bool
-        Whether a score at the threshold is class 1 too.
+        Whether a score at the threshold is class 1.
     """
 
     threshold: float

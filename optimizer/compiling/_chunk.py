@@ -45,5 +45,5 @@ def rows_at_a_time(program: Program, *, native: bool = False) -> int:
 
 
 def _fills(node: Node, name: str, sparse: frozenset[str]) -> bool:
-    """Whether an operator has the zeros of a sparse table."""
+    """Return whether an operator fills in the zeros of a sparse table."""
     return name in sparse and node.name not in sparse and not isinstance(node.operator, Linear)

@@ -1,4 +1,4 @@
-"""Operators that give numbers another meaning: marks of what is missing, and codes of categories."""
+"""Operators that replace numbers: marks of missing values, and lookups of categories."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["CodeLookup", "Replace"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replace(Operator):
-    """Another number for those between two bounds, the bounds included; NaN stays.
+    """Replace the numbers between two bounds, the bounds included. NaN stays.
 
-    So zero becomes a missing value, or what is all but zero becomes zero.
+    Zero becomes a missing value, or numbers near zero become zero.
 
     Parameters
     ----------
     low, high : float64 arrays of shape (width,)
-        Per column; a low bound above the high one leaves the column as it is.
+        Bounds of each column. A low bound above the high one leaves the column as it is.
     value : float64 array of shape (width,)
-        Per column, what takes the place. NaN for "missing".
+        Replacement of each column, NaN for a missing value.
     """
 
     low: NDArray[np.float64]
@@ -39,13 +39,15 @@ class Replace(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if not len(self.low) == len(self.high) == len(self.value):
-            raise ProgramError(f"Replace: {len(self.low)} and {len(self.high)} bounds, {len(self.value)} values")
+            raise ProgramError(
+                f"low, high and value must have one length, got {len(self.low)}, {len(self.high)}, {len(self.value)}."
+            )
         return width_of(self, inputs[0], len(self.value))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CodeLookup(Operator):
-    """Columns of numbers, each by a table: one that is a key becomes its value. In the input's type.
+    """Look numbers up, by a table for each result: a key becomes its value, in the input's type.
 
     A set of categories is a table with the value 1 for each member: a split by categories compares the result with
     one half, so every strategy for trees takes it.
@@ -53,18 +55,19 @@ class CodeLookup(Operator):
     Parameters
     ----------
     column : int64 array of shape (width,)
-        Column that each result looks at.
+        Input column of each result.
     count : int64 array of shape (width,)
-        Keys of each result.
+        Number of keys of each result.
     key : float64 array of shape (keys,)
-        Of one result after the other.
+        Keys of one result after the other.
     value : float64 array of shape (keys,)
+        Value of each key.
     other : float64 array of shape (width,)
-        For a number that is no key.
+        Value for a number that is no key.
     missing : float64 array of shape (width,)
-        For NaN.
+        Value for NaN.
     rounding : {"none", "down", "toward zero"}
-        What is done to a number before it is looked up.
+        Rounding of a number before the lookup.
 
     Raises
     ------
@@ -89,12 +92,12 @@ class CodeLookup(Operator):
         check_choice("CodeLookup", "rounding", self.rounding, ("none", "down", "toward zero"))
         if not len(self.column) == len(self.count) == len(self.other) == len(self.missing):
             raise ProgramError(
-                f"CodeLookup: {len(self.column)} columns, {len(self.count)} counts, {len(self.other)} others, "
-                f"{len(self.missing)} for NaN"
+                "column, count, other and missing must have one length, got "
+                f"{len(self.column)}, {len(self.count)}, {len(self.other)} and {len(self.missing)}."
             )
         if not len(self.key) == len(self.value) == int(self.count.sum()):
             raise ProgramError(
-                f"CodeLookup: {len(self.key)} keys, {len(self.value)} values, and the counts say otherwise"
+                f"key and value must have {int(self.count.sum())} entries, got {len(self.key)} and {len(self.value)}."
             )
 
     @classmethod

@@ -19,11 +19,14 @@ __all__ = ["Concatenate", "Finite", "Impute", "Select"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Select(Operator):
-    """Some columns, in a given order. A gather: a product with zeros and ones makes NaN of 0 times NaN.
+    """Gather columns in some order.
+
+    A product with zeros and ones would make NaN of 0 times NaN.
 
     Parameters
     ----------
     columns : int64 array of shape (width,)
+        Columns of the input.
     """
 
     columns: NDArray[np.int64]
@@ -37,7 +40,7 @@ class Select(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Concatenate(Operator):
-    """The columns of all inputs, one after the other, in the widest of their types."""
+    """Concatenation of the columns of all inputs, in the widest of their types."""
 
     arity: ClassVar[int | None] = None
 
@@ -48,14 +51,14 @@ class Concatenate(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Impute(Operator):
-    """Fill what is missing.
+    """Fill missing values.
 
     Parameters
     ----------
     values : float64 array of shape (width,)
-        Per column, what takes the place.
+        Fill value of each column.
     missing : float
-        The mark of a missing value: NaN, or a number.
+        Mark of a missing value: NaN, or a number.
     """
 
     values: NDArray[np.float64]
@@ -68,19 +71,19 @@ class Impute(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Finite(Operator):
-    """Hold rows to what a library takes: a row with NaN or an infinity is bad. The values pass unchanged.
+    """Row validation: a row with NaN or an infinity is bad. The values pass unchanged.
 
     Parameters
     ----------
     dtype : str
-        ``"float64"``, ``"float32"`` or ``"as given"``: the type in which the library looks. As float32, 1e39 is
-        infinite.
+        Type in which the library checks: ``"float64"``, ``"float32"``, or ``"as given"`` for the table's type. In
+        float32, 1e39 is infinite.
     nan : bool
         Whether NaN may pass.
     who : str
-        The model that the message names.
+        Model that the message names.
     infinite : bool
-        Whether infinities may pass. Default false; not together with `nan`.
+        Whether infinities may pass. Default false. Not together with `nan`.
     """
 
     dtype: str
@@ -91,12 +94,12 @@ class Finite(Operator):
     def __post_init__(self) -> None:
         check_choice("Finite", "dtype", self.dtype, ("as given", "float32", "float64"))
         if self.nan and self.infinite:
-            raise ProgramError("Finite: NaN and infinities may pass, so there is nothing to hold")
+            raise ProgramError("infinite must be false where NaN may pass, got true.")
 
     @property
     def reason(self) -> str:
-        """What a bad row has, after "row 3 has"."""
+        """Description of a bad row, after "row 3 has"."""
         if self.infinite:
             return f"NaN, which {self.who} does not take"
-        held = "an infinity" if self.nan else "NaN or an infinity"
-        return f"{held}{' in float32' if self.dtype == 'float32' else ''}, which {self.who} does not take"
+        refused = "an infinity" if self.nan else "NaN or an infinity"
+        return f"{refused}{' in float32' if self.dtype == 'float32' else ''}, which {self.who} does not take"

@@ -19,13 +19,14 @@ __all__ = ["Average", "LogMean", "Pairwise", "Votes", "WeightedMedian"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Average(Operator):
-    """The sum of tables of one shape, one after the other, each times its weight; then over a divisor.
+    """Weighted sum of tables of one shape, in their order, divided by a divisor.
 
     Parameters
     ----------
     weights : float64 array of shape (inputs,), or of no entry
-        None of them: the tables are added as they are, in their own type.
+        Weight of each table. Without entries, the tables are added in their own type.
     divisor : float
+        Divisor of the sum.
     """
 
     arity: ClassVar[int | None] = None
@@ -35,18 +36,21 @@ class Average(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if len(set(inputs)) != 1 or len(self.weights) not in {0, len(inputs)}:
-            raise ProgramError(f"Average: {len(self.weights)} weights for tables of {list(inputs)} columns")
+            raise ProgramError(
+                f"Average must have 0 or {len(inputs)} weights and tables of one width, got {len(self.weights)} "
+                f"weights and widths {list(inputs)}."
+            )
         return inputs[0]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LogMean(Operator):
-    """Logarithms of a mean, for logarithms of what it is the mean of: tables of one shape, one after the other.
+    """Logarithm of the mean of tables of one shape, given as their logarithms.
 
     Parameters
     ----------
     divisor : float
-        How many the mean is of.
+        Number of tables in the mean.
     """
 
     arity: ClassVar[int | None] = None
@@ -55,21 +59,22 @@ class LogMean(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if len(set(inputs)) != 1:
-            raise ProgramError(f"LogMean of tables of {list(inputs)} columns")
+            raise ProgramError(f"LogMean must have tables of one width, got {list(inputs)}.")
         return inputs[0]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Votes(Operator):
-    """What each class gets from voters: per voter one number for the class that it names, another for the others.
+    """Votes for each class: every voter adds one number to the class that it names, another to the others.
 
     Parameters
     ----------
     hits : float64 array of shape (voters,)
-        For the class that a voter names. Its column of the input has the place of this class, or -1 for none.
+        Number for the class that a voter names. Its column of the input has the index of the class, or -1 for none.
     misses : float64 array of shape (voters,)
-        For all other classes.
+        Number for all other classes.
     classes : int
+        Number of classes.
     """
 
     hits: NDArray[np.float64]
@@ -79,7 +84,7 @@ class Votes(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if self.hits.shape != self.misses.shape:
-            raise ProgramError(f"Votes: {len(self.hits)} hits and {len(self.misses)} misses")
+            raise ProgramError(f"misses must have {len(self.hits)} entries, got {len(self.misses)}.")
         width_of(self, inputs[0], len(self.hits))
         return self.classes
 
@@ -88,11 +93,12 @@ class Votes(Operator):
 class Pairwise(Operator):
     """Scores of classes, from a decision and its confidence for each pair of classes, (0, 1), (0, 2), (1, 2) and so on.
 
-    A class has a vote for each pair that it wins, and below one third for its confidences, which breaks ties.
+    A class gets a vote for each pair that it wins, and less than one third for its confidences, which breaks ties.
 
     Parameters
     ----------
     classes : int
+        Number of classes.
     """
 
     arity: ClassVar[int | None] = 2
@@ -100,18 +106,19 @@ class Pairwise(Operator):
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
-        for given in inputs:
-            width_of(self, given, self.classes * (self.classes - 1) // 2)
+        for width in inputs:
+            width_of(self, width, self.classes * (self.classes - 1) // 2)
         return self.classes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WeightedMedian(Operator):
-    """The least number of a row up to which the weights add up to half of them, as float64.
+    """Weighted median of each row: the least number up to which the weights sum to half, as float64.
 
     Parameters
     ----------
     weights : float64 array of shape (width,)
+        Weight of each column.
     """
 
     weights: NDArray[np.float64]

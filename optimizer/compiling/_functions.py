@@ -1,4 +1,4 @@
-"""Operators that compute functions of numbers, of rows and of two tables: what the models of a library share."""
+"""Functions of numbers, of rows and of two tables, and row validation operators."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp", "product", "sum_square"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Function(Operator):
-    """A function of each number, in the input's type. ``"nonzero"`` gives the least normal number for zero.
+    """Function of each number, in the input's type. ``"nonzero"`` returns the least normal number for zero.
 
     Parameters
     ----------
     kind : {"abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh", ...}
-        Also ``"ceil"``, ``"expm1"``, ``"floor"``, ``"log1p"``, ``"reciprocal"``, ``"round"`` (halves to the even
-        number), ``"sign"``; ``"is_nan"`` and ``"not"`` give 0 and 1.
+        Function. Also ``"ceil"``, ``"expm1"``, ``"floor"``, ``"log1p"``, ``"reciprocal"``, ``"round"`` (half to even),
+        ``"sign"``; ``"is_nan"`` and ``"not"`` give 0 and 1.
     """
 
     kind: str
@@ -59,11 +59,12 @@ class Function(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Power(Operator):
-    """Each number to a power, in the input's type.
+    """Power of each number, in the input's type.
 
     Parameters
     ----------
     exponent : float
+        Exponent.
     """
 
     exponent: float
@@ -71,12 +72,12 @@ class Power(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Combine(Operator):
-    """One operation with two tables, number by number, in the wider type; one of them may have a single column.
+    """Element-wise operation on two tables, in the wider type. One of them may have a single column.
 
     Parameters
     ----------
     kind : {"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", ...}
-        Also ``"and"``, ``"or"`` and the comparisons ``"equal"``, ``"greater"``, ``"greater_equal"``, ``"less"`` and
+        Operation. Also ``"and"``, ``"or"``, ``"equal"``, ``"greater"``, ``"greater_equal"``, ``"less"`` and
         ``"less_equal"``, which give 0 and 1.
     """
 
@@ -102,13 +103,14 @@ class Like(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduce(Operator):
-    """One number of each group of neighbouring columns.
+    """Reduce each group of adjacent columns to one number.
 
     Parameters
     ----------
     kind : {"sum", "mean", "max", "min", "logsumexp", "product", "sum_square"}
+        Reduction.
     groups : int
-        Columns of the result: the groups are equally wide.
+        Columns of the result. The groups are equally wide. Default 1.
     """
 
     kind: str
@@ -120,7 +122,7 @@ class Reduce(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if self.groups < 1 or not inputs[0] or inputs[0] % self.groups:
-            raise ProgramError(f"Reduce: {inputs[0]} columns in {self.groups} groups")
+            raise ProgramError(f"groups must be a positive divisor of the width {inputs[0]}, got {self.groups}.")
         return self.groups
 
 
@@ -131,12 +133,12 @@ class LogSoftmax(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shares(Operator):
-    """Each row over its sum.
+    """Divide each row by its sum.
 
     Parameters
     ----------
     equal : bool
-        Whether a row whose sum is zero becomes equal shares; else it stays.
+        Whether a row whose sum is zero becomes equal shares. Otherwise it stays.
     """
 
     equal: bool
@@ -144,19 +146,21 @@ class Shares(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OrderedSum(Operator):
-    """Sums of some columns, weighed: each product is rounded, and added to those before it; a bias comes last.
+    """Weighted sums of columns in a fixed order: each product is rounded and added to the sum; the bias is added last.
 
-    A matrix product adds in another order, and does not round in between. A score that is zero in the library, because
-    two terms cancel, is then above or below zero, and the row of another class.
+    A matrix product adds in another order and does not round in between, so a score that cancels to zero in the library
+    would come out above or below zero, and the row in another class.
 
     Parameters
     ----------
     columns : int64 array of shape (terms,)
         Columns of the input, sum after sum.
     starts : int64 array of shape (sums + 1,)
-        Where the terms of each sum begin, and where the last ones end.
+        First term of each sum, and the end of the last one.
     weights : array of shape (terms,)
+        Weight of each term.
     bias : array of shape (sums,)
+        Summand of each sum.
     """
 
     columns: NDArray[np.int64]
@@ -168,22 +172,22 @@ class OrderedSum(Operator):
         """Columns of the result."""
         whole = len(self.starts) == len(self.bias) + 1 and self.starts[-1] == len(self.weights) == len(self.columns)
         if not whole or self.starts[0] != 0 or (self.starts[1:] < self.starts[:-1]).any():
-            raise ProgramError(f"OrderedSum: starts {self.starts.tolist()} for {len(self.weights)} terms")
+            raise ProgramError(f"starts must ascend from 0 to {len(self.weights)}, got {self.starts.tolist()}.")
         if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < inputs[0]:
-            raise ProgramError(f"OrderedSum takes columns up to {int(self.columns.max())} of {inputs[0]}")
+            raise ProgramError(f"columns must be below {inputs[0]}, got {int(self.columns.max())}.")
         return len(self.bias)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Within(Operator):
-    """Hold rows to bounds: a row with a number outside of its column's is bad. The values pass unchanged; so does NaN.
+    """Row validation: a row with a number outside the bounds of its column is bad. All values and NaN pass unchanged.
 
     Parameters
     ----------
     low, high : float64 arrays of shape (columns,)
-        The least and the greatest number that may pass.
+        Least and greatest number that may pass.
     reason : str
-        What a bad row has, after "row 3 has".
+        Description of a bad row, after "row 3 has".
     """
 
     low: NDArray[np.float64]
@@ -197,14 +201,14 @@ class Within(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reject(Operator):
-    """Hold rows to a rule of the model: a row is bad where the second input has anything but zeros.
+    """Row validation: a row is bad where the second input has anything but zeros.
 
     The first input passes unchanged.
 
     Parameters
     ----------
     reason : str
-        What such a row has, for the message, as ``"a bucket out of bounds, which Bucketizer does not take"``.
+        Description of a bad row, as ``"a bucket out of bounds, which Bucketizer does not take"``.
     """
 
     arity: ClassVar[int | None] = 2

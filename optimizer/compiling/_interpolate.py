@@ -19,18 +19,20 @@ __all__ = ["Interpolate"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Interpolate(Operator):
-    """Straight lines between knots, in the type of the knots: ``slope * (x - x0) + y0``.
+    """Linear interpolation between knots, in the type of the knots: ``slope * (x - x0) + y0``.
 
-    Outside of the knots a number has no value, NaN, or is taken as the nearest knot. One knot stands for every number.
+    Outside the knots the result is NaN or the value of the nearest knot. A single knot serves every number.
 
     Parameters
     ----------
     x : float32 or float64 array of shape (knots,)
-        Ascending.
+        Knots, ascending.
     y : array of shape (knots,), of the same type
+        Value at each knot.
     side : {"left", "right"}
-        Which of its two lines gives the value at an inner knot: their ends differ in the last bit.
+        Line that decides at an inner knot, since the ends of both differ in the last bit. Default ``"right"``.
     outside : {"nan", "clip"}
+        Result outside the knots. Default ``"nan"``.
     """
 
     x: NDArray[Any]
@@ -43,11 +45,11 @@ class Interpolate(Operator):
         check_choice("Interpolate", "outside", self.outside, ("clip", "nan"))
         if self.x.shape != self.y.shape or not len(self.x) or self.x.dtype != self.y.dtype:
             raise ProgramError(
-                f"Interpolate: knots of shape {self.x.shape} and type {self.x.dtype}, values of shape {self.y.shape} "
-                f"and type {self.y.dtype}"
+                f"y must have shape {self.x.shape} and type {self.x.dtype}, with at least one knot, got {self.y.shape} "
+                f"and {self.y.dtype}."
             )
         if not (self.x[1:] > self.x[:-1]).all():
-            raise ProgramError("Interpolate: the knots do not ascend")
+            raise ProgramError(f"x must ascend, got {self.x.tolist()[:5]}.")
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""

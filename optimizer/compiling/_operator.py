@@ -1,4 +1,4 @@
-"""What all operators have in common: arrays, widths, a document."""
+"""Base class of operators: arrays, widths, and the document of a saved program."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _LATER = "later"
 
 
 def later(default: Any) -> Any:
-    """Declare a field that an operator had not in an earlier version: programs of that one are read, with its default.
+    """Declare a field that was added in a later version: programs of earlier versions are read with its default.
 
-    At its default it is no part of the document or the digest, which are those of the earlier version then.
+    At its default it is not part of the document or the digest, so both stay those of the earlier version.
     """
     return field(default=default, metadata={_LATER: True})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operator:
-    """A function from tables of numbers to one table, row by row. Its fields are numbers, texts and numpy arrays.
+    """Function from tables of numbers to one table, row by row. Fields are numbers, texts and numpy arrays.
 
-    A subclass is registered under its own name, and says which widths it takes.
+    A subclass is registered under its name and validates the widths of its inputs.
     """
 
     arity: ClassVar[int | None] = 1
-    """Inputs that it takes; ``None`` for any number from one."""
+    """Number of inputs; ``None`` for any number from one."""
     host: ClassVar[bool] = False
     """Whether the host runs it on columns of the input, before the tensor program."""
 
@@ -65,14 +65,14 @@ class Operator:
         return inputs[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays among the fields, by name."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the arrays among the fields, by name."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def numbers(self) -> dict[str, Any]:
-        """Give the fields that are no arrays, as JSON takes them; without those of :func:`later` at their defaults."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        usual = {one.name: one.default for one in fields(self) if one.metadata.get(_LATER)}
+        """Return the other fields for JSON, without those of :func:`later` at their defaults."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        usual = {item.name: item.default for item in fields(self) if item.metadata.get(_LATER)}
         return {
             name: value
             for name, value in values.items()
@@ -80,7 +80,7 @@ class Operator:
         }
 
     def digest(self) -> bytes:
-        """Give a fingerprint: equal for operators that have the same class, numbers and arrays, bit by bit."""
+        """Return a fingerprint, equal for operators of the same class with the same numbers and arrays."""
         # The repr of a number tells -0.0 from 0.0, and has all its digits.
         seen = hashlib.sha256(f"{type(self).__name__} {self.numbers()!r}".encode())
         for name, array in self.arrays().items():
@@ -90,16 +90,16 @@ class Operator:
 
     @classmethod
     def build(cls, numbers: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Operator:
-        """Build an operator from what :meth:`numbers` and :meth:`arrays` gave.
+        """Build an operator from the results of :meth:`numbers` and :meth:`arrays`.
 
         Raises
         ------
         ProgramError
-            A field is missing, but for a :func:`later` one, or there is one too many, or a value is not allowed.
+            A field is missing that is not a :func:`later` one, a field is unknown, or a value is not allowed.
         """
-        given, known = {*numbers, *arrays}, {one.name for one in fields(cls)}
-        if not known >= given >= {one.name for one in fields(cls) if not one.metadata.get(_LATER)}:
-            raise ProgramError(f"{cls.__name__} has the fields {sorted(known)}, and the document has {sorted(given)}")
+        present, known = {*numbers, *arrays}, {item.name for item in fields(cls)}
+        if not known >= present >= {item.name for item in fields(cls) if not item.metadata.get(_LATER)}:
+            raise ProgramError(f"{cls.__name__} must have the fields {sorted(known)}, got {sorted(present)}.")
         return cls(**numbers, **arrays)
 
     def explain(self) -> str:
@@ -110,25 +110,25 @@ class Operator:
 
 
 def check_choice(operator: str, field: str, value: str, allowed: Sequence[str]) -> None:
-    """Check a field that takes one of a few texts.
+    """Validate a field with a fixed set of values.
 
     Raises
     ------
     ProgramError
-        It has another one.
+        The value is not allowed.
     """
     if value not in allowed:
-        raise ProgramError(f"{operator}: {field}={value!r} is none of {', '.join(allowed)}")
+        raise ProgramError(f"{field} of {operator} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
 
 
-def width_of(operator: Operator, given: int, expected: int) -> int:
-    """Check the columns of an input.
+def width_of(operator: Operator, width: int, expected: int) -> int:
+    """Validate the number of columns of an input, and return it.
 
     Raises
     ------
     ProgramError
-        They are not as many as expected.
+        The input has another number of columns.
     """
-    if given != expected:
-        raise ProgramError(f"{operator.explain()} takes {expected} columns, not {given}")
-    return given
+    if width != expected:
+        raise ProgramError(f"input of {operator.explain()} must have {expected} columns, got {width}.")
+    return width

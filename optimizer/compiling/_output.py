@@ -1,4 +1,4 @@
-"""What a program gives: a node's table in the shape and type of the library's method."""
+"""Outputs of a program: the table of a node in the shape and type of the library's method."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class Output:
             _plain(labels)
 
     def check(self, name: str, width: int) -> None:
-        """Check that a node of so many columns can give the result.
+        """Validate the number of columns of the node.
 
         Raises
         ------
         ProgramError
-            It cannot.
+            The node has too many or too few columns.
         """
         wanted = {
             "flat": 1 if self.flat else width,
@@ -80,27 +80,29 @@ class Output:
         }
         for field, columns in wanted.items():
             if columns != width:
-                raise ProgramError(f"output {name!r} is {field} of {columns} columns, and {self.node!r} has {width}")
+                raise ProgramError(
+                    f"{field} of output {name!r} must be for the {width} columns of {self.node!r}, got {columns}."
+                )
 
     @property
     def texts(self) -> bool:
-        """Whether it gives texts, or anything else than numbers and booleans."""
+        """Return whether results are texts, or anything else than numbers and booleans."""
         tables = self._tables()
         return any(
-            table.dtype.kind == "U" or any(isinstance(one, str) for one in table.tolist())
+            table.dtype.kind == "U" or any(isinstance(label, str) for label in table.tolist())
             for table in tables
             if table.dtype.kind in "UO"
         )
 
     def answer(self, values: NDArray[Any]) -> Any:
-        """Give the library's array, or list of arrays, for the node's table of shape (rows, columns)."""
+        """Return the library's array, or list of arrays, for the node's table of shape (rows, columns)."""
         if isinstance(self.labels, tuple):
             named = [labels[values[:, column]] for column, labels in enumerate(self.labels)]
             values = np.stack(named, axis=1)
         elif self.labels is not None:
             values = self.labels[values]
         if self.dtype is not None:
-            with np.errstate(invalid="ignore"):  # a row that is bad may have NaN where whole numbers are
+            with np.errstate(invalid="ignore"):  # a bad row may have NaN in place of a whole number
                 values = values.astype(self.dtype)
         if self.split is not None:
             return np.split(values, np.cumsum(self.split)[:-1], axis=1)
@@ -109,7 +111,7 @@ class Output:
         return values[:, 0] if self.flat else values
 
     def document(self) -> dict[str, Any]:
-        """Give the result as JSON has it."""
+        """Return the output as a JSON document."""
         several = isinstance(self.labels, tuple)
         return {
             "node": self.node,
@@ -123,7 +125,7 @@ class Output:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Output:
-        """Build the result again from what :meth:`document` gave."""
+        """Build the output from its :meth:`document`."""
         tables = None if document["labels"] is None else tuple(_labels_of(labels) for labels in document["labels"])
         labels = tables if tables is None or document["several"] else tables[0]
         split, shape = (
@@ -139,21 +141,22 @@ class Output:
 
 
 def _plain(labels: NDArray[Any]) -> list[Any]:
-    """Names of classes as JSON has them: Python's own numbers, booleans and texts."""
-    values = [one.item() if isinstance(one, np.generic) else one for one in labels.tolist()]
-    if labels.dtype.kind not in {*_KINDS, "O"} or not all(isinstance(one, (str, bool, int, float)) for one in values):
+    """Return names of classes as Python's numbers, booleans and texts."""
+    values = [label.item() if isinstance(label, np.generic) else label for label in labels.tolist()]
+    plain = all(isinstance(label, (str, bool, int, float)) for label in values)
+    if labels.dtype.kind not in {*_KINDS, "O"} or not plain:
         raise UnsupportedOperatorError(
-            f"labels of type {labels.dtype} ({labels.tolist()[:3]}): numbers, booleans and texts can be kept"
+            f"labels must be numbers, booleans or texts, got {labels.tolist()[:3]} of type {labels.dtype}."
         )
     return values
 
 
 def _labels(labels: NDArray[Any]) -> dict[str, Any]:
     # JSON has neither NaN nor infinities: a float is written as its repr, which reads back to the same bits.
-    values = [{"float": repr(one)} if isinstance(one, float) else one for one in _plain(labels)]
+    values = [{"float": repr(label)} if isinstance(label, float) else label for label in _plain(labels)]
     return {"dtype": "object" if labels.dtype.kind == "O" else labels.dtype.str, "values": values}
 
 
 def _labels_of(document: Mapping[str, Any]) -> NDArray[Any]:
-    values = [float(one["float"]) if isinstance(one, dict) else one for one in document["values"]]
+    values = [float(item["float"]) if isinstance(item, dict) else item for item in document["values"]]
     return np.array(values, dtype=document["dtype"])

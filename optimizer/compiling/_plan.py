@@ -26,7 +26,7 @@ _REMOVED = frozenset({"inductor"})
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan(ExplainedInNotebooks):
-    """How a program runs. A frozen value that explains itself.
+    """Plan of how a program runs, a frozen value that explains itself.
 
     Parameters
     ----------

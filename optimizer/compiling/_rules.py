@@ -1,4 +1,4 @@
-"""Operators that hold rows to something: a row that breaks one is refused."""
+"""Row validation operators: a row that breaks the rule of one is refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["RULES", "Rule", "reason_of"]
 
 Rule = Finite | HasText | Known | Reject | Within
 RULES = (Finite, HasText, Known, Reject, Within)
-"""Classes of such operators."""
+"""Classes of row validation operators."""
 
 
 def reason_of(rule: Rule) -> str:
-    """Say what a row must not have, as in ``"row 3 has ..."``."""
+    """Return the description of a row that breaks a rule, after ``"row 3 has"``."""
     if isinstance(rule, HasText):
         return f"{rule.what}, which {rule.who} does not take"
     if isinstance(rule, Known):

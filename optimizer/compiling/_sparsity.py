@@ -1,4 +1,4 @@
-"""Which tables of a program leave their zeros out, and where they have to be filled in."""
+"""Sparse tables of a program, and the operators that need their zeros."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["DENSE_COLUMNS", "keeps_sparse", "sparse_nodes"]
 
 DENSE_COLUMNS = 2**16
-"""The most columns of a sparse table that an operator, or a result, has with its zeros."""
+"""Most columns of a sparse table whose zeros may be filled in."""
 
 
 def keeps_sparse(operator: Operator) -> bool:
-    """Whether an operator gives a sparse table for one: zeros stay zeros."""
+    """Return whether an operator keeps the zeros of a sparse table."""
     if isinstance(operator, Arithmetic):
         return operator.kind in {"multiply", "divide"}
     return isinstance(operator, Bag | Concatenate | Finite | HasText | NarrowIntegers)
 
 
 def sparse_nodes(program: Program) -> frozenset[str]:
-    """Name the nodes that give sparse tables.
+    """Return the names of the nodes with sparse tables.
 
     Raises
     ------
@@ -51,6 +51,6 @@ def sparse_nodes(program: Program) -> frozenset[str]:
 def _check(who: str, width: int) -> None:
     if width > DENSE_COLUMNS:
         raise UnsupportedOperatorError(
-            f"{who} takes all numbers of {width:,} columns of texts, of which {DENSE_COLUMNS:,} are the most: "
-            "let a linear model follow, or take fewer terms"
+            f"input of {who} must have at most {DENSE_COLUMNS:,} columns of texts, got {width:,}. Put a linear model "
+            "behind the texts, or count fewer terms."
         )

@@ -1,4 +1,4 @@
-"""Operators on whole texts: counts of their terms, as rows that are all but empty."""
+"""Operators on texts: counts of their terms, as sparse rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ __all__ = ["Bag", "Damped", "HasText", "SparseRows"]
 
 
 class SparseRows:
-    """A table whose zeros are left out, row by row.
+    """Sparse table in rows.
 
     Parameters
     ----------
     starts : int64 array of shape (rows + 1,)
-        Where the numbers of each row begin, and where the last ones end.
+        First number of each row, and the end of the last one.
     columns : int64 array of shape (numbers,)
-        Ascending in each row.
+        Column of each number, ascending in each row.
     values : array of shape (numbers,)
+        Numbers.
     width : int
         Columns of the table.
 
@@ -46,11 +47,11 @@ class SparseRows:
         self.starts, self.columns, self.values, self.width = starts, columns, values, width
 
     def __len__(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.starts) - 1
 
     def __getitem__(self, rows: slice) -> SparseRows:
-        """Some rows, one after the other."""
+        """Return some adjacent rows."""
         first, last, _ = rows.indices(len(self))
         starts = self.starts[first : max(last, first) + 1]
         numbers = slice(int(starts[0]), int(starts[-1]))
@@ -59,47 +60,49 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bag(Operator):
-    """How often each term is in a text, and what becomes of the counts.
+    """Bag of words: counts of terms in a text, optionally weighted and normalised.
 
-    The host does it, and gives :class:`SparseRows`. A text is made lower case, loses accents, becomes tokens and
-    n-grams, which are counted. Of a list, its entries are; of names with numbers, the numbers are added. A row without
-    a text, or a list, has NaN in its first column. By default entries are counted as they are.
+    The host computes it and returns :class:`SparseRows`. A text is lowercased, stripped of accents, and split into
+    tokens and n-grams, which are counted. Entries of a list are counted; numbers of a dictionary are added. A row
+    without a text or a list has NaN in its first column. By default, terms are counted as they are.
 
     Parameters
     ----------
     columns : int64 array of shape (1,)
         Column of the program's input.
     lowercase : bool
+        Whether texts are lowercased.
     accents : {"", "ascii", "unicode"}
-        How accents are taken off.
+        Removal of accents.
     pattern : str
         Regular expression of a token, for words.
     analyzer : {"word", "char", "char_wb", "list", "list of Spark", "pairs"}
-        What a row is made of: words or characters of a text, entries of a list, names with numbers or texts. Of a
-        ``"list of Spark"``, a null is an entry too; hashes have Spark's seed, and keep their sign for the remainder.
+        Terms of a row: words or characters of a text, entries of a list, or names with numbers or texts. In a
+        ``"list of Spark"`` a null is an entry, and hashes have Spark's seed and keep their sign for the remainder.
     least, most : int
-        Tokens, or characters, of an n-gram.
+        Least and most tokens, or characters, of an n-gram.
     stop_words : sequence of str
-        Tokens that do not count.
+        Tokens that are not counted.
     encoding, errors : str
-        How bytes are decoded.
+        Encoding of bytes, and the policy for undecodable ones.
     terms : sequence of str, or of numbers
-        What each column counts. None, where terms are hashed.
+        Term of each column, empty where terms are hashed.
     buckets : int
-        Columns that terms are hashed to by MurmurHash3, or 0.
+        Columns for terms hashed by MurmurHash3, or 0.
     signs : bool
-        Whether the sign of its hash is that of a term.
+        Whether a term has the sign of its hash.
     binary : bool
-        Whether a term counts once.
+        Whether a term counts at most once.
     sublinear : bool
         Whether counts become ``log(count) + 1``.
     weights : array of shape (width,), or (0,)
-        What each column is multiplied by, if anything.
+        Factor of each column, if any.
     norm : {"", "l1", "l2", "max"}
-        What each row is divided by.
+        Norm that each row is divided by.
     dtype : {"float32", "float64"}
+        Type of the counts.
     separator : str
-        Between a name and its text, with ``"pairs"``.
+        Separator between a name and its text, with ``"pairs"``.
     """
 
     arity: ClassVar[int | None] = 0
@@ -131,13 +134,16 @@ class Bag(Operator):
         check_choice("Bag", "norm", self.norm, ("", "l1", "l2", "max"))
         check_choice("Bag", "dtype", self.dtype, ("float32", "float64"))
         if bool(self.terms) == bool(self.buckets) or len(self.columns) != 1:
-            raise ProgramError(f"Bag of {len(self.terms)} terms, {self.buckets} buckets, {len(self.columns)} columns")
+            raise ProgramError(
+                f"Bag must have either terms or buckets, and one column, got {len(self.terms)} terms, {self.buckets} "
+                f"buckets and {len(self.columns)} columns."
+            )
         if len(self.weights) not in {0, len(self.terms)}:
-            raise ProgramError(f"Bag of {len(self.terms)} terms and {len(self.weights)} weights")
+            raise ProgramError(f"weights must have 0 or {len(self.terms)} entries, got {len(self.weights)}.")
 
     @property
     def entries(self) -> type:
-        """What a row is: ``str``, ``list`` or ``dict``."""
+        """Type of a row: ``str``, ``list`` or ``dict``."""
         return {"list": list, "list of Spark": list, "pairs": dict}.get(self.analyzer, str)
 
     def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads a column, not tables
@@ -153,14 +159,14 @@ class Bag(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HasText(Operator):
-    """Hold rows to texts: a row in which :class:`Bag` found none is bad. The numbers pass unchanged.
+    """Row validation: a row without a text for :class:`Bag` is bad. The numbers pass unchanged.
 
     Parameters
     ----------
     who : str
-        The model that the message names.
+        Model that the message names.
     what : str
-        What such a row has. Default ``"no text"``.
+        Description of a bad row. Default ``"no text"``.
     """
 
     who: str
@@ -178,6 +184,7 @@ class Damped(Operator):
     weights : array of shape (width,), or (0,)
         None, where they do not count.
     norm : {"", "l1", "l2", "max"}
+        Norm that each row is divided by.
     """
 
     sublinear: bool

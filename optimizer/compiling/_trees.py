@@ -1,4 +1,4 @@
-"""An ensemble of decision trees, in the one form that all libraries lower to."""
+"""Ensemble of decision trees, in one form for all libraries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Trees"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trees(Operator):
-    """Leaves of trees, added up: ``base + sum of values``, then over `divisor`.
+    """Sum of the leaves of trees, ``(base + sum of values) / divisor``.
 
-    A node sends a number to the left where ``x <= threshold``, in the type of `threshold`, else to the right; NaN goes
-    where `missing_left` says. A library that compares by ``<`` has each threshold lowered to the next number below,
-    which decides the same for each number of that type. Values are added one tree after the other, as
+    A node sends a number to the left if ``x <= threshold``, in the type of `threshold`, else to the right.
+    `missing_left` decides for NaN. A library that compares by ``<`` has each threshold lowered to the next number
+    below, which decides the same for each number of that type. Values are added one tree after the other, as
     the libraries do: with the same order come the same bits, and so the same class where two classes are all but equal.
 
     Nodes of all trees lie in one table. A leaf is its own left child, and so has depth 0 below it.
@@ -43,10 +43,11 @@ class Trees(Operator):
     value : float32 or float64 array of shape (nodes, values)
         What a leaf adds; sums are computed in its type.
     root : int32 array of shape (trees,)
+        Node at the top of each tree.
     target : int32 array of shape (trees,)
-        The first column of the result to which a tree adds its values.
+        First column of the result to which a tree adds its values.
     base : array of shape (columns,)
-        What the sum begins with, in the type of `value`.
+        Start of the sum, in the type of `value`.
     divisor : float
         1 for boosting, the number of trees for the mean of a forest.
     features : int
@@ -90,18 +91,16 @@ class Trees(Operator):
         nodes = len(self.feature)
         columns = (self.threshold, self.left, self.right, self.missing_left, self.value)
         if any(len(column) != nodes for column in columns) or len(self.root) != len(self.target):
-            raise ProgramError("Trees: the columns of the table of nodes have unequal lengths")
+            raise ProgramError(f"columns of the node table must have {nodes} entries, and root and target one length.")
         if self.threshold.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
-            raise ProgramError(
-                f"Trees: thresholds of type {self.threshold.dtype}, which is neither float32 nor float64"
-            )
+            raise ProgramError(f"threshold must be of type float32 or float64, got {self.threshold.dtype}.")
         if self.value.dtype != self.base.dtype:
-            raise ProgramError(f"Trees: values of type {self.value.dtype}, and a base of {self.base.dtype}")
+            raise ProgramError(f"base must be of type {self.value.dtype}, as value, got {self.base.dtype}.")
         self._check_places(nodes)
         inner = self.left != np.arange(nodes)
         children = np.concatenate([self.left[inner], self.right[inner], self.root])
         if len(np.unique(children)) != len(children) or len(children) != nodes:
-            raise ProgramError("Trees: a node is nobody's child, or the child of two")
+            raise ProgramError("left, right and root must name each node once.")
 
     def _check_places(self, nodes: int) -> None:
         bounds = (
@@ -114,7 +113,7 @@ class Trees(Operator):
         for name, places, end in bounds:
             if len(places) and not 0 <= int(places.min()) <= int(places.max()) < end:
                 raise ProgramError(
-                    f"Trees: {name} has {int(places.min())} to {int(places.max())}, and 0 to {end - 1} are there"
+                    f"{name} must be between 0 and {end - 1}, got {int(places.min())} to {int(places.max())}."
                 )
 
     @classmethod
@@ -157,7 +156,7 @@ class Trees(Operator):
         with np.errstate(over="ignore"):  # below the least number there is minus infinity
             limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
         if strict and np.isneginf(threshold[~leaf]).any():
-            raise UnsupportedOperatorError("a split at less than minus infinity: nothing goes to the left")
+            raise UnsupportedOperatorError("threshold must be above minus infinity for a strict comparison, got -inf.")
         return cls(
             feature=np.where(leaf, 0, np.asarray(list(feature), np.int32)).astype(np.int32),
             threshold=np.where(leaf, threshold.dtype.type(np.inf), limits).astype(threshold.dtype),
@@ -176,7 +175,7 @@ class Trees(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if inputs[0] != self.features:
-            raise ProgramError(f"Trees take {self.features} columns, not {inputs[0]}")
+            raise ProgramError(f"input of Trees must have {self.features} columns, got {inputs[0]}.")
         return len(self.base)
 
     def depths(self) -> NDArray[np.int64]:
@@ -196,7 +195,7 @@ class Trees(Operator):
             trees, at = trees[inner], at[inner]
             depth[trees] = level + 1
             trees, at = np.concatenate([trees, trees]), np.concatenate([self.left[at], self.right[at]])
-        raise ProgramError("Trees: a node is below itself")
+        raise ProgramError("left and right must form trees, got a node below itself.")
 
     def explain(self) -> str:
         """Describe the trees in a few words."""

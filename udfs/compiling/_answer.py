@@ -1,4 +1,4 @@
-"""What an engine gives for a table: results, and the rows that the model refuses."""
+"""Answer of an engine: results of a table, and the rows that the model refuses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Answer(NamedTuple):
     Parameters
     ----------
     outputs : dict of str to array, or list of arrays
-        As the library gives them: see :class:`optimizer.compiling.Output`.
+        Results as the library returns them: see :class:`optimizer.compiling.Output`.
     bad : bool array of shape (rows,)
-        Rows that the library refuses. Their results mean nothing.
+        Rows that the library refuses. Their results are undefined.
     reasons : list of str
-        One for each rule that some row breaks.
+        Reason for each rule that some row breaks.
     """
 
     outputs: dict[str, Any]

@@ -21,21 +21,21 @@ _DIGEST = "digest"
 
 
 def to_bytes(program: Program) -> bytes:
-    """Write a program, with its digest, as a safetensors file whose metadata are the document."""
+    """Return a program and its digest as a safetensors file, with the document in its metadata."""
     from safetensors.numpy import save  # noqa: PLC0415 - an optional extra
 
     document, arrays = program.document()
-    held: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(held, metadata={_DOCUMENT: json.dumps(document, sort_keys=True), _DIGEST: program.digest})
+    contiguous: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(contiguous, metadata={_DOCUMENT: json.dumps(document, sort_keys=True), _DIGEST: program.digest})
 
 
 def from_bytes(data: bytes) -> Program:
-    """Read what :func:`to_bytes` wrote.
+    """Read a program from the bytes of :func:`to_bytes`.
 
     Raises
     ------
     ProgramError
-        The bytes are no program, or have been altered: the digest is another one.
+        The bytes are no program, or the digest does not match.
     """
     from safetensors import SafetensorError  # noqa: PLC0415
     from safetensors.numpy import load  # noqa: PLC0415
@@ -45,8 +45,8 @@ def from_bytes(data: bytes) -> Program:
         metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         document = json.loads(metadata[_DOCUMENT])
     except (SafetensorError, KeyError, ValueError, UnicodeDecodeError) as error:
-        raise ProgramError(f"not a compiled pipeline, or cut off: {error}") from error
+        raise ProgramError(f"data must be a compiled pipeline, got other or truncated bytes: {error}") from error
     program = Program.of_document(document, arrays)
     if program.digest != metadata.get(_DIGEST):
-        raise ProgramError("a compiled pipeline that has been altered since it was saved: compile it again")
+        raise ProgramError("digest must match the one that was saved, got an altered file. Compile the pipeline again.")
     return program

@@ -29,12 +29,7 @@ _SPACES = re.compile(r"\s\s+")
 
 
 class BagReader:
-    """Count the terms of texts.
-
-    Parameters
-    ----------
-    bag : Bag
-    """
+    """Counter of the terms of texts."""
 
     def __init__(self, bag: Bag) -> None:
         self._bag, self._width = bag, bag.width([])
@@ -50,8 +45,9 @@ class BagReader:
         Parameters
         ----------
         column : numpy array of objects or texts, or Arrow array
+            Texts, lists or dictionaries.
         place : int
-            The column's, for messages.
+            Index of the column, for messages.
 
         Raises
         ------
@@ -64,15 +60,15 @@ class BagReader:
         amounts = None
         if self._bag.analyzer == "pairs":
             pairs = [pairs_of(value, self._bag.separator, lists=not self._bag.buckets) for value in values]
-            terms = [None if own is None else [term for term, _ in own] for own in pairs]
-            amounts = np.array([amount for own in pairs for _, amount in own or ()], np.float64)
+            terms = [None if row_terms is None else [term for term, _ in row_terms] for row_terms in pairs]
+            amounts = np.array([amount for row_terms in pairs for _, amount in row_terms or ()], np.float64)
         else:
             split = _entries if self._bag.entries is list else self._terms
             terms = [split(value) for value in values]
-        absent = np.array([own is None for own in terms], np.bool_)
-        found = [own or [] for own in terms]
-        columns, signs, lengths = self._hashed(found, absent) if self._bag.buckets else self._known(found)
-        rows = np.repeat(np.arange(len(found), dtype=np.int64), lengths)
+        absent = np.array([row_terms is None for row_terms in terms], np.bool_)
+        term_lists = [row_terms or [] for row_terms in terms]
+        columns, signs, lengths = self._hashed(term_lists, absent) if self._bag.buckets else self._known(term_lists)
+        rows = np.repeat(np.arange(len(term_lists), dtype=np.int64), lengths)
         if amounts is not None:
             signs = signs * amounts
         known = columns >= 0
@@ -81,7 +77,7 @@ class BagReader:
         return self._weighted(keys // self._width, keys % self._width, counts, absent)
 
     def _terms(self, text: object) -> list[str] | None:
-        """Split a text into terms, or give none where it is none."""
+        """Split a text into terms; return ``None`` for other values."""
         bag = self._bag
         if isinstance(text, bytes):
             try:
@@ -101,32 +97,34 @@ class BagReader:
             return _grams(list(text), bag.least, bag.most, "".join)
         return [gram for word in text.split() for gram in _within(f" {word} ", bag.least, bag.most)]
 
-    def _known(self, found: list[list[Any]]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Give the column of each term, -1 for one that has none."""
+    def _known(self, term_lists: list[list[Any]]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return the column of each term, -1 for unknown ones."""
         places = self._places
-        lengths = np.array([len(own) for own in found], np.int64)
+        lengths = np.array([len(row_terms) for row_terms in term_lists], np.int64)
         columns = np.fromiter(
-            (places.get(term, -1) for term in chain.from_iterable(found)), np.int64, int(lengths.sum())
+            (places.get(term, -1) for term in chain.from_iterable(term_lists)), np.int64, int(lengths.sum())
         )
         return columns, np.ones(len(columns)), lengths
 
     def _hashed(
-        self, found: list[list[Any]], absent: NDArray[np.bool_]
+        self, term_lists: list[list[Any]], absent: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         if len(self._hashes) > _REMEMBERED:
             self._hashes.clear()
-        for row, own in enumerate(found):
-            if not all(isinstance(term, str) or (term is None and self._spark) for term in own):
-                absent[row], found[row] = True, [""] * len(own)
-        fresh = list({term for own in found for term in own if term not in self._hashes})
+        for row, row_terms in enumerate(term_lists):
+            if not all(isinstance(term, str) or (term is None and self._spark) for term in row_terms):
+                absent[row], term_lists[row] = True, [""] * len(row_terms)
+        fresh = list({term for row_terms in term_lists for term in row_terms if term not in self._hashes})
         encoded = [None if term is None else _encoded(term) for term in fresh]
         self._hashes |= dict(zip(fresh, _murmur(encoded, _SPARK_SEED if self._spark else 0).tolist(), strict=True))
-        for row, own in enumerate(found):
+        for row, row_terms in enumerate(term_lists):
             # Half of a pair of surrogates: the library cannot encode the term, and refuses the text.
-            if any(_encoded(term) is None for term in own if term is not None and not term.isascii()):
+            if any(_encoded(term) is None for term in row_terms if term is not None and not term.isascii()):
                 absent[row] = True
-        lengths = np.array([len(own) for own in found], np.int64)
-        values = np.fromiter((self._hashes[term] for own in found for term in own), np.int64, int(lengths.sum()))
+        lengths = np.array([len(row_terms) for row_terms in term_lists], np.int64)
+        values = np.fromiter(
+            (self._hashes[term] for row_terms in term_lists for term in row_terms), np.int64, int(lengths.sum())
+        )
         if self._spark:
             return values % self._width, np.ones(len(values)), lengths
         # The library has 2^31 - (buckets - 1) - 1 for the one number that has no magnitude of 32 bits.
@@ -163,7 +161,7 @@ class BagReader:
 
 
 def _entries(row: object) -> list[Any] | None:
-    """Give the entries of a list; of what is none, none."""
+    """Return the entries of a list, or ``None`` for other values."""
     if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
         return None
     return list(row)
@@ -186,18 +184,18 @@ def _without_accents(text: str, kind: str) -> str:
     parts = unicodedata.normalize("NFKD", text)
     if kind == "ascii":
         return parts.encode("ascii", "ignore").decode("ascii")
-    return "".join([one for one in parts if not unicodedata.combining(one)])
+    return "".join([character for character in parts if not unicodedata.combining(character)])
 
 
 def _grams(tokens: list[str], least: int, most: int, join: Any) -> list[str]:
-    found = list(tokens) if least == 1 else []
+    grams = list(tokens) if least == 1 else []
     for size in range(max(least, 2), min(most, len(tokens)) + 1):
-        found += [join(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
-    return found
+        grams += [join(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
+    return grams
 
 
 def _within(word: str, least: int, most: int) -> Iterable[str]:
-    """Give the n-grams of a word between spaces; one that is longer than the word counts once, as the word."""
+    """Yield the n-grams of a word between spaces. A size beyond the word counts once, as the word."""
     for size in range(least, most + 1):
         yield from (word[at : at + size] for at in range(max(len(word) - size, 0) + 1))
         if size >= len(word):

@@ -14,6 +14,7 @@ def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, flo
     Parameters
     ----------
     row : mapping of str, or iterable of pairs
+        Names with numbers or texts.
     separator : str
         Between a name and its text.
     lists : bool
@@ -31,19 +32,19 @@ def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, flo
     """
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
         return None
-    found: list[tuple[str, float]] = []
+    pairs: list[tuple[str, float]] = []
     for pair in row.items() if isinstance(row, Mapping) else row:
         if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - name and value
             return None
         name, value = pair
         texts = [value] if isinstance(value, str) else value
         if isinstance(value, Real) and isinstance(name, str):
-            found.append((name, float(value)))
+            pairs.append((name, float(value)))
         elif isinstance(value, str) or (lists and _are_texts(value)):
-            found += [(f"{name}{separator}{text}", 1.0) for text in texts]
+            pairs += [(f"{name}{separator}{text}", 1.0) for text in texts]
         else:
             return None
-    return found
+    return pairs
 
 
 def _are_texts(value: object) -> bool:

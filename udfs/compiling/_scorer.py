@@ -1,4 +1,4 @@
-"""A program with all that it needs to run: readers of columns, and a plan and an engine for each type of table."""
+"""Scorer of a program: a column reader, and a plan and an engine for each type of table."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ __all__ = ["Scorer"]
 
 
 class Scorer:
-    """Run a program on columns, or on tables, rewritten for the type that they turn out to have.
+    """Run a program on columns or tables, rewritten for their type.
 
-    The whole program is rewritten, once a type, and a run computes the part that its outputs need: a check holds the
-    rows of those outputs alone that it held before.
+    The whole program is rewritten once per type, and a run computes the part that its outputs need, so a check refuses
+    rows of those outputs alone that it refused before.
 
     Parameters
     ----------
     program : Program
+        The program.
     tree_strategy, backend : str
-        As of :func:`optimizer.compiling.make_plan`. By default ``"auto"`` and ``"eager"``.
+        Options of :func:`optimizer.compiling.make_plan`. Default ``"auto"`` and ``"eager"``.
     threads : int, optional
-        Threads that run a table; by default, the number of torch, or of ONNX Runtime.
+        Threads that run a table. Default the number of torch, or of ONNX Runtime.
     rewrites : bool
-        Whether it is rewritten. Default true.
+        Whether the program is rewritten. Default true.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Scorer:
         self.program = program
         self._strategy, self._backend, self._threads = tree_strategy, backend, threads
         self._rewrites = rewrites
-        # Each is made once a type.
+        # Each is built once per type.
         self.rewritten: Callable[[str], Rewritten] = lru_cache(maxsize=None)(self._rewritten)
         self.plan: Callable[[str], Plan] = lru_cache(maxsize=None)(self._planned)
         self.engine: Callable[[str], Engine | RuntimeEngine] = lru_cache(maxsize=None)(self._made)
@@ -67,24 +68,24 @@ class Scorer:
     def run(
         self,
         table: NDArray[Any],
-        given: Sequence[NDArray[Any] | SparseRows] = (),
+        host_tables: Sequence[NDArray[Any] | SparseRows] = (),
         outputs: Iterable[str] | None = None,
     ) -> Answer:
         """Run on a table of float32 or float64, as :meth:`udfs.compiling.torch.Engine.run` does."""
-        # A type says its name more slowly than a short program runs.
+        # Comparing dtypes is faster than formatting `str(dtype)` on every call.
         kind = "float32" if table.dtype == np.float32 else "float64"
-        return self.engine(kind).run(table, given, outputs)
+        return self.engine(kind).run(table, host_tables, outputs)
 
     def _rewritten(self, dtype: str) -> Rewritten:
         return rewrite(self.program, dtype) if self._rewrites else Rewritten(self.program, (), dtype)
 
     def _planned(self, dtype: str) -> Plan:
-        own = self.rewritten(dtype)
+        rewritten = self.rewritten(dtype)
         return make_plan(
-            own.program,
+            rewritten.program,
             tree_strategy=self._strategy,
             backend=self._backend,
-            rewrites=[f"for {dtype}: {one.explain()}" for one in own.applied],
+            rewrites=[f"for {dtype}: {change.explain()}" for change in rewritten.applied],
         )
 
     def _made(self, dtype: str) -> Engine | RuntimeEngine:

@@ -1,4 +1,4 @@
-"""A compiled pipeline inside a Spark worker: Arrow batches in, new columns out."""
+"""Scoring of Arrow batches by a compiled pipeline in a Spark worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["PipelineScoring", "ScoringError"]
 
 
 class ScoringError(CompilingError, ValueError):
-    """Rows that a compiled pipeline cannot take, whatever the policy: they have another number of features."""
+    """Rows with another number of features than the compiled pipeline, whatever the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class PipelineScoring:
     Parameters
     ----------
     program : bytes
-        As :func:`to_bytes` wrote it.
+        Program from :func:`to_bytes`.
     tree_strategy, backend : str
-        As of :func:`optimizer.compiling.make_plan`.
+        Options of :func:`optimizer.compiling.make_plan`.
     reads : tuple of str
         One column of lists, or columns of numbers and texts in the program's order.
     lists : bool
@@ -113,15 +113,15 @@ class PipelineScoring:
 
 
 def _type_of(output: Output) -> pa.DataType:
-    one = pa.string() if output.texts else pa.float64()
-    return one if output.flat else pa.list_(one)
+    item = pa.string() if output.texts else pa.float64()
+    return item if output.flat else pa.list_(item)
 
 
 def _column(values: NDArray[Any], good: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
     if not pa.types.is_list(kind):
         return pa.array(values.astype(str if kind == pa.string() else np.float64), type=kind, mask=~good)
-    held = values[good].reshape(-1).astype(str if kind.value_type == pa.string() else np.float64)
-    flat = pa.array(held, type=kind.value_type)
+    flat_values = values[good].reshape(-1).astype(str if kind.value_type == pa.string() else np.float64)
+    flat = pa.array(flat_values, type=kind.value_type)
     ends = np.concatenate([[0], np.cumsum(good) * values.shape[1]]).astype(np.int32)
     offsets = pa.array(ends, mask=np.concatenate([~good, [False]]))
     return pa.ListArray.from_arrays(offsets, flat)
@@ -133,7 +133,7 @@ def _of_lists(column: pa.Array, width: int) -> tuple[NDArray[Any], NDArray[np.bo
     lengths = pc.min_max(pc.list_value_length(column)).as_py()
     if present.any() and (lengths["min"], lengths["max"]) != (width, width):
         raise ScoringError(
-            f"rows of {lengths['min']} to {lengths['max']} features for a model that was fitted on {width}"
+            f"rows must have {width} features, as the model was fitted on, got {lengths['min']} to {lengths['max']}."
         )
     dtype = np.float32 if column.type.value_type == pa.float32() else np.float64
     flat = column.flatten().to_numpy(zero_copy_only=False).astype(dtype, copy=False)

@@ -37,14 +37,7 @@ __all__ = ["push_selections"]
 
 
 class _Demand:
-    """Which columns of each table are wanted, and what becomes of each check.
-
-    Parameters
-    ----------
-    program : Program
-    dtype : str
-        Of the table that it is given.
-    """
+    """Columns of each table that are needed, and the fate of each check."""
 
     def __init__(self, program: Program, dtype: str) -> None:
         self.program, self.dtype = program, dtype
@@ -58,7 +51,7 @@ class _Demand:
         self.wanted = self._wanted()
 
     def is_blocking(self, node: Node) -> bool:
-        """Whether an operator needs all columns of what it reads."""
+        """Return whether an operator needs all columns of its inputs."""
         if self.sparse & {node.name, *node.inputs}:
             return True
         if isinstance(node.operator, Concatenate | Like):
@@ -68,7 +61,7 @@ class _Demand:
         return not isinstance(node.operator, OneHot) and type(node.operator) not in NARROW
 
     def masks(self, node: Node, mask: Any) -> list[Any]:
-        """Give what an operator wants of its inputs for some of its columns."""
+        """Return the columns that an operator needs of its inputs for some of its columns."""
         widths = [self.program.widths[name] for name in node.inputs]
         if self.is_blocking(node):
             return [np.ones(width, np.bool_) for width in widths]
@@ -93,8 +86,8 @@ class _Demand:
             if isinstance(node.operator, Within) or (self.is_blocking(node) and (holds or mask.any())):
                 mask[:] = True
             if mask.any():
-                for name, own in zip(node.inputs, self.masks(node, mask), strict=True):
-                    wanted[name] |= own
+                for name, wants in zip(node.inputs, self.masks(node, mask), strict=True):
+                    wanted[name] |= wants
         return wanted
 
     def _judge(self) -> None:
@@ -132,10 +125,10 @@ class _Columns:
         self.build.put_first([node.name for node in first if isinstance(node.operator, Finite | Within)])
         places = {}
         for name in names:
-            own = self._table(name, np.arange(self.original.widths[name]))
-            reached = self.build.below(own)
+            table = self._table(name, np.arange(self.original.widths[name]))
+            reached = self.build.below(table)
             beside = [check for check in self.held[name] if check not in reached]
-            places[name] = self.build.add(After(), own, *beside) if beside else own
+            places[name] = self.build.add(After(), table, *beside) if beside else table
         program = self.build.program(places)
         shared = [Rewrite("shared", name, f"is {other}: it runs once") for name, other in self.build.shared]
         return program, [*self.applied, *shared, *_unread(self.original, program)]
@@ -181,13 +174,15 @@ class _Columns:
             kind = self.demand.types[name]
             rows = self._rows()
             return rows if kind in {None, self.demand.dtype} else self.build.add(Cast(str(kind)), rows)
-        own, kept = self.place[name]
-        return self.build.add(Select(np.searchsorted(kept, columns).astype(np.int64)), own)
+        table, kept = self.place[name]
+        return self.build.add(Select(np.searchsorted(kept, columns).astype(np.int64)), table)
 
     def _written(self, node: Node, mask: Any) -> tuple[str, NDArray[np.int64]]:
         wants = self.demand.masks(node, mask)
         if self.demand.is_blocking(node) or isinstance(node.operator, Known):
-            tables = [self._table(name, np.arange(len(own))) for name, own in zip(node.inputs, wants, strict=True)]
+            tables = [
+                self._table(name, np.arange(len(needed))) for name, needed in zip(node.inputs, wants, strict=True)
+            ]
             return self.build.add(node.operator, *tables, name=node.name), np.arange(len(mask))
         if isinstance(node.operator, Concatenate):
             return self._joined(node, wants)
@@ -200,21 +195,21 @@ class _Columns:
     def _narrowed(self, node: Node, mask: Any, wants: list[Any]) -> tuple[str, NDArray[np.int64]]:
         rule = NARROW[type(node.operator)]
         tables, columns = [], []
-        for name, own in zip(node.inputs, wants, strict=True):
-            kept = self.place[name][1] if rule.gathers and self._is_read(name, own) else np.flatnonzero(own)
+        for name, needed in zip(node.inputs, wants, strict=True):
+            kept = self.place[name][1] if rule.gathers and self._is_read(name, needed) else np.flatnonzero(needed)
             columns.append(kept)
-            tables.append(self._table(name, kept) if own.any() else self._rows())
-        whole = mask.all() and all(len(kept) == len(own) for kept, own in zip(columns, wants, strict=True))
+            tables.append(self._table(name, kept) if needed.any() else self._rows())
+        whole = mask.all() and all(len(kept) == len(needed) for kept, needed in zip(columns, wants, strict=True))
         if whole:
             return self.build.add(node.operator, *tables, name=node.name), np.arange(len(mask))
-        given = rule.without(node.operator, mask, columns)
+        narrowed = rule.without(node.operator, mask, columns)
         if isinstance(node.operator, Linear | Trees) and not wants[0].all():
             what = f"reads {int(wants[0].sum()):,} of {len(wants[0]):,} columns"
             self.applied.append(Rewrite("selection injected", node.name, what))
-        return self.build.add(given.operator, *tables, name=node.name), given.columns
+        return self.build.add(narrowed.operator, *tables, name=node.name), narrowed.columns
 
     def _is_read(self, name: str, mask: Any) -> bool:
-        """Whether a table may be taken as it is: of the input, columns that nobody else reads are left out."""
+        """Return whether a table may be read whole: unread columns of the input are left out."""
         return bool(mask.any()) and (self.place[name][0] != INPUT or bool(self.demand.wanted[INPUT].all()))
 
     def _rows(self) -> str:
@@ -224,12 +219,12 @@ class _Columns:
     def _joined(self, node: Node, wants: list[Any]) -> tuple[str, NDArray[np.int64]]:
         tables, kept, first = [], [], 0
         kinds: set[str | None] = set()
-        for name, own in zip(node.inputs, wants, strict=True):
-            if own.any():
-                tables.append(self._table(name, np.flatnonzero(own)))
-                kept.append(np.flatnonzero(own) + first)
+        for name, needed in zip(node.inputs, wants, strict=True):
+            if needed.any():
+                tables.append(self._table(name, np.flatnonzero(needed)))
+                kept.append(np.flatnonzero(needed) + first)
                 kinds.add(self.demand.types[name])
-            first += len(own)
+            first += len(needed)
         joined = self.build.add(Concatenate(), *tables, name=node.name)
         # Without the table that had the widest type, the others would have another one.
         if len(tables) < len(wants) and self.demand.types[node.name] not in kinds:
@@ -250,7 +245,7 @@ class _Columns:
         if not all(part.all() for part in parts):
             # A code of a column that is left out names none. -1 names none already, and comes first.
             places = [np.append(-1, np.where(part, np.cumsum(part) - 1, -1)) for part in parts]
-            known = np.array([len(own) for own in places], np.int64)
+            known = np.array([len(codes) for codes in places], np.int64)
             table = self.build.add(Arithmetic("add", np.ones(len(parts), np.int64)), table)
             table = self.build.add(Recode(np.concatenate(places).astype(np.int64)[:, None], known), table)
         return self.build.add(OneHot(sizes, operator.dtype), table, name=node.name), np.flatnonzero(mask)

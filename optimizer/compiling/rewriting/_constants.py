@@ -76,7 +76,7 @@ def _changes_nothing(operator: Operator, dtype: str | None) -> bool:
 
 
 def _folded(table: Operator, operator: Operator, dtype: str | None) -> Operator | None:
-    """Give one operator for two, or ``None``. `dtype` is that of the table."""
+    """Return one operator in place of two, or ``None``; `dtype` is the type of the table."""
     if isinstance(table, CodeLookup):
         return _in_lookup(table, operator, dtype)
     if isinstance(table, Recode):
@@ -94,14 +94,14 @@ def _in_lookup(table: CodeLookup, operator: Operator, dtype: str | None) -> Oper
         return None
     columns = np.arange(len(table.column))
     tables = ((table.value, np.repeat(columns, table.count)), (table.other, columns), (table.missing, columns))
-    found = []
-    for values, own in tables:
+    tables_now = []
+    for values, places in tables:
         with np.errstate(over="ignore"):
-            computed = _computed(operator, values.astype(dtype), own)
+            computed = _computed(operator, values.astype(dtype), places)
         if computed is None or computed.dtype != dtype:
             return None
-        found.append(computed.astype(np.float64))
-    value, other, missing = found
+        tables_now.append(computed.astype(np.float64))
+    value, other, missing = tables_now
     return replace(table, value=value, other=other, missing=missing)
 
 
@@ -114,8 +114,8 @@ def _in_codes(table: Recode, operator: Operator) -> Operator | None:
             return None
         return Recode(operator.values[table.values[:, 0] + starts[of_row]], table.sizes)
     columns = of_row[:, None] * each + np.arange(each)
-    own = _computed(operator, table.values, columns)
-    return None if own is None else replace(table, values=own)
+    computed = _computed(operator, table.values, columns)
+    return None if computed is None else replace(table, values=computed)
 
 
 def _computed(operator: Operator, values: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[Any] | None:

@@ -40,7 +40,7 @@ _ROUNDINGS = frozenset({"ceil", "floor", "negative", "positive", "rint", "round"
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What the columns of a table may hold, in rows that no check has refused so far.
+    """Value ranges of the columns of a table, in rows that no check has refused so far.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How a rewrite writes a program anew: equal nodes once, selections of selections as one."""
+"""Builder of rewritten programs: equal nodes once, selections of selections as one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Rebuild", "Rewrite"]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One thing that was done to a program.
+    """Change of a program.
 
     Parameters
     ----------
     kind : str
-        As ``"selection pushed down"``.
+        Kind of change, as ``"selection pushed down"``.
     node : str
-        Where.
+        Name of the node.
     text : str
-        What has become of it.
+        Effect on the node.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Rewrite:
     text: str
 
     def explain(self) -> str:
-        """Say it in a line."""
+        """Describe the change in a line."""
         return f"{self.kind}: {self.node} {self.text}"
 
 
@@ -78,11 +78,11 @@ class Rebuild:
             if name and self._known[key] != name and self._known[key] in self._named:
                 self.shared.append((name, self._known[key]))
             return self._known[key]
-        own = name if name and name not in self.nodes else self._fresh(type(operator).__name__.lower())
-        self.widths[own] = operator.width([self.widths[one] for one in inputs])
-        self.nodes[own] = Node(own, operator, inputs)
-        self._known[key] = own
-        return own
+        fresh = name if name and name not in self.nodes else self._fresh(type(operator).__name__.lower())
+        self.widths[fresh] = operator.width([self.widths[read] for read in inputs])
+        self.nodes[fresh] = Node(fresh, operator, inputs)
+        self._known[key] = fresh
+        return fresh
 
     def put_first(self, checks: Sequence[str]) -> None:
         """Put checks of the input, one after the other, before everything else that reads it."""
@@ -96,14 +96,14 @@ class Rebuild:
         self._known.clear()
 
     def below(self, name: str) -> set[str]:
-        """Name all nodes that a result is computed from, itself included."""
-        found, open_ = {name}, [name]
+        """Return the names of all nodes that a result is computed from, itself included."""
+        names, open_ = {name}, [name]
         while open_:
             node = self.nodes.get(open_.pop())
-            more = set(node.inputs) - found if node is not None else set()
-            found |= more
+            more = set(node.inputs) - names if node is not None else set()
+            names |= more
             open_ += more
-        return found
+        return names
 
     def program(self, places: Mapping[str, str]) -> Program:
         """Finish: the results of the original, at other nodes."""

@@ -32,15 +32,16 @@ _PASSES = (fold_constants, push_selections, fold_constants, pull_thresholds, fol
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rewritten:
-    """A program that gives what another one gives, and how it came about.
+    """Program with the same results as another one, and the changes that led to it.
 
     Parameters
     ----------
     program : Program
+        The rewritten program.
     applied : tuple of Rewrite
-        In their order.
+        Changes, in their order.
     dtype : str
-        Of the tables that it takes.
+        Type of the input tables.
     """
 
     program: Program
@@ -49,7 +50,7 @@ class Rewritten:
 
     def explain(self) -> str:
         """Describe the program, and what was done to it, one rewrite a line."""
-        lines = [f"  rewritten for {self.dtype}: {one.explain()}" for one in self.applied]
+        lines = [f"  rewritten for {self.dtype}: {change.explain()}" for change in self.applied]
         return "\n".join([self.program.explain(), *lines])
 
 
@@ -62,13 +63,14 @@ def rewrite(program: Program, dtype: str) -> Rewritten:
     Parameters
     ----------
     program : Program
+        The program.
     dtype : {"float32", "float64"}
-        Of the table that the program will be given.
+        Type of the input table.
 
     Raises
     ------
     ProgramError
-        Another type.
+        The type is another one.
 
     Examples
     --------
@@ -85,9 +87,9 @@ def rewrite(program: Program, dtype: str) -> Rewritten:
       rewritten for float64: columns unread: input is read without 0, 1
     """
     if dtype not in FLOATS:
-        raise ProgramError(f"a table of {dtype}: programs take float32 and float64")
+        raise ProgramError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
     applied: list[Rewrite] = []
-    for change in _PASSES:
-        program, own = change(program, dtype)
-        applied += own
+    for run_pass in _PASSES:
+        program, changes = run_pass(program, dtype)
+        applied += changes
     return Rewritten(program, tuple(applied), dtype)

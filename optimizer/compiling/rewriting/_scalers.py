@@ -46,15 +46,15 @@ def fold_scalers(program: Program, dtype: str) -> tuple[Program, list[Rewrite]]:
     chains = _Chains(program, dtype)
     build, places, applied = Rebuild(program), {INPUT: INPUT}, []
     for node in program.nodes:
-        found = chains.of(node)
-        if found is None:
+        folded = chains.fold(node)
+        if folded is None:
             places[node.name] = build.add(node.operator, *(places[name] for name in node.inputs), name=node.name)
             continue
-        table = places[found.table]
-        if found.check is not None:
-            table = build.add(found.check, table)
-        places[node.name] = build.add(found.linear, table, name=node.name)
-        applied.append(Rewrite("scaler folded", node.name, f"has the factors of {found.scaler} in its weights"))
+        table = places[folded.table]
+        if folded.check is not None:
+            table = build.add(folded.check, table)
+        places[node.name] = build.add(folded.linear, table, name=node.name)
+        applied.append(Rewrite("scaler folded", node.name, f"has the factors of {folded.scaler} in its weights"))
     return build.program({name: places[name] for name in (output.node for output in program.outputs.values())}), applied
 
 
@@ -78,8 +78,8 @@ class _Chains:
         self.readers = Counter(name for node in program.nodes for name in node.inputs)
         self.readers.update(output.node for output in program.outputs.values())
 
-    def of(self, node: Node) -> _Folded | None:
-        """Give what a linear layer becomes; ``None`` where it stays."""
+    def fold(self, node: Node) -> _Folded | None:
+        """Return the layer that takes the place of a linear one; ``None`` where it stays."""
         linear = node.operator
         above = self.nodes.get(node.inputs[0]) if isinstance(linear, Linear) else None
         check = above if above is not None and isinstance(above.operator, Finite) else None

@@ -120,10 +120,10 @@ class _Chains:
             table = before
         if best is None:
             return None
-        table, limits, held, gone = best
+        table, limits, moved, gone = best
         threshold = np.full(len(trees.threshold), np.inf, limits.dtype)
         threshold[inner] = limits
-        return _Pulled(replace(trees, threshold=threshold), table, held[::-1], gone)
+        return _Pulled(replace(trees, threshold=threshold), table, moved[::-1], gone)
 
     def _reads_scaler(self, table: str) -> bool:
         above = self.nodes.get(table)

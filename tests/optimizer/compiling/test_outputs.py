@@ -74,5 +74,5 @@ def test_a_result_that_does_not_fit_its_node_is_refused(output: Output, field: s
 
 @pytest.mark.parametrize("labels", [np.array(["2020-01-01"], "datetime64[D]"), np.array([None, "a"], dtype=object)])
 def test_other_names_of_classes_are_refused(labels: np.ndarray) -> None:
-    with pytest.raises(UnsupportedOperatorError, match="numbers, booleans and texts can be kept"):
+    with pytest.raises(UnsupportedOperatorError, match="labels must be numbers, booleans or texts"):
         Output("best", labels=labels)

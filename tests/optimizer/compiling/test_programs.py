@@ -111,7 +111,7 @@ def test_a_program_from_before_an_operator_had_a_field_is_read() -> None:
     again = [Splines.build(one.numbers(), one.arrays()) for one in own]
     assert [one.digest() for one in again] == [one.digest() for one in own]
     assert own[0].digest() != own[1].digest()
-    with pytest.raises(ProgramError, match="Splines has the fields"):
+    with pytest.raises(ProgramError, match="Splines must have the fields"):
         Splines.build({"degree": 3, "extrapolation": "continue"}, own[0].arrays())
 
 
@@ -180,7 +180,7 @@ def test_widths_are_checked_when_an_operator_is_added(operator: object, width: i
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ProgramError, match="kind='power' is none of add"):
+    with pytest.raises(ProgramError, match="kind of Arithmetic must be one of 'add'"):
         Arithmetic("power", np.zeros(1))
 
 

@@ -61,10 +61,10 @@ def test_a_replacement_includes_its_bounds_and_keeps_nan() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ProgramError, match="rounding='up' is none of"):
+    with pytest.raises(ProgramError, match="rounding of CodeLookup must be one of"):
         CodeLookup.of_tables([0], [{}], [0.0], rounding="up")
     with pytest.raises(ProgramError, match=r"looks at columns \[3\] of 2"):
         Builder(2).add(CodeLookup.of_tables([3], [{}], [0.0]), INPUT)
-    with pytest.raises(ProgramError, match="takes 1 columns, not 2"):
+    with pytest.raises(ProgramError, match="must have 1 columns, got 2"):
         Builder(2).add(Replace(np.zeros(1), np.zeros(1), np.zeros(1)), INPUT)
     assert Builder(2).add(Indicators(5), INPUT) == "indicators"

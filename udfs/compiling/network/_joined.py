@@ -1,4 +1,4 @@
-"""A network for images and the program that reads its features, as one module: from a decoded image to a prediction."""
+"""Module of an image network joined with the program that reads its features."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _MAP_RANK = 3
 
 
 class JoinedModule(nn.Module):
-    """From images and the numbers of their rows to the results of a program that reads both.
+    """Network for images, pooling, and the program that reads features and structured numbers.
 
     Parameters
     ----------
     network : torch.nn.Module
-        From images to the channels that the program reads of a layer.
+        Function of images that returns the channels of a layer that the program reads.
     pool : torch.nn.Module
-        From those to features of shape (rows, features).
+        Function of the channels that returns features of shape (rows, features).
     program : torch.nn.Module
-        From the table to results, each of shape (rows, columns), and which rows it refuses.
+        Function of the table that returns results, each of shape (rows, columns), and the refused rows.
     places : int64 array of shape (columns of the table,)
-        Where each column of the table comes from: the numbers, then the features, then a zero.
+        Source of each column of the table: the numbers, then the features, then a zero.
     """
 
     places: torch.Tensor
@@ -57,7 +57,7 @@ class JoinedModule(nn.Module):
         Returns
         -------
         tuple of torch.Tensor
-            The results, and last which rows have none: bool of shape (rows,).
+            Results, and last the rows without one, bool of shape (rows,).
         """
         features = self.pool(self.network(image)).to(torch.float64)
         table = torch.cat([numbers, features, torch.zeros_like(features[:, :1])], 1)
@@ -67,14 +67,16 @@ class JoinedModule(nn.Module):
 
 
 class OneRow(nn.Module):
-    """One result of a joined module for images beside the numbers of one row: what explains an image takes this.
+    """Single result of a joined module for images, with the numbers of one row: input of an image explainer.
 
     Parameters
     ----------
     whole : JoinedModule
+        The module.
     numbers : float64 array of shape (columns,)
+        Structured numbers of the row.
     result : int
-        Its place among the results.
+        Index of the result.
     """
 
     numbers: torch.Tensor
@@ -92,7 +94,7 @@ class OneRow(nn.Module):
 
 
 class _Results(nn.Module):
-    """The results of a program in a tuple, and last which rows it refuses."""
+    """Results of a program in a tuple, and last the refused rows."""
 
     def __init__(self, program: Program, strategies: Mapping[str, str]) -> None:
         super().__init__()
@@ -108,7 +110,7 @@ class _Results(nn.Module):
 
 
 class _Pool(nn.Module):
-    """The maxima of a 2x2 grid, or the mean, of each channel of a map; the rest is flattened."""
+    """Maxima of a 2x2 grid, or the mean, of each channel of a map. Other outputs are flattened."""
 
     def __init__(self, pooling: str, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -136,28 +138,32 @@ def joined(
 ) -> tuple[JoinedModule, int, int]:
     """Join a network, up to a layer, with the program that reads the layer's features behind some numbers.
 
-    Channels that decide about no result are left out of the network: their features are zeros, which the program
-    multiplies by zero or does not look at.
+    Channels without effect on a result are left out of the network: their features are zeros, which the program
+    multiplies by zero or does not read.
 
     Parameters
     ----------
     network : TorchModel
+        Network for images.
     layer : str
-        Of the network's graph.
+        Layer of the network's graph.
     pooling : {"max2x2", "mean", "none"}
+        Pooling of the layer's maps.
     program : Program
-        Reads a table of float64: `structured` numbers, then the features.
+        Program that reads a table of float64: `structured` numbers, then the features.
     structured : int
+        Number of structured columns.
     strategies : mapping of str to str, optional
-        For each node of trees, one of ``optimizer.compiling.STRATEGIES``; by default, what suits their depth.
+        Strategy of each node of trees. Default the tensor program that suits their depth.
 
     Returns
     -------
     JoinedModule
+        The module.
     int
-        Channels of the layer that are live.
+        Number of channels of the layer that are read.
     int
-        Channels that the layer has.
+        Number of channels of the layer.
     """
     shape = network.graph[layer].output_shape
     channels = shape[0]
@@ -177,7 +183,7 @@ def joined(
 
 
 def _narrowed(whole: fx.GraphModule, kept: NDArray[np.int64], network: TorchModel) -> nn.Module:
-    """Leave channels out, and hold the rest to the whole network's on noise: where they differ, it stays whole."""
+    """Leave channels out, or keep the whole network where the others differ on noise."""
     slim = narrow(whole, kept.tolist())
     draw = np.random.default_rng(0)
     noise = draw.normal(size=(2, *network.graph[network.graph.inputs[0]].output_shape)).astype(np.float32)
@@ -185,15 +191,15 @@ def _narrowed(whole: fx.GraphModule, kept: NDArray[np.int64], network: TorchMode
     with torch.inference_mode():
         expected = torch.index_select(whole(image), 1, channels)
         try:
-            found = slim(image)
+            actual = slim(image)
         except RuntimeError:  # a sum that repeats one side's channels
-            found = None
-        same = found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+            actual = None
+        same = actual is not None and torch.allclose(actual, expected, rtol=1e-4, atol=1e-5)
     return slim if same else _Chosen(whole, channels)
 
 
 class _Chosen(nn.Module):
-    """All channels, of which some are kept."""
+    """Selection of channels from the whole network."""
 
     channels: torch.Tensor
 
@@ -207,6 +213,6 @@ class _Chosen(nn.Module):
 
 
 def _spans(size: int) -> list[tuple[int, int]]:
-    """Rows or columns of the cells, as :func:`udfs.inference.pool` has them."""
+    """Return the rows or columns of the cells of :func:`udfs.inference.pool`."""
     cells = min(size, 2)
     return [(place * size // cells, -(-(place + 1) * size // cells)) for place in range(cells)]

@@ -1,4 +1,4 @@
-"""A convolutional network without the channels that nobody reads: fewer filters, and the same numbers in the others."""
+"""Removal of unread channels from a convolutional network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["narrow"]
 
-# What treats each channel alone and has no weights.
+# Layers without weights that treat each channel alone.
 _PER_CHANNEL = (
     *(nn.ReLU, nn.ReLU6, nn.Hardswish, nn.Hardsigmoid, nn.SiLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.ELU, nn.LeakyReLU),
     *(nn.Identity, nn.Dropout, nn.Dropout2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
@@ -33,9 +33,9 @@ def narrow(network: fx.GraphModule, channels: Sequence[int]) -> fx.GraphModule:
     Parameters
     ----------
     network : torch.fx.GraphModule
-        Stays as it is; what is not narrowed is shared with it.
+        The network, which is not changed. Layers that are not narrowed are shared.
     channels : sequence of int
-        Of axis 1 of the result, ascending.
+        Indices along axis 1 of the result, ascending.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def narrow(network: fx.GraphModule, channels: Sequence[int]) -> fx.GraphModule:
     graph.output(result)
     made = fx.GraphModule(network, graph)
     (ending,) = (node for node in made.graph.nodes if node.op == "output")
-    ending.args = (_Narrowing(made).of(ending.args[0], torch.tensor(list(channels), dtype=torch.int64)),)
+    ending.args = (_Narrowing(made).select(ending.args[0], torch.tensor(list(channels), dtype=torch.int64)),)
     made.graph.eliminate_dead_code()
     made.delete_all_unused_submodules()
     made.recompile()
@@ -63,11 +63,11 @@ class _Narrowing:
         self._module = module
         self._count = 0
 
-    def of(self, node: fx.Node, channels: torch.Tensor) -> fx.Node:
-        """Give a node with some channels of another."""
+    def select(self, node: fx.Node, channels: torch.Tensor) -> fx.Node:
+        """Return a node with some channels of another."""
         alone = len(node.users) == 1
-        found = self._narrowed(node, channels) if alone else None
-        return self._chosen(node, channels) if found is None else found
+        narrowed = self._narrowed(node, channels) if alone else None
+        return self._chosen(node, channels) if narrowed is None else narrowed
 
     def _narrowed(  # noqa: PLR0911 - one for each kind of layer
         self, node: fx.Node, channels: torch.Tensor
@@ -96,7 +96,7 @@ class _Narrowing:
     def _after(self, node: fx.Node, channels: torch.Tensor, inner: nn.Module | None = None) -> fx.Node:
         source = node.args[0]
         assert isinstance(source, fx.Node)  # noqa: S101 - a tensor
-        below = self.of(source, channels)
+        below = self.select(source, channels)
         if inner is not None:
             return self._called(node, below, inner)
         with self._module.graph.inserting_before(node):
@@ -106,7 +106,7 @@ class _Narrowing:
         """Add the channels of both sides of a residual connection."""
         if not all(isinstance(side, fx.Node) for side in node.args):
             return None
-        sides = tuple(self.of(side, channels) for side in node.args if isinstance(side, fx.Node))
+        sides = tuple(self.select(side, channels) for side in node.args if isinstance(side, fx.Node))
         with self._module.graph.inserting_before(node):
             return self._module.graph.create_node(node.op, node.target, sides, {})
 
@@ -120,15 +120,15 @@ class _Narrowing:
         for part, width in zip(listed, widths, strict=True):
             assert isinstance(part, fx.Node)  # noqa: S101 - _width looked
             assert width is not None  # noqa: S101
-            own = channels[(channels >= start) & (channels < start + width)] - start
-            if len(own):
-                parts.append(self.of(part, own))
+            inside = channels[(channels >= start) & (channels < start + width)] - start
+            if len(inside):
+                parts.append(self.select(part, inside))
             start += width
         with self._module.graph.inserting_before(node):
             return self._module.graph.call_function(torch.cat, (parts, 1))
 
     def _width(self, node: Any) -> int | None:
-        """Count the channels of a node, where a layer below says it."""
+        """Return the number of channels of a node, or ``None`` if no layer below has it."""
         while isinstance(node, fx.Node) and node.args:
             inner = self._module.get_submodule(str(node.target)) if node.op == "call_module" else None
             if isinstance(inner, nn.Conv2d):
@@ -162,32 +162,32 @@ def _parameter(tensor: torch.Tensor | None, channels: torch.Tensor) -> nn.Parame
 
 
 def _own(inner: nn.Module) -> Any:
-    own = copy.copy(inner)
-    own._parameters, own._buffers = dict(inner._parameters), dict(inner._buffers)  # noqa: SLF001 - copy.copy shares
-    return own
+    copied = copy.copy(inner)
+    copied._parameters, copied._buffers = dict(inner._parameters), dict(inner._buffers)  # noqa: SLF001 - copy.copy shares
+    return copied
 
 
 def _filters(inner: nn.Conv2d, channels: torch.Tensor, *, grouped: bool) -> nn.Module:
-    own = _own(inner)
-    own.weight, own.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
-    own.out_channels = len(channels)
+    fewer = _own(inner)
+    fewer.weight, fewer.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
+    fewer.out_channels = len(channels)
     if grouped:
-        own.in_channels = own.groups = len(channels)
-    return own  # type: ignore[no-any-return]
+        fewer.in_channels = fewer.groups = len(channels)
+    return fewer  # type: ignore[no-any-return]
 
 
 def _units(inner: nn.Linear, channels: torch.Tensor) -> nn.Module:
-    own = _own(inner)
-    own.weight, own.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
-    own.out_features = len(channels)
-    return own  # type: ignore[no-any-return]
+    fewer = _own(inner)
+    fewer.weight, fewer.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
+    fewer.out_features = len(channels)
+    return fewer  # type: ignore[no-any-return]
 
 
 def _norm(inner: nn.BatchNorm2d, channels: torch.Tensor) -> nn.Module:
-    own = _own(inner)
-    own.weight, own.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
+    fewer = _own(inner)
+    fewer.weight, fewer.bias = _parameter(inner.weight, channels), _parameter(inner.bias, channels)
     for name in ("running_mean", "running_var"):
-        held = getattr(inner, name)
-        own._buffers[name] = None if held is None else held[channels].clone()  # noqa: SLF001
-    own.num_features = len(channels)
-    return own  # type: ignore[no-any-return]
+        statistic = getattr(inner, name)
+        fewer._buffers[name] = None if statistic is None else statistic[channels].clone()  # noqa: SLF001
+    fewer.num_features = len(channels)
+    return fewer  # type: ignore[no-any-return]

@@ -28,8 +28,8 @@ def _place(graph: Graph, number: Table, keys: NDArray[Any]) -> Table:
         return graph.filled(number, np.zeros(1, np.int64))
     equal = graph.compare("Equal", number, graph.constant(keys))
     place = graph.add("ArgMax", graph.cast(equal, "float32"), dtype="int64", axis=1, keepdims=1)
-    found = graph.reduce("ReduceSum", graph.cast(equal, "int64"))
-    return graph.either(graph.compare("Greater", found, 0), place, graph.constant(len(keys), "int64"))
+    matches = graph.reduce("ReduceSum", graph.cast(equal, "int64"))
+    return graph.either(graph.compare("Greater", matches, 0), place, graph.constant(len(keys), "int64"))
 
 
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -84,8 +84,8 @@ def _code_lookup(graph: Graph, operator: ops.CodeLookup, x: Table) -> Table:
         number = _column(graph, wide, column)
         place = _place(graph, number, operator.key[end - size : end])
         answers = np.append(operator.value[end - size : end], other)
-        found = graph.add("Gather", graph.constant(answers), place)
-        results.append(graph.either(graph.missing(number), graph.constant(missing), found))
+        answer = graph.add("Gather", graph.constant(answers), place)
+        results.append(graph.either(graph.missing(number), graph.constant(missing), answer))
     return graph.cast(graph.join(*results), "float64" if x.dtype == "int64" else x.dtype)
 
 

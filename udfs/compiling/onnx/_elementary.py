@@ -14,8 +14,8 @@ __all__ = ["expm1", "log1p", "maximum", "minimum", "relu", "sigmoid", "sign", "s
 
 def sigmoid(graph: Graph, x: Table) -> Table:
     """``1 / (1 + exp(-x))``: the operator of a runtime may stop at 1e-8, or take one from one."""
-    one = graph.constant(1, x.dtype)
-    return graph.add("Div", one, graph.add("Add", graph.add("Exp", graph.add("Neg", x)), one))
+    unit = graph.constant(1, x.dtype)
+    return graph.add("Div", unit, graph.add("Add", graph.add("Exp", graph.add("Neg", x)), unit))
 
 
 def softmax(graph: Graph, x: Table, *, log: bool = False) -> Table:
@@ -28,23 +28,23 @@ def softmax(graph: Graph, x: Table, *, log: bool = False) -> Table:
 
 def log1p(graph: Graph, x: Table) -> Table:
     """``log(1 + x)`` with all digits near zero: what ``1 + x`` loses is divided out again."""
-    one = graph.constant(1, x.dtype)
-    u = graph.add("Add", x, one)
+    unit = graph.constant(1, x.dtype)
+    u = graph.add("Add", x, unit)
     whole = graph.add("Log", u)
-    mended = graph.add("Mul", whole, graph.add("Div", x, graph.add("Sub", u, one)))
-    # Beyond 1e15, where 1 + x is x, there is nothing to mend; at infinity there is no quotient.
+    corrected = graph.add("Mul", whole, graph.add("Div", x, graph.add("Sub", u, unit)))
+    # Beyond 1e15, where 1 + x is x, no correction is needed; at infinity there is no quotient.
     large = graph.compare("Greater", x, 1e15)
-    return graph.either(graph.compare("Equal", u, 1), x, graph.either(large, whole, mended))
+    return graph.either(graph.compare("Equal", u, 1), x, graph.either(large, whole, corrected))
 
 
 def expm1(graph: Graph, x: Table) -> Table:
     """``exp(x) - 1`` with all digits near zero."""
-    one = graph.constant(1, x.dtype)
+    unit = graph.constant(1, x.dtype)
     u = graph.add("Exp", x)
-    less = graph.add("Sub", u, one)
-    mended = graph.add("Mul", less, graph.add("Div", x, graph.add("Log", u)))
+    less = graph.add("Sub", u, unit)
+    corrected = graph.add("Mul", less, graph.add("Div", x, graph.add("Log", u)))
     far = graph.compare("Greater", graph.add("Abs", x), 30)
-    return graph.either(graph.compare("Equal", u, 1), x, graph.either(far, less, mended))
+    return graph.either(graph.compare("Equal", u, 1), x, graph.either(far, less, corrected))
 
 
 def maximum(graph: Graph, left: Table, right: Table) -> Table:

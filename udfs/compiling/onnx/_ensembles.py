@@ -18,17 +18,17 @@ __all__ = ["LOWERINGS"]
 
 
 def _average(graph: Graph, operator: ops.Average, *tables: Table) -> Table:
-    own = list(tables)
+    terms = list(tables)
     if len(operator.weights):
-        own = [
+        terms = [
             graph.add("Mul", graph.cast(table, "float64"), graph.constant(weight))
             for table, weight in zip(tables, operator.weights.tolist(), strict=True)
         ]
-    dtype = wider(*(table.dtype for table in own))
+    dtype = wider(*(table.dtype for table in terms))
     if dtype == "int64":
-        own, dtype = [graph.cast(table, "float64") for table in own], "float64"
-    total = graph.cast(own[0], dtype)
-    for table in own[1:]:
+        terms, dtype = [graph.cast(table, "float64") for table in terms], "float64"
+    total = graph.cast(terms[0], dtype)
+    for table in terms[1:]:
         total = graph.add("Add", total, graph.cast(table, dtype))
     return graph.add("Div", total, graph.constant(operator.divisor, dtype))
 
@@ -49,11 +49,11 @@ def _pairwise(graph: Graph, operator: ops.Pairwise, decisions: Table, confidence
     pair = 0
     for first in range(operator.classes):
         for second in range(first + 1, operator.classes):
-            own, sure = graph.columns(decisions, [pair]), graph.columns(confidences, [pair])
+            decision, sure = graph.columns(decisions, [pair]), graph.columns(confidences, [pair])
             sums[first] = graph.add("Sub", sums[first], sure)
             sums[second] = graph.add("Add", sums[second], sure)
             for side, place in ((0, first), (1, second)):
-                won = graph.cast(graph.compare("Equal", own, side), "float64")
+                won = graph.cast(graph.compare("Equal", decision, side), "float64")
                 votes[place] = graph.add("Add", votes[place], won)
             pair += 1
     confidence = graph.join(*sums)

@@ -127,8 +127,8 @@ def _ordered_sum(graph: Graph, operator: ops.OrderedSum, x: Table) -> Table:
         if start == end:
             sums.append(graph.filled(x, np.zeros(1), x.dtype))
             continue
-        own = graph.cast(graph.columns(x, operator.columns[start:end]), dtype)
-        terms = graph.add("Mul", own, graph.constant(operator.weights[start:end], dtype))
+        factors = graph.cast(graph.columns(x, operator.columns[start:end]), dtype)
+        terms = graph.add("Mul", factors, graph.constant(operator.weights[start:end], dtype))
         sums.append(graph.shaped(graph.running_sum(terms), 1))
     joined = graph.join(*sums)
     widest = wider(joined.dtype, operator.bias.dtype.name)

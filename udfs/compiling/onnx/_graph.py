@@ -1,4 +1,4 @@
-"""An ONNX graph under way, whose tables know their types."""
+"""Builder of an ONNX graph whose tables have types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {
     "bool": TensorProto.BOOL,
     "text": TensorProto.STRING,
 }
-"""Types of ONNX by ours."""
+"""Types of ONNX, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Table:
     Parameters
     ----------
     name : str
+        Name in the graph.
     dtype : {"float32", "float64", "int64", "bool", "text"}
+        Type of its entries.
     """
 
     name: str
@@ -43,13 +45,13 @@ class Table:
 
 
 def wider(*dtypes: str) -> str:
-    """Give the type in which torch computes with tables of these types."""
+    """Return the type in which torch computes with tables of these types."""
     order = ("bool", "int64", "float32", "float64")
     return order[max(order.index(dtype) for dtype in dtypes)]
 
 
 class Graph:
-    """Nodes and constants, each constant once."""
+    """Graph of nodes and constants, each constant once."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -62,13 +64,13 @@ class Graph:
         """Add a node with one result, in the type of its first input unless another is given."""
         self._count += 1
         name = f"{kind.lower()}_{self._count}"
-        given = [table.name for table in tables]
-        self.nodes.append(helper.make_node(kind, given, [name], name=name, domain=domain, **attributes))
+        inputs = [table.name for table in tables]
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=name, domain=domain, **attributes))
         self.domains.add(domain)
         return Table(name, dtype or tables[0].dtype)
 
     def constant(self, values: Any, dtype: str | None = None) -> Table:
-        """Hold an array; a type rounds it, as torch rounds a number that meets a table."""
+        """Add a constant, rounded to a type as torch rounds a number that meets a table."""
         array = np.asarray(values)
         if array.dtype.kind in "UO":
             array = array.astype(object)
@@ -97,17 +99,17 @@ class Graph:
         return self.add("Where", condition, yes, no, dtype=yes.dtype)
 
     def missing(self, table: Table) -> Table:
-        """Tell where NaN is."""
+        """Return flags of NaN."""
         return self.add("IsNaN", table, dtype="bool")
 
     def any(self, flags: Table) -> Table:
-        """Tell for each row whether one of its flags is set; of shape (rows,)."""
+        """Return whether any flag of each row is set, of shape (rows,)."""
         axes = self.constant(np.array([1]))
         counted = self.add("ReduceSum", self.cast(flags, "int64"), axes, keepdims=0)
         return self.compare("Greater", counted, 0)
 
     def or_(self, *flags: Table) -> Table:
-        """Tell where one of several tables of flags is set."""
+        """Combine tables of flags by a logical or."""
         total = flags[0]
         for flag in flags[1:]:
             total = self.add("Or", total, flag)
@@ -121,9 +123,9 @@ class Graph:
         """Find the greatest of an axis, which stays; NaN where there is one. Runtimes differ there."""
         holes = self.missing(table)
         filled = self.either(holes, self.constant(-np.inf, table.dtype), table)
-        found = self.reduce("ReduceSum", self.cast(holes, "int64"), axis)
+        counts = self.reduce("ReduceSum", self.cast(holes, "int64"), axis)
         best = self.reduce("ReduceMax", filled, axis)
-        return self.either(self.compare("Greater", found, 0), self.constant(np.nan, table.dtype), best)
+        return self.either(self.compare("Greater", counts, 0), self.constant(np.nan, table.dtype), best)
 
     def columns(self, table: Table, places: Any) -> Table:
         """Gather columns."""
@@ -163,7 +165,7 @@ class Graph:
         return Table(names[0], table.dtype), Table(names[1], "int64")
 
     def result(self, name: str, table: Table, shape: Sequence[int] | None = None) -> onnx.ValueInfoProto:
-        """Give a table as a result of the model: rows alone, or with the shape that follows them."""
+        """Declare a table as a result of the model, with the shape behind the axis of rows."""
         if shape is None:
             self.nodes.append(helper.make_node("Identity", [table.name], [name], name=name))
             return helper.make_tensor_value_info(name, TYPES[table.dtype], ["rows"])
@@ -175,8 +177,8 @@ class Graph:
     def model(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
         """Make the model, and check it."""
         read = {name for node in self.nodes for name in node.input}
-        held = [constant for constant in self.constants if constant.name in read]
-        body = helper.make_graph(self.nodes, "compiled pipeline", inputs, outputs, held)
+        initializers = [constant for constant in self.constants if constant.name in read]
+        body = helper.make_graph(self.nodes, "compiled pipeline", inputs, outputs, initializers)
         opsets = [helper.make_opsetid("", _OPSET)]
         if "ai.onnx.ml" in self.domains:
             opsets.append(helper.make_opsetid("ai.onnx.ml", _ML_OPSET))

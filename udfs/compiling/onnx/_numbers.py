@@ -76,8 +76,8 @@ def _arg_max(graph: Graph, operator: ops.ArgMax, x: Table) -> Table:
     if operator.nan == "stays first":
         return graph.either(graph.columns(holes, [0]), graph.constant(0, "int64"), place)
     first = graph.add("ArgMax", graph.cast(holes, "float32"), dtype="int64", axis=1, keepdims=1)
-    found = graph.reduce("ReduceSum", graph.cast(holes, "int64"))
-    return graph.either(graph.compare("Greater", found, 0), first, place)
+    counts = graph.reduce("ReduceSum", graph.cast(holes, "int64"))
+    return graph.either(graph.compare("Greater", counts, 0), first, place)
 
 
 def _above(graph: Graph, operator: ops.Above, x: Table) -> Table:

@@ -1,4 +1,4 @@
-"""A program as one ONNX model."""
+"""ONNX model of a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BAD_ROWS", "model_of"]
 
 BAD_ROWS = "bad_rows"
-"""The output that says which rows the model refuses."""
+"""Name of the output with the refused rows."""
 
 
 def model_of(program: Program, dtype: str = "float64") -> onnx.ModelProto:
@@ -30,8 +30,9 @@ def model_of(program: Program, dtype: str = "float64") -> onnx.ModelProto:
     Parameters
     ----------
     program : Program
+        The program.
     dtype : {"float32", "float64"}
-        Of the table that it takes. The program computes as it does for tables of that type.
+        Type of the input table. Default ``"float64"``.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def _inputs(graph: Graph, program: Program, dtype: str) -> tuple[list[onnx.Value
         parts = [tables[place] if place in program.numeric else zero for place in range(program.width)]
         values[ops.INPUT] = graph.join(*parts)
     else:
-        # Nobody reads its numbers; a constant may look at its rows.
+        # No operator reads its numbers, but a constant may read its number of rows.
         values[ops.INPUT] = graph.cast(next(iter(values.values())), dtype)
     return infos, values
 
@@ -120,12 +121,12 @@ def _codes_of(graph: Graph, node: Node, tables: Mapping[int, Table]) -> Table:
 
 
 def _answers(graph: Graph, name: str, output: Output, table: Table, shape: list[int]) -> list[onnx.ValueInfoProto]:
-    """Give a result the shape, the type and the names of the library's."""
+    """Convert a result to the shape, the type and the labels of the library's."""
     if isinstance(output.labels, tuple):
-        own = [_named(graph, labels, graph.columns(table, [column])) for column, labels in enumerate(output.labels)]
-        if len({one.dtype for one in own}) > 1:
+        named = [_named(graph, labels, graph.columns(table, [column])) for column, labels in enumerate(output.labels)]
+        if len({column_table.dtype for column_table in named}) > 1:
             raise ops.UnsupportedOperatorError(f"output {name!r} has texts in one column and numbers in another")
-        table = graph.add("Concat", *own, axis=1)
+        table = graph.add("Concat", *named, axis=1)
     elif output.labels is not None:
         table = _named(graph, output.labels, table)
     if output.dtype is not None and table.dtype != "text":
@@ -145,7 +146,7 @@ def _answers(graph: Graph, name: str, output: Output, table: Table, shape: list[
 
 def _named(graph: Graph, labels: object, places: Table) -> Table:
     values = np.asarray(labels)
-    if values.dtype.kind == "O" and not all(isinstance(one, str) for one in values.tolist()):
+    if values.dtype.kind == "O" and not all(isinstance(label, str) for label in values.tolist()):
         raise ops.UnsupportedOperatorError(f"classes {values.tolist()[:3]} of several types have no ONNX form")
     if values.dtype.kind in "iu":
         values = values.astype(np.int64)

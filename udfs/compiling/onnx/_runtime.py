@@ -28,18 +28,18 @@ _CODES, _RULE = "codes ", "broken "
 
 
 class RuntimeEngine:
-    """Run a program in ONNX Runtime, a chunk of rows at a time.
+    """Executor of a program in ONNX Runtime, a chunk of rows at a time.
 
-    It gives what :class:`udfs.compiling.torch.Engine` gives. Texts are looked up before it, as for every engine; names
-    of classes, shapes and reasons are given behind it.
+    Answers are those of :class:`udfs.compiling.torch.Engine`.
 
     Parameters
     ----------
     program : Program
+        The program.
     plan : Plan
-        Of it, with the backend ``"onnxruntime"``.
+        Plan of the program with the backend ``"onnxruntime"``.
     threads : int, optional
-        Threads that run a table; by default, ONNX Runtime's number.
+        Threads that run a table. Default ONNX Runtime's number.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class RuntimeEngine:
     def run(
         self,
         table: NDArray[Any],
-        given: Sequence[NDArray[Any] | ops.SparseRows] = (),
+        host_tables: Sequence[NDArray[Any] | ops.SparseRows] = (),
         outputs: Iterable[str] | None = None,
     ) -> Answer:
         """Run on a table of shape (rows, columns), float32 or float64: as :meth:`udfs.compiling.torch.Engine.run`.
@@ -70,20 +70,20 @@ class RuntimeEngine:
         """
         names = tuple(self.program.outputs if outputs is None else outputs)
         part, session = self._part(names), self._session(names, table.dtype.name)
-        wanted = [one.name for one in session.get_outputs()]
+        wanted = [tensor.name for tensor in session.get_outputs()]
         feeds = {ops.INPUT: table} | {
-            _CODES + node.name: codes for node, codes in zip(self.program.host, given, strict=True)
+            _CODES + node.name: codes for node, codes in zip(self.program.host, host_tables, strict=True)
         }
-        fed = [one.name for one in session.get_inputs()]
+        fed = [tensor.name for tensor in session.get_inputs()]
         parts = [
             session.run(wanted, {name: np.ascontiguousarray(feeds[name][at : at + self.plan.chunk]) for name in fed})
             for at in range(0, max(len(table), 1), self.plan.chunk)
         ]
-        found = {name: np.concatenate(own) for name, own in zip(wanted, zip(*parts, strict=True), strict=True)}
-        answers = {name: output.answer(found[name]) for name, output in part.outputs.items()}
+        results = {name: np.concatenate(chunks) for name, chunks in zip(wanted, zip(*parts, strict=True), strict=True)}
+        answers = {name: output.answer(results[name]) for name, output in part.outputs.items()}
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in part.nodes:
-            fails = found.get(_RULE + node.name)
+            fails = results.get(_RULE + node.name)
             if isinstance(node.operator, ops.RULES) and fails is not None and fails.any():
                 bad |= fails
                 reasons.append(ops.reason_of(node.operator))

@@ -22,7 +22,7 @@ __all__ = ["MODULES", "KnownModule", "OneHotModule", "RecodeModule"]
 
 
 class KnownModule(torch.nn.Module):
-    """Give rows that are bad some code that is there."""
+    """Replace the codes of bad rows by known ones."""
 
     limits: torch.Tensor
 

@@ -53,21 +53,21 @@ class CodeLookupModule(torch.nn.Module):
         self.rounding = _ROUNDINGS[operator.rounding]
         ends = np.cumsum(operator.count)
         self.columns = sorted({int(column) for column in operator.column})
-        found: list[int] = []
+        order: list[int] = []
         for place, column in enumerate(self.columns):
-            own = np.flatnonzero(operator.column == column)
-            spans = [slice(int(ends[one] - operator.count[one]), int(ends[one])) for one in own]
+            members = np.flatnonzero(operator.column == column)
+            spans = [slice(int(ends[member] - operator.count[member]), int(ends[member])) for member in members]
             keys = np.unique(np.concatenate([operator.key[span] for span in spans]))
             # The last two rows are for what is no key, and for NaN. The last key is infinite: each number has a place.
-            table = np.repeat(operator.other[own][None], len(keys) + 2, axis=0)
-            table[-1] = operator.missing[own]
+            table = np.repeat(operator.other[members][None], len(keys) + 2, axis=0)
+            table[-1] = operator.missing[members]
             for answer, span in enumerate(spans):
                 table[np.searchsorted(keys, operator.key[span]), answer] = operator.value[span]
             self.register_buffer(f"key_{place}", tensor_of(np.append(keys, np.nan)))
             self.register_buffer(f"table_{place}", tensor_of(table))
-            found += own.tolist()
-        self.sorted = found == sorted(found)
-        self.register_buffer("order", tensor_of(np.argsort(np.asarray(found, np.int64))))
+            order += members.tolist()
+        self.sorted = order == sorted(order)
+        self.register_buffer("order", tensor_of(np.argsort(np.asarray(order, np.int64))))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""

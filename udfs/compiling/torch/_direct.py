@@ -1,4 +1,4 @@
-"""A part of a program as a plain list of calls, for tables of few rows: their time is that of calls."""
+"""Part of a program as a list of calls, for tables of few rows, where calls take most of the time."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class _Step(NamedTuple):
 
 
 class Direct:
-    """Run a part of a program on numpy's arrays, step by step, with nothing left to look up.
+    """Run a part of a program on numpy arrays, step by step, without look-ups.
 
-    What rounds is the eager program's own module. What is exact (choosing, comparing, ``1 - p``, native trees) has a
-    call of numpy where torch's costs several times as much for a table that is all but empty.
+    Operators that round run the module of the program. Exact ones (selections, comparisons, ``1 - p``, native trees)
+    call numpy, because a call of torch costs several times as much for a small table.
 
     Parameters
     ----------
     module : ProgramModule
-        The eager program.
+        Module of the program.
     part : Program
-        A part of it, as :meth:`optimizer.compiling.Program.only` gave it.
+        Part of the program, from :meth:`optimizer.compiling.Program.only`.
     """
 
     def __init__(self, module: ProgramModule, part: Program) -> None:
@@ -56,7 +56,7 @@ class Direct:
 
     @staticmethod
     def takes(part: Program) -> bool:
-        """Whether a part can run so: nothing of it runs on the host, and nobody asks for numbers of leaves."""
+        """Return whether a part can run as calls: without operators of the host, and without numbers of leaves."""
         return not part.host and not any(type(node.operator) in FOLLOWERS for node in part.nodes)
 
     def run(self, table: NDArray[Any]) -> tuple[dict[str, Any], list[tuple[Rule, NDArray[np.bool_]]]]:
@@ -65,7 +65,7 @@ class Direct:
         Returns
         -------
         outputs : dict of str to array, or list of arrays
-            As the library gives them.
+            Results as the library returns them.
         broken : list of (Rule, bool array of shape (rows,))
             Rules that some row breaks, and the rows.
         """
@@ -82,17 +82,17 @@ class Direct:
 
 def _step(module: ProgramModule, node: Node, slots: Mapping[str, int]) -> _Step:
     operator = node.operator
-    own: Any = module.steps[module.places[node.name]]
+    step_module: Any = module.steps[module.places[node.name]]
     exact = _EXACT.get(type(operator))
     run = None if exact is None else exact(operator)
-    if isinstance(own, TreesModule) and own.native:
-        run = partial(_trees, own)
+    if isinstance(step_module, TreesModule) and step_module.native:
+        run = partial(_trees, step_module)
     rule: Callable[[Table, list[Table]], NDArray[np.bool_] | None] | None = None
     if isinstance(operator, ops.Finite):
         rule = _finite_rule(operator)
     elif isinstance(operator, ops.RULES):
         rule = partial(_rule, operator)
-    run = run or partial(_by_module, own.forward)
+    run = run or partial(_by_module, step_module.forward)
     return _Step(run, tuple(slots[name] for name in node.inputs), rule, operator)
 
 
@@ -108,12 +108,12 @@ def _trees(module: TreesModule, x: Table) -> Table:
 
 def _rule(operator: Operator, value: Table, tables: list[Table]) -> NDArray[np.bool_] | None:
     fails = broken(operator, torch.from_numpy(value), [torch.from_numpy(table) for table in tables])
-    found: NDArray[np.bool_] | None = None if fails is None else fails.numpy()
-    return found
+    broken_rows: NDArray[np.bool_] | None = None if fails is None else fails.numpy()
+    return broken_rows
 
 
 def _finite_rule(operator: Finite) -> Callable[[Table, list[Table]], NDArray[np.bool_] | None]:
-    """Look at one sum of squares: it is finite where every number is, and only else is looked closer."""
+    """Return a rule that checks one sum of squares, and each number only if that is not finite."""
 
     def rule(value: Table, tables: list[Table]) -> NDArray[np.bool_] | None:
         # Squares below float32's greatest number are of numbers that float32 has. Of numpy's products, this one does
@@ -200,4 +200,4 @@ _EXACT: Mapping[type[Operator], Callable[[Any], Callable[..., Table] | None]] = 
     ops.NarrowIntegers: lambda _: _same,
     ops.Select: _select,
 }
-"""How to make the call of an operator that rounds in one way alone; ``None`` for options of it that do not."""
+"""Builders of exact calls by operator class; they return ``None`` for options that are not exact."""

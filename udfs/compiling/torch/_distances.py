@@ -37,8 +37,8 @@ class DistancesModule(torch.nn.Module):
         rows, points = x.to(dtype), self.points.to(dtype)
         if self.metric == "cosine":
             return (1 - unit_rows(rows) @ points.T).clamp(0, 2)
-        found = torch.cdist(rows, points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
-        return found.square() if self.metric == "sqeuclidean" else found
+        distances = torch.cdist(rows, points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
+        return distances.square() if self.metric == "sqeuclidean" else distances
 
 
 class CouplingModule(torch.nn.Module):
@@ -47,7 +47,7 @@ class CouplingModule(torch.nn.Module):
     def __init__(self, operator: Coupling) -> None:
         super().__init__()
         self.classes = operator.classes
-        pairs = [(one, other) for one in range(self.classes) for other in range(one + 1, self.classes)]
+        pairs = [(first, second) for first in range(self.classes) for second in range(first + 1, self.classes)]
         self.one, self.other = ([pair[side] for pair in pairs] for side in (0, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -68,10 +68,10 @@ class CouplingModule(torch.nn.Module):
                 break
             moved = p
             for place in range(classes):
-                own = q[:, place, place, None]
-                step = (pqp - qp[:, place, None]) / own
+                self_term = q[:, place, place, None]
+                step = (pqp - qp[:, place, None]) / self_term
                 moved = torch.cat([moved[:, :place], moved[:, place, None] + step, moved[:, place + 1 :]], dim=1)
-                pqp = (pqp + step * (step * own + 2 * qp[:, place, None])) / (1 + step) / (1 + step)
+                pqp = (pqp + step * (step * self_term + 2 * qp[:, place, None])) / (1 + step) / (1 + step)
                 qp = (qp + step * q[:, place]) / (1 + step)
                 moved = moved / (1 + step)
             p = torch.where(running, moved, p)

@@ -1,4 +1,4 @@
-"""A program that is ready to run: numpy in, numpy out."""
+"""Engine that runs a program in torch, from numpy arrays to numpy arrays."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Engine:
     def run(
         self,
         table: NDArray[Any],
-        given: Sequence[NDArray[Any] | SparseRows] = (),
+        host_tables: Sequence[NDArray[Any] | SparseRows] = (),
         outputs: Iterable[str] | None = None,
     ) -> Answer:
         """Run on a table of shape (rows, columns), float32 or float64.
@@ -75,10 +75,16 @@ class Engine:
         Parameters
         ----------
         table : array of shape (rows, columns)
-        given : sequence of arrays
-            What the host gave for each of ``program.host``: :class:`udfs.compiling.ColumnReader` makes both.
+            Numbers, as :class:`udfs.compiling.ColumnReader` reads them.
+        host_tables : sequence of arrays
+            Result of the host for each of ``program.host``, from the same reader.
         outputs : iterable of str, optional
-            Those that are wanted; all by default. What they do not need is not computed, and refuses no row.
+            Names of requested outputs. Default all. Operators that they do not need are not computed and refuse no row.
+
+        Returns
+        -------
+        Answer
+            Results, and the refused rows.
         """
         names = tuple(self.program.outputs if outputs is None else outputs)
         if 0 < len(table) <= FEW_ROWS:
@@ -87,7 +93,7 @@ class Engine:
                 return self._directly(direct, table)
         part = self._part(names)
         with torch.inference_mode():
-            results, broken = self._run_chunks(table, given, part)
+            results, broken = self._run_chunks(table, host_tables, part)
         answers = {name: output.answer(results[name].numpy()) for name, output in part.outputs.items()}
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in part.nodes:
@@ -114,7 +120,7 @@ class Engine:
         return Answer(outputs, bad, [reason_of(rule) for rule, _ in broken])
 
     def _run_chunks(
-        self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program
+        self, table: NDArray[Any], host_tables: Sequence[NDArray[Any] | SparseRows], part: Program
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Compute results and broken rules of a table, a chunk of rows at a time."""
         run, chunk = partial(self.module.compute, part=part), self.plan.chunk
@@ -122,7 +128,7 @@ class Engine:
         rules: list[dict[str, torch.Tensor]] = []
         with torch_threads(self._threads):
             for at in range(0, max(len(table), 1), chunk):
-                rows, *others = (_tensor(values[at : at + chunk]) for values in (table, *given))
+                rows, *others = (_tensor(values[at : at + chunk]) for values in (table, *host_tables))
                 results, broken = run(rows, others)
                 if len(rows) == len(table):
                     return results, broken

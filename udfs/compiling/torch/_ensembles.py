@@ -44,11 +44,11 @@ class AverageModule(torch.nn.Module):
 
     def forward(self, *tables: torch.Tensor) -> torch.Tensor:
         """Run on batches of shape (rows, columns)."""
-        own = tables
+        terms = tables
         if self.weights:
-            own = tuple(table.to(torch.float64) * weight for table, weight in zip(tables, self.weights, strict=True))
-        total = own[0]
-        for table in own[1:]:
+            terms = tuple(table.to(torch.float64) * weight for table, weight in zip(tables, self.weights, strict=True))
+        total = terms[0]
+        for table in terms[1:]:
             total = total + table
         return total / self.divisor
 

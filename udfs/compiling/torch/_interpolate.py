@@ -40,13 +40,13 @@ class InterpolateModule(torch.nn.Module):
         x = x.to(self.x.dtype)
         if len(self.x) == 1:
             return self.y.expand(len(x), 1)
-        held = x.clamp(self.x[0], self.x[-1])
+        clipped = x.clamp(self.x[0], self.x[-1])
         # On the right the last knot begins a line of its own, whose slope is zero.
         last = len(self.x) - (1 if self.right else 2)
-        line = (torch.searchsorted(self.x, held.contiguous(), right=self.right) - 1).clamp(0, last)
-        value = self.slope[line] * (held - self.x[line]) + self.y[line]
+        line = (torch.searchsorted(self.x, clipped.contiguous(), right=self.right) - 1).clamp(0, last)
+        value = self.slope[line] * (clipped - self.x[line]) + self.y[line]
         if self.right:  # a knot has its own value, also where the line is so steep that its slope is infinite
-            value = torch.where(held == self.x[line], self.y[line], value)
+            value = torch.where(clipped == self.x[line], self.y[line], value)
         return torch.where((x < self.x[0]) | (x > self.x[-1]), torch.nan, value) if self.nan else value
 
 

@@ -1,4 +1,4 @@
-"""Trees by one piece of machine code for all ensembles, which a node builds once, in seconds."""
+"""Trees run by machine code that serves all ensembles and is built once per node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS, _LEAST = 2**16, 64
 
 
 class _Forest(ctypes.Structure):
-    """As ``Forest`` of trees.cpp, field by field."""
+    """Structure ``Forest`` of trees.cpp, field by field."""
 
     _fields_: ClassVar[list[tuple[str, Any]]] = [
         *((name, ctypes.c_int64) for name in ("trees", "columns", "values", "features", "block")),
@@ -54,15 +54,18 @@ class _Forest(ctypes.Structure):
 
 
 class NativeTrees:
-    """Leaves and sums of trees, by the code of trees.cpp. It lets go of the interpreter's lock, and no tracer sees in.
+    """Leaves and sums of trees, by the code of trees.cpp, which releases the interpreter's lock.
 
-    Numbers are compared as :class:`BitVectors` compares them, and leaves are added in the order of the trees.
+    Thresholds of float64 are compared as ranks: the rank of a number among all thresholds of its column is at most that
+    of a threshold exactly if the number is. Numbers of float32 are compared with thresholds rounded down. Leaves are
+    added in the order of the trees.
 
     Parameters
     ----------
     trees : Trees
+        The ensemble.
     columns : int64 array of shape (nodes,)
-        Which column of the table a node reads; the table is doubled where NaN may come.
+        Column of the table that each node reads. The table is doubled where NaN may come.
     """
 
     def __init__(self, trees: Trees, columns: NDArray[np.int64]) -> None:
@@ -99,11 +102,11 @@ class NativeTrees:
             "target": trees.target,
             "used": used,
         }
-        self._common = {name: np.ascontiguousarray(one, np.int32) for name, one in self._common.items()}
-        own = [cuts[column] for column in used]
+        self._common = {name: np.ascontiguousarray(array, np.int32) for name, array in self._common.items()}
+        used_cuts = [cuts[column] for column in used]
         self._common |= {
-            "cuts": np.concatenate([*own, np.empty(0)]),
-            "first_cut": np.cumsum([0, *map(len, own)]).astype(np.int64),
+            "cuts": np.concatenate([*used_cuts, np.empty(0)]),
+            "first_cut": np.cumsum([0, *map(len, used_cuts)]).astype(np.int64),
             "value": np.ascontiguousarray(trees.value[order]),
             "base": np.ascontiguousarray(trees.base),
         }
@@ -130,20 +133,20 @@ class NativeTrees:
         self._own = local()
 
     def few(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Sums of at most :data:`optimizer.compiling.WALKED_ROWS` rows, as :meth:`sums` gives them, bit by bit."""
+        """Return the sums of at most :data:`optimizer.compiling.WALKED_ROWS` rows, equal to those of :meth:`sums`."""
         # A dictionary of this thread alone: another one may ask at the same time.
-        own: dict[Any, tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]] = self._own.__dict__
-        if x.dtype not in own:
-            own[x.dtype] = self._scratch(x.dtype)
+        scratch: dict[Any, tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]] = self._own.__dict__
+        if x.dtype not in scratch:
+            scratch[x.dtype] = self._scratch(x.dtype)
         rows = len(x)
-        numbers, sums, call = own[x.dtype]
+        numbers, sums, call = scratch[x.dtype]
         np.copyto(numbers[:rows], x)
         call(rows)
         answer: NDArray[Any] = sums[:rows].copy()
         return answer
 
     def _scratch(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]:
-        """Tables of this thread for rows of one type: to find where a new one lies takes longer than a tree."""
+        """Allocate tables of this thread for rows of one type, since a new address takes longer to find than a tree."""
         if dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
             dtype = np.dtype(np.float64 if self._wide else np.float32)
         double = dtype == np.float64
@@ -161,7 +164,7 @@ class NativeTrees:
         return numbers, sums, call
 
     def _walked(self, *, ranked: bool) -> _Forest:
-        """All nodes in the order in which rows step down. Made when few rows come first."""
+        """Return all nodes in the order in which rows step down, built for the first few rows."""
         if ranked not in self._walks:
             trees, reads, compared = self._source
             order = order_siblings(trees, trees.root.astype(np.int64))
@@ -175,13 +178,13 @@ class NativeTrees:
         return self._walks[ranked][0]
 
     def leaves(self, x: torch.Tensor) -> torch.Tensor:
-        """Places in the table of nodes, int64 of shape (rows, trees)."""
-        found = torch.empty((x.shape[0], self._trees), dtype=torch.int64)
-        self._run(x, found, None)
-        return found
+        """Return the leaves as places in the node table, int64 of shape (rows, trees)."""
+        places = torch.empty((x.shape[0], self._trees), dtype=torch.int64)
+        self._run(x, places, None)
+        return places
 
     def sums(self, x: torch.Tensor) -> torch.Tensor:
-        """Sums of shape (rows, columns), in the type of the values."""
+        """Return the sums of shape (rows, columns), in the type of the values."""
         added = torch.empty((x.shape[0], self._columns), dtype=self._value_type)
         self._run(x, None, added)
         return added
@@ -224,7 +227,7 @@ def _forest(sizes: Mapping[str, float], arrays: Mapping[str, NDArray[Any]], *, r
 def _places(
     trees: Trees, order: NDArray[np.int64], reads: NDArray[np.int64], limits: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Column, limit and left child of each node in an order that has siblings together; int32 of shape (nodes, 3)."""
+    """Return column, limit and left child of each node, siblings side by side, as int32 of shape (nodes, 3)."""
     place = np.zeros(len(trees.left), np.int64)
     place[order] = np.arange(len(order))
     return np.stack([reads[order], limits[order], place[trees.left[order]]], axis=1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The machine code of trees.cpp: built by this node for itself, in seconds, and kept."""
+"""Machine code of trees.cpp, built once by each node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from udfs.compiling.torch._compiler import compiler, own_folder
+from udfs.compiling.torch._compiler import compiler, user_folder
 from udfs.node import NodeCacheError, written_once
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ _BUILD_S = 120
 
 
 class NativeCode(NamedTuple):
-    """A loaded library.
+    """Loaded library of trees.cpp.
 
     Parameters
     ----------
     run, walk : callable
-        ``run_trees`` and ``walk_trees`` of trees.cpp.
+        Functions ``run_trees`` and ``walk_trees`` of trees.cpp.
     most : int
-        Rows of its largest block.
+        Rows of the largest block.
     """
 
     run: Callable[..., None]
@@ -45,12 +45,12 @@ class NativeCode(NamedTuple):
 
 
 def has_native_code() -> bool:
-    """Whether this node has the code, which is built when this is asked first. Says once why it has not."""
+    """Return whether this node has native code, which the first call builds; log a warning once if it has not."""
     return _loaded() is not None
 
 
 def native_code() -> NativeCode:
-    """The code of this node.
+    """Return the native code of this node.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _loaded() -> NativeCode | None:
         return None
     try:
         source = files(__package__).joinpath(_SOURCE).read_bytes()  # of a .zip too
-        path = own_folder() / f"trees-{_digest(source, named)}.so"
+        path = user_folder() / f"trees-{_digest(source, named)}.so"
         if not path.exists() or path.stat().st_uid != os.getuid():
             with written_once(path) as partial:
                 _build(source, named, partial)
@@ -96,7 +96,7 @@ def _build(source: bytes, named: str, partial: Path) -> None:
 
 
 def _digest(source: bytes, named: str) -> str:
-    """What decides about the code: its source, the compiler, and the processor."""
+    """Return a digest of the source, the compiler and the processor."""
     processor = platform.processor()
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text()

@@ -1,4 +1,4 @@
-"""Missing numbers from the nearest points, and whether the library's choice of them can be known."""
+"""Module that fills missing numbers from the nearest points, and flags rows whose donors depend on rounding."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class NearestFillModule(torch.nn.Module):
         if len(rows):
             square, error = self._squares(wide[rows])
             for column in (missing[rows].any(dim=0) & known).nonzero()[:, 0].tolist():
-                own = missing[rows, column].nonzero()[:, 0]
+                holes = missing[rows, column].nonzero()[:, 0]
                 donors = (~torch.isnan(self.points[:, column])).nonzero()[:, 0]
                 value, unsure = self._mean(
-                    square[own][:, donors], error[own][:, donors], self.points[donors, column], self.means[column]
+                    square[holes][:, donors], error[holes][:, donors], self.points[donors, column], self.means[column]
                 )
-                filled[rows[own], column] = value
-                doubt[rows[own]] |= unsure
+                filled[rows[holes], column] = value
+                doubt[rows[holes]] |= unsure
         return torch.cat([doubt[:, None].to(x.dtype), filled.to(x.dtype)], dim=1)
 
     def _squares(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Squared distances, infinite where nothing is shared, and how far off the library's may be."""
+        """Return squared distances, infinite where no column is shared, and bounds of the library's error."""
         total = torch.zeros((len(x), len(self.points)), dtype=torch.float64)
         shared = torch.zeros_like(total)
         for column in range(x.shape[1]):
@@ -76,14 +76,14 @@ class NearestFillModule(torch.nn.Module):
         # Points about as far as the last one that counts: among them the library chooses in its own way.
         slack = error + error.gather(1, place[:, -1:])
         band = torch.isfinite(last) & ((square - last).abs() <= slack)
-        taken = torch.zeros_like(band).scatter_(1, place, value=True)
-        unsure = (band & ~taken).any(dim=1) & _differ(band, values)
+        nearest = torch.zeros_like(band).scatter_(1, place, value=True)
+        unsure = (band & ~nearest).any(dim=1) & _differ(band, values)
         weights = shared.to(torch.float64)
         chosen = values[place]
         if self.by_distance:
             off = error.gather(1, place) > _NEAR * near
-            own = torch.where(shared, chosen, chosen[:, :1])
-            unsure |= (off & shared).any(dim=1) & (own.amin(dim=1) < own.amax(dim=1))
+            donors = torch.where(shared, chosen, chosen[:, :1])
+            unsure |= (off & shared).any(dim=1) & (donors.amin(dim=1) < donors.amax(dim=1))
             distance = near.sqrt()
             zero = distance == 0
             one = torch.where(zero.any(dim=1, keepdim=True), zero.to(torch.float64), 1 / distance)
@@ -93,7 +93,7 @@ class NearestFillModule(torch.nn.Module):
 
 
 def _differ(among: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Whether the values of some points of a row differ."""
+    """Return whether the values of some points of a row differ."""
     least = torch.where(among, values, torch.inf).amin(dim=1)
     return least < torch.where(among, values, -torch.inf).amax(dim=1)
 

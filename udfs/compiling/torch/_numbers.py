@@ -124,7 +124,7 @@ class ClipModule(torch.nn.Module):
 
 
 class CompareModule(torch.nn.Module):
-    """One above the threshold, else zero."""
+    """Indicator of numbers above the threshold."""
 
     def __init__(self, operator: Compare) -> None:
         super().__init__()
@@ -191,10 +191,7 @@ def unit_rows(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
 
 
 def _row_norms(x: torch.Tensor, order: float) -> torch.Tensor:
-    """Norm of each row, shape (rows, 1), by its powers: that of one column may overflow, too, or vanish."""
-    # torch takes the magnitude of a single number for its norm.
-    seen = torch.nn.functional.pad(x, (0, 1)) if x.shape[1] == 1 and order < float("inf") else x
-    norm: torch.Tensor = torch.linalg.vector_norm(seen, order, dim=1, keepdim=True)
+    norm: torch.Tensor = torch.linalg.vector_norm(x, order, dim=1, keepdim=True)
     return norm
 
 
@@ -240,7 +237,7 @@ class ComplementModule(torch.nn.Module):
 
 
 class ArgMaxModule(torch.nn.Module):
-    """The place of the greatest number, the first of equals."""
+    """Index of the greatest number, the first of equals."""
 
     def __init__(self, operator: ArgMax) -> None:
         super().__init__()
@@ -261,7 +258,7 @@ def _place_of_greatest(x: torch.Tensor) -> torch.Tensor:
 
 
 class AboveModule(torch.nn.Module):
-    """The class of a score between two."""
+    """Class of a binary score."""
 
     def __init__(self, operator: Above) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Operators that hold rows to something, and which rows fail."""
+"""Rows that break row validation operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["broken"]
 
 
 def broken(operator: Operator, value: torch.Tensor, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Rows that an operator refuses, bool of shape (rows,), by its result and its inputs; ``None`` if it holds none."""
+    """Return the rows that an operator refuses, bool of shape (rows,); ``None`` for other operators."""
     if isinstance(operator, ops.Finite):
         return _fails(value, operator)
     if isinstance(operator, ops.HasText):

@@ -72,9 +72,9 @@ def rows_with(x: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) ->
     """Find the rows that have a number that is wrong, in a sparse table or a dense one."""
     if not x.is_sparse:
         return wrong(x).any(dim=1)
-    found = torch.zeros(x.shape[0], dtype=torch.bool)
-    found[x.indices()[0][wrong(x.values())]] = True
-    return found
+    flags = torch.zeros(x.shape[0], dtype=torch.bool)
+    flags[x.indices()[0][wrong(x.values())]] = True
+    return flags
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {

@@ -44,12 +44,12 @@ class _Leaves(torch.nn.Module):
         self.columns = _columns(trees)
 
     def read(self, x: torch.Tensor) -> torch.Tensor:
-        """The rows as nodes read them."""
+        """Return the rows as nodes read them."""
         x = x.to(self.dtype)
         return torch.cat([torch.where(torch.isnan(x), -torch.inf, x), x], dim=1) if self.missing else x
 
     def right(self, x: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
-        """Whether a value goes to the right. A row with NaN that should not be here stays in its leaf."""
+        """Return whether a value goes to the right. A row with unexpected NaN stays in its leaf."""
         return torch.logical_not(x <= threshold) if self.missing else x > threshold
 
 
@@ -82,7 +82,7 @@ class _Traversal(_Leaves):
         self.register_buffer("tree", tensor_of(np.argsort(by_depth, kind="stable")))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Leaves of shape (rows, trees)."""
+        """Return the leaves of shape (rows, trees)."""
         x = self.read(x)
         at = self.root.expand(x.shape[0], -1)
         ended: list[torch.Tensor] = []
@@ -113,7 +113,7 @@ class _Perfect(_Leaves):
         self.register_buffer("tree", torch.arange(len(trees.root)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Leaves of shape (rows, trees)."""
+        """Return the leaves of shape (rows, trees)."""
         x = self.read(x)
         at = torch.zeros((), dtype=torch.int64).expand(x.shape[0], len(self.tree))
         for number in range(self.depth):
@@ -160,7 +160,7 @@ class _Gemm(_Leaves):
         self.register_buffer("first", torch.arange(len(paths)) * leaves)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Leaves of shape (rows, trees)."""
+        """Return the leaves of shape (rows, trees)."""
         x = self.read(x)
         value = x.index_select(1, self.feature).view(x.shape[0], len(self.first), self.splits)
         left = torch.logical_not(self.right(value, self.threshold)).to(torch.float32)
@@ -184,6 +184,7 @@ class TreesModule(torch.nn.Module):
     Parameters
     ----------
     trees : Trees
+        The ensemble.
     strategy : str
         One of ``optimizer.compiling.STRATEGIES``.
 
@@ -214,11 +215,11 @@ class TreesModule(torch.nn.Module):
         self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Sums of shape (rows, columns), in the type of the values."""
+        """Return the sums of shape (rows, columns), in the type of the values."""
         return self.native.sums(x) if self.native else self.total(self.leaves(x))
 
     def total(self, leaf: torch.Tensor) -> torch.Tensor:
-        """Sums of leaves of shape (rows, trees), places in the table of nodes."""
+        """Return the sums of leaves of shape (rows, trees), given as places in the node table."""
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
         values = self.value[leaf.index_select(1, self.rounds)].reshape(leaf.shape[0], *self.shape)
@@ -232,18 +233,18 @@ class TreesModule(torch.nn.Module):
 
 
 def _rounds(trees: Trees) -> NDArray[np.int64]:
-    """Trees by round and column of the result; the number of trees stands for none."""
+    """Return trees by round and column of the result; the number of trees stands for none."""
     if trees.value.shape[1] > 1 or len(trees.base) == 1:
         return np.arange(len(trees.root), dtype=np.int64)[:, None]
-    own = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]
-    grid = np.full((max(len(column) for column in own), len(own)), len(trees.root), np.int64)
-    for column, members in enumerate(own):
+    members_of = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]
+    grid = np.full((max(len(column) for column in members_of), len(members_of)), len(trees.root), np.int64)
+    for column, members in enumerate(members_of):
         grid[: len(members), column] = members
     return grid
 
 
 def _paths(trees: Trees, root: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Splits and leaves of a tree, and per pair 1 if the leaf is below on the left, -1 on the right."""
+    """Return splits and leaves of a tree, and for each pair 1 if the leaf is below on the left, -1 on the right."""
     inner: list[int] = []
     ends: list[int] = []
     turns: list[dict[int, float]] = []
