@@ -20,7 +20,6 @@ from ._arithmetic import (
 from ._builder import Builder, Sparsity
 from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
 from ._chunk import FEW_ROWS, WALKED_ROWS
-from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
@@ -45,6 +44,8 @@ from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
 from ._links import Link
+from ._live_columns import live_columns
+from ._lookups import CodeLookup, Replace
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
@@ -52,7 +53,6 @@ from ._plan import BACKENDS, Plan, make_plan, saved_backend
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
-from ._reads import live_columns
 from ._rules import RULES, Rule, reason_of
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategies, choose_strategy, saved_strategy

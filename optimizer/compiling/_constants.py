@@ -1,4 +1,4 @@
-"""Operators whose results are constants of the model."""
+"""Constants of the model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ __all__ = ["Constant"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Constant(Operator):
-    """The same numbers for every row.
+    """Row of constants for every row.
 
     Parameters
     ----------
     values : array of shape (width,)
+        The row.
     """
 
     values: NDArray[Any]

@@ -1,4 +1,4 @@
-"""From scores to the quantity that a model was fitted for."""
+"""Link functions of models."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _KINDS = ("exp", "exp2", "softplus", "signed square", "logistic of float32", "so
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Link(Operator):
-    """A function of each number, or of each row.
+    """Link function of each number, or of each row.
 
     Parameters
     ----------
     kind : {"exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32"}
-        ``exp(x)``, ``2 ** x``, ``log(1 + exp(x))``, ``x * |x|``; and two that round each step to float32, so that
-        scores which are all but equal come out equal where a library that computes so has it.
+        ``exp(x)``, ``2 ** x``, ``log(1 + exp(x))``, ``x * |x|``, or one of two functions that round each step to
+        float32, as their libraries do.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""How a library reads the table that it is given."""
+"""Mark of models that read whole numbers as float32."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ __all__ = ["NarrowIntegers"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NarrowIntegers(Operator):
-    """Passes a table on to a model that reads the whole numbers of an array as float32, and floats as they are.
+    """Identity before a model that reads whole numbers of an array as float32, and floats as they are.
 
-    A table of numbers no longer tells the ones from the others: who reads an array for the program refuses whole
-    numbers that float32 does not have.
+    A table no longer tells whole numbers from floats, so readers of arrays refuse whole numbers that float32 lacks.
 
     Parameters
     ----------
     who : str
-        The library, for the message.
+        Name of the library, for messages.
     """
 
     who: str

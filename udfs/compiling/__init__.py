@@ -1,7 +1,7 @@
 """Run compiled pipelines: operators as tensor modules, and what a Spark worker does with them (Hummingbird)."""
 
 from ._archive import from_bytes, to_bytes
-from ._reading import ColumnReader, Tables, read_numbers
+from ._column_reader import ColumnReader, Tables, read_numbers
 from ._scorer import Scorer
 from ._scoring import PipelineScoring
 

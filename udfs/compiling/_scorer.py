@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import Rewritten, make_plan, rewrite
-from udfs.compiling._reading import ColumnReader
+from udfs.compiling._column_reader import ColumnReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program, SparseRows
     from udfs.compiling._answer import Answer
-    from udfs.compiling._reading import Tables
+    from udfs.compiling._column_reader import Tables
     from udfs.compiling.onnx import RuntimeEngine
     from udfs.compiling.torch import Engine
 

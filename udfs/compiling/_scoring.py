@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from optimizer.compiling import CompilingError
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
-from udfs.compiling._reading import Tables
+from udfs.compiling._column_reader import Tables
 from udfs.compiling._scorer import Scorer
 
 if TYPE_CHECKING:

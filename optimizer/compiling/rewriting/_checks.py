@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip
-from optimizer.compiling._codes import Replace
 from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._curves import Monomials
 from optimizer.compiling._functions import Within
+from optimizer.compiling._lookups import Replace
 
 from ._ranges import Ranges, is_invertible, rounding_function
 from ._types import FLOATS

@@ -12,9 +12,9 @@ import numpy as np
 
 from optimizer.compiling._arithmetic import Arithmetic, Cast
 from optimizer.compiling._categories import Recode
-from optimizer.compiling._codes import CodeLookup
 from optimizer.compiling._columns import Impute, Select
 from optimizer.compiling._constants import Constant
+from optimizer.compiling._lookups import CodeLookup
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._reading import NarrowIntegers
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip, Compare, Linear, Sigmoid
 from optimizer.compiling._categories import Encode, Recode
-from optimizer.compiling._codes import CodeLookup, Replace
 from optimizer.compiling._columns import Finite, Impute, Select
 from optimizer.compiling._constants import Constant
 from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
@@ -20,6 +19,7 @@ from optimizer.compiling._elementwise import Choose, Products
 from optimizer.compiling._ensembles import Average
 from optimizer.compiling._functions import Combine, Function, Power, Within
 from optimizer.compiling._leaves import LinearLeaves
+from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:

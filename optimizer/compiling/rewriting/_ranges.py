@@ -13,11 +13,11 @@ import numpy as np
 
 from optimizer.compiling._arithmetic import Above, ArgMax, Arithmetic, Cast, Clip, Compare
 from optimizer.compiling._categories import Encode, OneHot, Recode
-from optimizer.compiling._codes import CodeLookup, Replace
 from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._constants import Constant
 from optimizer.compiling._curves import Bins, Missing, Monomials, Ufunc
 from optimizer.compiling._functions import After, Function, Reject, Within
+from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._program import INPUT
 
 from ._types import FLOATS

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip
-from optimizer.compiling._codes import Replace
 from optimizer.compiling._columns import Finite
+from optimizer.compiling._lookups import Replace
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._trees import Trees
 

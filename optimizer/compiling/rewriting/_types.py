@@ -19,13 +19,13 @@ from optimizer.compiling._arithmetic import (
     Softmax,
 )
 from optimizer.compiling._categories import Encode, Known, OneHot, Recode
-from optimizer.compiling._codes import CodeLookup, Replace
 from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._constants import Constant
 from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
 from optimizer.compiling._distances import Distances
 from optimizer.compiling._elementwise import Choose, Products
 from optimizer.compiling._functions import After, Combine, Function, Like, Reject, Within
+from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._nearest_fill import NearestFill
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._ranks import GatherElements, TopK

@@ -11,7 +11,7 @@ import pytest
 from optimizer.compiling import Builder, Cast, Encode, Output, ProgramError
 from optimizer.errors import ColumnError
 from udfs.compiling._city import city_hash
-from udfs.compiling._reading import ColumnReader
+from udfs.compiling._column_reader import ColumnReader
 
 # Of every way in which a length is hashed: what a model of CatBoost 1.2.10 has for the category.
 WRITTEN = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import optimizer.compiling as ops
-from udfs.compiling.onnx import _codes as codes
 from udfs.compiling.onnx import _curves as curves
 from udfs.compiling.onnx import _ensembles as ensembles
 from udfs.compiling.onnx import _functions as functions
+from udfs.compiling.onnx import _lookups as lookups
 from udfs.compiling.onnx import _numbers as numbers
 from udfs.compiling.onnx import _trees as trees
 from udfs.compiling.onnx._graph import Graph, Table, wider
@@ -26,7 +26,7 @@ def _first(graph: Graph, operator: Operator, first: Table, *others: Table) -> Ta
 
 
 _LOWERINGS: Mapping[type[Operator], Callable[..., Table]] = {
-    **codes.LOWERINGS,
+    **lookups.LOWERINGS,
     **curves.LOWERINGS,
     **ensembles.LOWERINGS,
     **functions.LOWERINGS,

@@ -11,7 +11,7 @@ import torch
 
 from optimizer.compiling import FEW_ROWS, RULES, SparseRows, make_plan, reason_of
 from udfs.compiling._answer import Answer
-from udfs.compiling.torch._direct import Direct
+from udfs.compiling.torch._call_list import CallList
 from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._program import ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
@@ -57,7 +57,7 @@ class Engine:
         self.plan = plan
         self._threads = threads
         self._part: Callable[[tuple[str, ...]], Program] = lru_cache(maxsize=None)(program.only)
-        self._direct: Callable[[tuple[str, ...]], Direct | None] = lru_cache(maxsize=None)(self._made_direct)
+        self._call_list: Callable[[tuple[str, ...]], CallList | None] = lru_cache(maxsize=None)(self._build_call_list)
 
     @cached_property
     def module(self) -> ProgramModule:
@@ -88,9 +88,9 @@ class Engine:
         """
         names = tuple(self.program.outputs if outputs is None else outputs)
         if 0 < len(table) <= FEW_ROWS:
-            direct = self._direct(names)
-            if direct is not None:
-                return self._directly(direct, table)
+            calls = self._call_list(names)
+            if calls is not None:
+                return self._run_calls(calls, table)
         part = self._part(names)
         with torch.inference_mode():
             results, broken = self._run_chunks(table, host_tables, part)
@@ -104,16 +104,16 @@ class Engine:
                     reasons.append(reason_of(node.operator))
         return Answer(answers, bad, reasons)
 
-    def _made_direct(self, names: tuple[str, ...]) -> Direct | None:
+    def _build_call_list(self, names: tuple[str, ...]) -> CallList | None:
         part = self._part(names)
-        return Direct(self.module, part) if Direct.takes(part) else None
+        return CallList(self.module, part) if CallList.takes(part) else None
 
-    def _directly(self, direct: Direct, table: NDArray[Any]) -> Answer:
+    def _run_calls(self, calls: CallList, table: NDArray[Any]) -> Answer:
         if self._threads is None or self._threads == torch.get_num_threads():
-            outputs, broken = direct.run(_plain(table))
+            outputs, broken = calls.run(_plain(table))
         else:
             with torch_threads(self._threads):
-                outputs, broken = direct.run(_plain(table))
+                outputs, broken = calls.run(_plain(table))
         bad = np.zeros(len(table), np.bool_)
         for _, fails in broken:
             bad |= fails

@@ -8,7 +8,6 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
-from udfs.compiling.torch import _codes as codes
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
@@ -18,11 +17,12 @@ from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
+from udfs.compiling.torch import _lookups as lookups
 from udfs.compiling.torch import _nearest_fill as nearest_fill
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _ranks as ranks
 from udfs.compiling.torch import _texts as texts
-from udfs.compiling.torch._rules import broken
+from udfs.compiling.torch._row_checks import broken
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **curves.MODULES,
     **kernel_maps.MODULES,
     **texts.MODULES,
-    **codes.MODULES,
+    **lookups.MODULES,
     **leaves.MODULES,
     **links.MODULES,
 }

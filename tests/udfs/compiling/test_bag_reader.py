@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 from sklearn.utils import murmurhash3_32
 
 from optimizer.compiling import Bag
-from udfs.compiling._bags import BagReader
+from udfs.compiling._bag_reader import BagReader
 
 WORDS = ["", "a", "b", "c", "\u00e9t\u00e9", "e\u0301", "\U0001f642", "\x00", "fox fox", "x" * 300, "I\u0307", "\ufeff"]
 

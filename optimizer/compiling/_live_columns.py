@@ -1,4 +1,4 @@
-"""Which columns of its input a program reads at all."""
+"""Columns of the input that have an effect on the outputs of a program."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ __all__ = ["live_columns"]
 
 
 def live_columns(program: Program) -> NDArray[np.bool_]:
-    """Tell which columns decide about a result, where all numbers are finite: the others may as well be zero.
+    """Return the columns that have an effect on a result where all numbers are finite.
 
-    Columns that no tree splits by, and those whose weights are all zero, are dead; so is what leads to them by scalers.
+    Columns that no tree splits by, and those whose weights are all zero, have none, also behind scalers.
 
     Parameters
     ----------
     program : Program
+        The program.
 
     Returns
     -------
     bool array of shape (program.width,)
+        Whether each column has an effect.
 
     Examples
     --------
@@ -55,7 +57,7 @@ def live_columns(program: Program) -> NDArray[np.bool_]:
 def _read(  # noqa: PLR0911 - one for each operator
     operator: Operator, live: NDArray[np.bool_], first: int, width: int
 ) -> NDArray[np.bool_]:
-    """Columns of one input, which begin at `first` of all inputs, that the live columns of a result are made of."""
+    """Return the live columns of one input, whose columns start at `first`, for those of a result."""
     everything = np.full(width, live.any())
     if isinstance(operator, Cast | Clip | Finite):
         return live

@@ -10,7 +10,7 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._leaves import MODULES as FOLLOWERS
-from udfs.compiling.torch._rules import broken
+from udfs.compiling.torch._row_checks import broken
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.compiling import Above, ArgMax, Cast, Complement, Finite, Link, Node, Operator, Program, Rule, Select
     from udfs.compiling.torch._program import ProgramModule
 
-__all__ = ["Direct"]
+__all__ = ["CallList"]
 
 Table = Any  # a numpy array: checked by what made it
 
@@ -33,7 +33,7 @@ class _Step(NamedTuple):
     operator: Any
 
 
-class Direct:
+class CallList:
     """Run a part of a program on numpy arrays, step by step, without look-ups.
 
     Operators that round run the module of the program. Exact ones (selections, comparisons, ``1 - p``, native trees)

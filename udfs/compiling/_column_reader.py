@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from optimizer.compiling import Bag, Encode, ProgramError
 from optimizer.errors import ColumnError, InvalidArgumentError
-from udfs.compiling._bags import BagReader
+from udfs.compiling._bag_reader import BagReader
 from udfs.compiling._city import city_hash
 
 if TYPE_CHECKING:

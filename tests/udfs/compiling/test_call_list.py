@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from udfs.compiling.torch import Engine
-from udfs.compiling.torch._direct import Direct
+from udfs.compiling.torch._call_list import CallList
 from vista_spark import compile_pipeline
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_one_row_gives_the_bits_of_the_eager_program(model: Any, dtype: Any, mon
     assert engine._direct(names) is not None
     found = [engine.run(rows[at : at + count], (), names) for count in (1, 2, 7) for at in range(len(rows) - count + 1)]
     turned = engine.run(np.asfortranarray(rows)[5:8], (), names)
-    monkeypatch.setattr(Direct, "takes", staticmethod(lambda _: False))
+    monkeypatch.setattr(CallList, "takes", staticmethod(lambda _: False))
     eager = Engine(engine.program, plan=engine.plan)
     assert eager._direct(names) is None
     spans = [(at, count) for count in (1, 2, 7) for at in range(len(rows) - count + 1)]
