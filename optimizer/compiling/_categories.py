@@ -77,6 +77,7 @@ class Recode(Operator):
     Parameters
     ----------
     values : array of shape (sum of sizes, width of each)
+        Result of each code, column after column.
     sizes : int64 array of shape (columns,)
         Codes that each column has.
     """
@@ -92,13 +93,14 @@ class Recode(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OneHot(Operator):
-    """One in the columns that the codes of a row name, else zero. A code of -1 names none.
+    """One-hot encoding: 1 in the columns that the codes of a row name, else 0. A code of -1 names none.
 
     Parameters
     ----------
     sizes : int64 array of shape (inputs,)
         Columns of the result that each input has.
     dtype : {"float32", "float64"}
+        Type of the result.
     """
 
     sizes: NDArray[np.int64]
@@ -112,11 +114,12 @@ class OneHot(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Known(Operator):
-    """Hold rows to the categories that a model knows: a row with a code of `sizes` or above is bad.
+    """Row validation: a row with a code of `sizes` or above, an unknown category, is bad.
 
     Parameters
     ----------
     sizes : int64 array of shape (width,)
+        Number of known categories of each column.
     who : str
         The model that the message names.
     """

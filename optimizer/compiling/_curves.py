@@ -1,4 +1,4 @@
-"""Operators that bend each column: functions of numpy, powers, quantiles, bins, splines, products."""
+"""Non-linear transforms of columns: functions, powers, quantiles, bins, splines and products."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UFUNCS = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ufunc(Operator):
-    """A function of numpy, of each number, in the input's type.
+    """Function of numpy for each number, in the input's type.
 
     Parameters
     ----------
@@ -50,7 +50,9 @@ class PowerTransform(Operator):
     Parameters
     ----------
     method : {"box-cox", "yeo-johnson"}
+        Transform.
     lambdas : array of shape (width,)
+        Exponent of each column.
     """
 
     method: str
@@ -87,7 +89,7 @@ class Quantiles(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if len(self.quantiles) != len(self.references):
-            raise ProgramError(f"Quantiles: {len(self.quantiles)} quantiles of {len(self.references)} shares")
+            raise ProgramError(f"quantiles must have {len(self.references)} rows, got {len(self.quantiles)}.")
         return width_of(self, inputs[0], self.quantiles.shape[1])
 
 
@@ -109,13 +111,13 @@ class Bins(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if len(self.edges) != int(self.sizes.sum()):
-            raise ProgramError(f"Bins: {len(self.edges)} edges for columns of {self.sizes.tolist()}")
+            raise ProgramError(f"edges must have {int(self.sizes.sum())} entries, got {len(self.edges)}.")
         return width_of(self, inputs[0], len(self.sizes))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Monomials(Operator):
-    """One, the columns, and products of two columns that are there already, in rounds.
+    """Column of ones, the input columns, and products of earlier columns with input columns.
 
     Parameters
     ----------
@@ -134,12 +136,16 @@ class Monomials(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         if len(self.left) != len(self.right) or int(self.rounds.sum()) != len(self.left):
-            raise ProgramError(f"Monomials: {len(self.left)} and {len(self.right)} factors, {self.rounds.tolist()}")
+            raise ProgramError(
+                f"left and right must have {int(self.rounds.sum())} entries, got {len(self.left)}, {len(self.right)}."
+            )
         known = 1 + inputs[0]
         for size, end in zip(self.rounds.tolist(), np.cumsum(self.rounds).tolist(), strict=True):
             left, right = self.left[end - size : end], self.right[end - size : end]
             if size and not (0 <= left.min() <= left.max() < known and 0 <= right.min() <= right.max() < inputs[0]):
-                raise ProgramError(f"Monomials: a factor is not there in a round of {size} products")
+                raise ProgramError(
+                    f"factors of a round must be known columns, got others in a round of {size} products."
+                )
             known += size
         return known
 
@@ -153,8 +159,9 @@ class Splines(Operator):
     knots : float64 array of shape (knots, width)
         Ascending in each column.
     degree : int
+        Degree of the polynomials.
     splines : int
-        Of each column. A periodic one has `degree` less than its knots give.
+        Splines of each column. A periodic column has `degree` fewer than its knots give.
     extrapolation : {"error", "constant", "linear", "continue", "periodic"}
         What is beyond the base interval. ``"error"`` gives NaN.
     low, high : float64 arrays of shape (width,)
@@ -187,7 +194,7 @@ class Splines(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Missing(Operator):
-    """One where a number is the mark of a missing one, else zero, in the input's type.
+    """Indicator of missing numbers, 1 or 0 in the input's type.
 
     Parameters
     ----------
@@ -207,6 +214,7 @@ class Patch(Operator):
     Parameters
     ----------
     column : int
+        Column to fill.
     mark : float
         NaN, or a number.
     low, high : float

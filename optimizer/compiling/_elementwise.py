@@ -19,7 +19,7 @@ __all__ = ["Choose", "Products"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Choose(Operator):
-    """Where the first table is not zero the second's number, else the third's. One column meets every column."""
+    """Choice by number: the second table where the first is not zero, else the third. A single column is broadcast."""
 
     arity: ClassVar[int | None] = 3
 

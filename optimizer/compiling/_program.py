@@ -38,7 +38,9 @@ class Node:
     ----------
     name : str
     operator : Operator
+        The operator.
     inputs : tuple of str
+        Names of the tables that it reads.
     """
 
     name: str
@@ -173,7 +175,7 @@ class Program:
         return seen.hexdigest()
 
     def document(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the program as a JSON document, and its arrays by name."""
+        """Return the program as a JSON document, and its arrays by name."""
         arrays = {f"{node.name}/{name}": value for node in self.nodes for name, value in node.operator.arrays().items()}
         return {
             "version": _VERSION,

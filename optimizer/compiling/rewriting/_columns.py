@@ -1,8 +1,8 @@
 """Selection push-down and injection: no column is computed that no result and no check needs.
 
 First each table learns which of its columns are wanted, from the results back; then the operators are written anew
-without the others (:mod:`._narrow`). A check of columns that nobody reads otherwise is pulled back to where
-they come from, and holds its rows beside the path of the values.
+without the others (:mod:`._narrow`). A check of columns that are not read otherwise moves to the
+table that they come from.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Narrowed:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """How an operator takes fewer columns.
+    """Rules for an operator with fewer columns.
 
     Parameters
     ----------

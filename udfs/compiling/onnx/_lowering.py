@@ -43,14 +43,16 @@ def lower(graph: Graph, program: Program, values: dict[str, Table]) -> dict[str,
     Parameters
     ----------
     graph : Graph
+        Graph to extend.
     program : Program
+        The program.
     values : dict of str to Table
         The program's table and what its host gives, by their names; the result of every other node is added.
 
     Returns
     -------
     dict of str to Table
-        Of each node that refuses rows, which ones: bool of shape (rows,).
+        Refused rows of each validation node, bool of shape (rows,).
 
     Raises
     ------
@@ -79,7 +81,7 @@ def lower(graph: Graph, program: Program, values: dict[str, Table]) -> dict[str,
 
 
 def shape_of(operator: Operator | None, width: int) -> list[int]:
-    """Give what follows the axis of rows in an operator's result."""
+    """Return the shape of an operator's result behind the axis of rows."""
     if isinstance(operator, ops.Leaves) and operator.columns:
         return [operator.trees // operator.columns, operator.columns]
     return [width]
@@ -102,7 +104,7 @@ def _lowered(graph: Graph, program: Program, node: Node, tables: list[Table]) ->
 
 
 def _broken(graph: Graph, rule: Operator, tables: list[Table]) -> list[Table]:
-    """Tell which rows break the rule of an operator; of shape (rows,)."""
+    """Return flags of the rows that break the rule of an operator, each of shape (rows,)."""
     if isinstance(rule, ops.Finite):
         seen = tables[0] if rule.dtype == "as given" else graph.cast(tables[0], rule.dtype)
         if seen.dtype == "int64":

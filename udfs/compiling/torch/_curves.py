@@ -93,13 +93,7 @@ class PowerTransformModule(torch.nn.Module):
 
 
 def _log1p(x: torch.Tensor) -> torch.Tensor:
-    # Of the least number above zero, torch's own leaves nothing: a zero that may stand for what is missing.
-    wide = x.to(torch.float64)
-    return torch.where(wide.abs() < _LEAST, wide, torch.log1p(wide)).to(x.dtype)
-
-
-# The square of what is less than this is no part of a float64 beside it.
-_LEAST = 1e-20
+    return torch.log1p(x.to(torch.float64)).to(x.dtype)
 
 
 # Where scipy's boxcox takes a power for zero, and where it goes through logarithms.
@@ -314,7 +308,7 @@ def _line(heights: torch.Tensor, slopes: torch.Tensor, way: torch.Tensor) -> tor
 
 
 class MissingModule(torch.nn.Module):
-    """One where a number is missing."""
+    """Indicator of missing numbers."""
 
     def __init__(self, operator: Missing) -> None:
         super().__init__()

@@ -58,6 +58,7 @@ class ProgramModule(torch.nn.Module):
     Parameters
     ----------
     program : Program
+        The program.
     strategies : mapping of str to str
         For each node of trees, one of ``optimizer.compiling.STRATEGIES``.
     """
@@ -79,7 +80,7 @@ class ProgramModule(torch.nn.Module):
         Returns
         -------
         outputs : dict of str to torch.Tensor
-            Of shape (rows, columns of the output).
+            Results of shape (rows, columns of the output).
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
