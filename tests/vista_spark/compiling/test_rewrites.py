@@ -177,6 +177,16 @@ def test_how_it_runs_travels_with_it(tmp_path: Path) -> None:
     assert TensorPipeline(compiled=compiled)._facts == facts
 
 
+def test_saved_options_of_earlier_versions_open() -> None:
+    compiled = compile_pipeline(FOREST.fit(TABLE, LABELS))
+    facts = {"tree_strategy": "bitvector", "backend": "inductor", "threads": 1, "rewrites": True}
+    restore, (data, *_) = compiled.__reduce__()
+    stage = TensorPipeline.read()._build(data, dict(facts))
+    for opened in (restore(data, *facts.values()), stage.getCompiled()):
+        assert (opened.tree_strategy, opened.backend, opened.threads) == ("auto", "auto", 1)
+        np.testing.assert_array_equal(opened.predict(TABLE), FOREST.predict(TABLE))
+
+
 def test_the_plan_is_that_of_the_program_that_runs() -> None:
     model = make_pipeline(StandardScaler(), SelectKBest(k=3), FOREST).fit(TABLE, LABELS)
     compiled = compile_pipeline(model, backend="eager", tree_strategy="perfect")
