@@ -158,6 +158,6 @@ class Filled(Operator):
         return width_of(self, inputs[0], len(self.marks))
 
 
-def _check_sum(operator: str, given: int, sizes: NDArray[np.int64]) -> None:
-    if given != int(np.sum(sizes)):
-        raise ProgramError(f"{operator}: {given} values for columns of {sizes.tolist()}")
+def _check_sum(operator: str, values: int, sizes: NDArray[np.int64]) -> None:
+    if values != int(np.sum(sizes)):
+        raise ProgramError(f"{operator}: {values} values for columns of {sizes.tolist()}")

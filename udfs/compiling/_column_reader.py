@@ -90,7 +90,7 @@ class _Codes:
         self._columns = list(zip(operator.columns.tolist(), vocabularies, strict=True))
 
     def __call__(self, columns: Sequence[Any]) -> NDArray[np.int64]:
-        return np.stack([own.codes(columns[column], column) for column, own in self._columns], axis=1)
+        return np.stack([lookup.codes(columns[column], column) for column, lookup in self._columns], axis=1)
 
 
 class _Counts:
@@ -118,8 +118,8 @@ _READ = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 def _numbers(column: Any, place: int) -> NDArray[Any]:
     if isinstance(column, pa.Array | pa.ChunkedArray):
-        own = column if column.type == pa.float32() else pc.cast(column, pa.float64())
-        return np.asarray(own.to_numpy(zero_copy_only=False))
+        numbers = column if column.type == pa.float32() else pc.cast(column, pa.float64())
+        return np.asarray(numbers.to_numpy(zero_copy_only=False))
     try:
         return read_numbers(column)
     except (TypeError, ValueError) as error:
@@ -173,11 +173,11 @@ class _Vocabulary:
             raise ColumnError(f"column {place} is {column.dtype}, and the model was fitted on texts")
         if column.dtype.kind in "OU" and self.texts[0] is not None and not self.numbers:
             try:
-                held = pa.array(column, from_pandas=False)
+                encoded = pa.array(column, from_pandas=False)
             except (pa.ArrowException, UnicodeEncodeError):
-                held = None
-            if held is not None and pa.types.is_string(held.type):
-                return self._of_arrow(held, self.none, place)
+                encoded = None
+            if encoded is not None and pa.types.is_string(encoded.type):
+                return self._of_arrow(encoded, self.none, place)
         places, absent, nan = self.places, self.absent, self.nan
         return np.array(
             [places.get(value, nan if _is_nan(value) else absent) for value in column.tolist()], np.int64
@@ -231,9 +231,9 @@ class _Hashes:
             column = column.dictionary_decode()
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         # A hash for each value, not for each row.
-        held = column.dictionary_encode(null_encoding="encode")
-        found = np.array([self._code(value, place) for value in held.dictionary.to_pylist()], np.int64)
-        return np.asarray(found[held.indices.to_numpy(zero_copy_only=False)])
+        encoded = column.dictionary_encode(null_encoding="encode")
+        found = np.array([self._code(value, place) for value in encoded.dictionary.to_pylist()], np.int64)
+        return np.asarray(found[encoded.indices.to_numpy(zero_copy_only=False)])
 
     def _code(self, value: object, place: int) -> int:
         if value is None or _is_nan(value):

@@ -116,12 +116,12 @@ class _Columns:
     def run(self) -> tuple[Program, list[Rewrite]]:
         """Write all nodes, then the results, each after the checks that hold its rows."""
         for node in self.original.nodes:
-            self.held[node.name] = tuple(dict.fromkeys(one for name in node.inputs for one in self.held[name]))
+            self.held[node.name] = tuple(dict.fromkeys(guard for name in node.inputs for guard in self.held[name]))
             self._node(node)
         names = list(dict.fromkeys(output.node for output in self.original.outputs.values()))
-        # What holds the rows of every result may as well come first.
-        held = set.intersection(*(set(self.held[name]) for name in names))
-        first = [node for node in self.build.nodes.values() if node.name in held and node.inputs == (INPUT,)]
+        # A check of every result comes first.
+        common = set.intersection(*(set(self.held[name]) for name in names))
+        first = [node for node in self.build.nodes.values() if node.name in common and node.inputs == (INPUT,)]
         self.build.put_first([node.name for node in first if isinstance(node.operator, Finite | Within)])
         places = {}
         for name in names:

@@ -94,14 +94,14 @@ def _in_lookup(table: CodeLookup, operator: Operator, dtype: str | None) -> Oper
         return None
     columns = np.arange(len(table.column))
     tables = ((table.value, np.repeat(columns, table.count)), (table.other, columns), (table.missing, columns))
-    tables_now = []
+    folded = []
     for values, places in tables:
         with np.errstate(over="ignore"):
             computed = _computed(operator, values.astype(dtype), places)
         if computed is None or computed.dtype != dtype:
             return None
-        tables_now.append(computed.astype(np.float64))
-    value, other, missing = tables_now
+        folded.append(computed.astype(np.float64))
+    value, other, missing = folded
     return replace(table, value=value, other=other, missing=missing)
 
 

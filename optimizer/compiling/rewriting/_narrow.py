@@ -95,8 +95,8 @@ def _ragged(name: str, sizes: str = "sizes") -> Narrow:
 
     def without(operator: Any, mask: Mask, columns: Sequence[Any]) -> Narrowed:  # noqa: ARG001
         parts = np.repeat(mask, getattr(operator, sizes))
-        own = {name: getattr(operator, name)[parts], sizes: getattr(operator, sizes)[mask]}
-        return Narrowed(replace(operator, **own), np.flatnonzero(mask))
+        fewer = {name: getattr(operator, name)[parts], sizes: getattr(operator, sizes)[mask]}
+        return Narrowed(replace(operator, **fewer), np.flatnonzero(mask))
 
     return Narrow(_same, without)
 
@@ -118,14 +118,14 @@ def _recoded(operator: Recode, mask: Mask, columns: Sequence[Any]) -> Narrowed: 
 
 def _splined(operator: Splines, mask: Mask, columns: Sequence[Any]) -> Narrowed:  # noqa: ARG001
     groups = mask.reshape(-1, operator.splines).any(axis=1)
-    own = replace(
+    fewer = replace(
         operator,
         knots=operator.knots[:, groups],
         low=operator.low[groups],
         high=operator.high[groups],
         ends=operator.ends[:, groups],
     )
-    return Narrowed(own, _expanded(groups, operator.splines))
+    return Narrowed(fewer, _expanded(groups, operator.splines))
 
 
 def _mask_of(width: int, columns: NDArray[Any], *, some: bool = False) -> Mask:
@@ -149,13 +149,13 @@ _SELECT = Narrow(
 
 
 def _wants_factors(operator: Products, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
-    own = operator.factors[mask]
-    return [_mask_of(widths[0], own[own >= 0], some=True)]
+    factors = operator.factors[mask]
+    return [_mask_of(widths[0], factors[factors >= 0], some=True)]
 
 
 def _multiplied(operator: Products, mask: Mask, columns: Sequence[Any]) -> Narrowed:
-    own = operator.factors[mask]
-    return Narrowed(Products(np.where(own < 0, -1, _placed(own, columns[0]))), np.flatnonzero(mask))
+    factors = operator.factors[mask]
+    return Narrowed(Products(np.where(factors < 0, -1, _placed(factors, columns[0]))), np.flatnonzero(mask))
 
 
 def _wanted_products(operator: Monomials, mask: Mask, width: int) -> Mask:
@@ -168,8 +168,8 @@ def _wanted_products(operator: Monomials, mask: Mask, width: int) -> Mask:
 
 
 def _wants_monomials(operator: Monomials, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
-    own = _wanted_products(operator, mask, widths[0])[1 : 1 + widths[0]]
-    return [own if own.any() or not widths[0] else _mask_of(widths[0], np.zeros(1, np.int64))]
+    columns = _wanted_products(operator, mask, widths[0])[1 : 1 + widths[0]]
+    return [columns if columns.any() or not widths[0] else _mask_of(widths[0], np.zeros(1, np.int64))]
 
 
 def _fewer_monomials(operator: Monomials, mask: Mask, columns: Sequence[NDArray[np.int64]]) -> Narrowed:
@@ -178,17 +178,17 @@ def _fewer_monomials(operator: Monomials, mask: Mask, columns: Sequence[NDArray[
     products = wanted[1 + width :]
     kept = np.concatenate([[0], 1 + columns[0], 1 + width + np.flatnonzero(products)]).astype(np.int64)
     rounds = [int(part.sum()) for part in np.split(products, np.cumsum(operator.rounds)[:-1])]
-    own = Monomials(
+    fewer = Monomials(
         _placed(operator.left[products], kept),
         _placed(operator.right[products], columns[0]),
         np.array([size for size in rounds if size], np.int64),
     )
-    return Narrowed(own, kept)
+    return Narrowed(fewer, kept)
 
 
 def _looked_up(operator: CodeLookup, mask: Mask, columns: Sequence[NDArray[np.int64]]) -> Narrowed:
     parts = np.repeat(mask, operator.count)
-    own = replace(
+    fewer = replace(
         operator,
         column=_placed(operator.column[mask], columns[0]),
         count=operator.count[mask],
@@ -197,7 +197,7 @@ def _looked_up(operator: CodeLookup, mask: Mask, columns: Sequence[NDArray[np.in
         other=operator.other[mask],
         missing=operator.missing[mask],
     )
-    return Narrowed(own, np.flatnonzero(mask))
+    return Narrowed(fewer, np.flatnonzero(mask))
 
 
 def _wants_weights(operator: Linear, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:

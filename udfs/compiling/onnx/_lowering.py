@@ -59,18 +59,18 @@ def lower(graph: Graph, program: Program, values: dict[str, Table]) -> dict[str,
     UnsupportedOperatorError
         An operator, or an option of one, has no exact ONNX form; the message names it.
     """
-    found: dict[str, Table] = {}  # leaves of each node of trees
+    leaves: dict[str, Table] = {}  # leaves of each node of trees
     broken: dict[str, Table] = {}
     for node in program.nodes:
         if node.operator.host:
             continue
         tables = [values[name] for name in node.inputs]
         if isinstance(node.operator, ops.Trees):
-            found[node.name] = trees.leaves_of(graph, node.operator, tables[0])
-            values[node.name] = trees.sum_of(graph, node.operator, found[node.name])
-        elif type(node.operator) in trees.LEAVES and node.inputs[0] in found:
+            leaves[node.name] = trees.leaves_of(graph, node.operator, tables[0])
+            values[node.name] = trees.sum_of(graph, node.operator, leaves[node.name])
+        elif type(node.operator) in trees.LEAVES and node.inputs[0] in leaves:
             values[node.name] = trees.LEAVES[type(node.operator)](
-                graph, node.operator, found[node.inputs[0]], *tables[1:]
+                graph, node.operator, leaves[node.inputs[0]], *tables[1:]
             )
         else:
             values[node.name] = _lowered(graph, program, node, tables)

@@ -24,8 +24,8 @@ def _arithmetic(graph: Graph, operator: ops.Arithmetic, x: Table) -> Table:
     if operator.rounded:
         operand = graph.constant(operator.operand, x.dtype)
     dtype = wider(x.dtype, operand.dtype)
-    held = graph.constant(operator.operand, x.dtype if operator.rounded else None)
-    result = graph.add(_OPERATIONS[operator.kind], graph.cast(x, dtype), graph.cast(held, dtype))
+    second = graph.constant(operator.operand, x.dtype if operator.rounded else None)
+    result = graph.add(_OPERATIONS[operator.kind], graph.cast(x, dtype), graph.cast(second, dtype))
     return graph.cast(result, x.dtype)
 
 

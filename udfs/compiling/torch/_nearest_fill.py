@@ -86,8 +86,8 @@ class NearestFillModule(torch.nn.Module):
             unsure |= (off & shared).any(dim=1) & (donors.amin(dim=1) < donors.amax(dim=1))
             distance = near.sqrt()
             zero = distance == 0
-            one = torch.where(zero.any(dim=1, keepdim=True), zero.to(torch.float64), 1 / distance)
-            weights = torch.where(shared, one, 0.0)
+            donor_weights = torch.where(zero.any(dim=1, keepdim=True), zero.to(torch.float64), 1 / distance)
+            weights = torch.where(shared, donor_weights, 0.0)
         mean = (chosen * weights).sum(dim=1) / weights.sum(dim=1)
         return torch.where(shared.any(dim=1), mean, plain), unsure
 

@@ -74,7 +74,9 @@ class ProgramModule(torch.nn.Module):
             for node in program.nodes
         )
 
-    def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    def forward(
+        self, x: torch.Tensor, *host_tables: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for ``program.host``.
 
         Returns
@@ -84,16 +86,16 @@ class ProgramModule(torch.nn.Module):
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
-        return self.compute(x, given, self.program)
+        return self.compute(x, host_tables, self.program)
 
     def compute(
-        self, x: torch.Tensor, given: Sequence[torch.Tensor], part: Program
+        self, x: torch.Tensor, host_tables: Sequence[torch.Tensor], part: Program
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Run what a part of the program needs, which :meth:`optimizer.compiling.Program.only` gave."""
         values: dict[str, torch.Tensor] = {ops.INPUT: x}
-        values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
+        values |= {node.name: table for node, table in zip(self.program.host, host_tables, strict=True)}
         followed = {node.inputs[0] for node in part.nodes if type(node.operator) in leaves.MODULES}
-        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees that others follow
+        leaves_of: dict[str, torch.Tensor] = {}  # leaves of each node of trees that others follow
         bad: dict[str, torch.Tensor] = {}
         for node in part.nodes:
             if node.operator.host:
@@ -101,10 +103,10 @@ class ProgramModule(torch.nn.Module):
             step = self.steps[self.places[node.name]]
             tables = [values[name] for name in node.inputs]
             if isinstance(step, TreesModule) and node.name in followed:
-                found[node.name] = step.leaves(_dense(tables[0]))
-                values[node.name] = step.total(found[node.name])
-            elif type(node.operator) in leaves.MODULES and node.inputs[0] in found:
-                values[node.name] = step(found[node.inputs[0]], *tables[1:])
+                leaves_of[node.name] = step.leaves(_dense(tables[0]))
+                values[node.name] = step.total(leaves_of[node.name])
+            elif type(node.operator) in leaves.MODULES and node.inputs[0] in leaves_of:
+                values[node.name] = step(leaves_of[node.inputs[0]], *tables[1:])
             else:
                 values[node.name] = _run(step, node.operator, tables)
             fails = broken(node.operator, values[node.name], tables)
