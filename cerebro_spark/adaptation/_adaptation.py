@@ -26,9 +26,8 @@ from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, NoModelError, RunError, StoreError
-from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
+from cerebro_spark.hopper import Journal, Lease, probe
 from cerebro_spark.tune import check_objectives, grid
-from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
 from udfs.adaptation import Augmenter, FeatureStore, column_names, input_specs
@@ -171,8 +170,8 @@ class Adaptation:
     tensorboard: str | None = None
     progress: bool = True
     unit_timeout_s: float | None = None
-    schedule: str = POLICIES[0]
-    rounds: str = ROUNDS[0]
+    schedule: str = "least-far-along"
+    rounds: str = "rolling"
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,11 +1,12 @@
-"""The candidates of a campaign, each for its own number of epochs."""
+"""Grid of the candidates of a campaign, each with its own number of epochs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.tune import Search, grid
+from cerebro_spark.tune import Search, Strategy, grid
 from optimizer.procedures import Listed
 
 if TYPE_CHECKING:
@@ -18,25 +19,23 @@ __all__ = ["CandidateGrid"]
 
 @dataclass(kw_only=True, eq=False)
 class CandidateGrid(Search):
-    """Train every configuration of a search space, each for the epochs that its trainer says.
+    """Train every configuration of a search space, each for the epochs of its trainer.
+
+    All settings of :class:`Search` are keyword arguments too.
 
     Parameters
     ----------
     search_space : mapping of str to sequence, sequence of mapping, or Space
         As for :class:`GridSearch`.
     epochs : sequence of int
-        Of each configuration, in the order of the grid.
-    **settings
-        Of :class:`Search`.
+        Number of epochs of each configuration, in the order of the grid.
     """
 
     search_space: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Space
     epochs: Sequence[int]
 
-    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Listed:
-        """See :meth:`Search.procedure`."""
-        return Listed(grid(self.search_space), epochs=list(self.epochs), **self._rules(metric, mode))
-
-    def sample(self) -> dict[str, Any]:
-        """See :meth:`Search.sample`."""
-        return grid(self.search_space)[0]
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        configurations = grid(self.search_space)
+        return Strategy(partial(Listed, configurations, epochs=list(self.epochs)), configurations[:1])

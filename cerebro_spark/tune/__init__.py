@@ -19,6 +19,7 @@ from cerebro_spark.tune._schedule import ScheduleSearch
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._space import grid
+from cerebro_spark.tune._strategy import Strategy
 from cerebro_spark.tune._tables import TABLES, run_tables
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ScheduleSearch",
     "Search",
     "Selection",
+    "Strategy",
     "SuccessiveHalving",
     "TrialResult",
     "TunedModel",

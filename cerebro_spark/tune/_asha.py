@@ -1,4 +1,4 @@
-"""``ASHA``: successive halving that waits for nobody."""
+"""ASHA: asynchronous successive halving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from cerebro_spark.tune._strategy import Strategy
 
 __all__ = ["ASHA"]
 
@@ -21,34 +21,42 @@ __all__ = ["ASHA"]
 class ASHA(SampledSearch):
     """Promote a configuration as soon as it is among the best 1 / ``eta`` that have reached its rung (Li et al., 2020).
 
-    The search has no end of its own: give ``max_configurations``, ``max_total_epochs``, ``max_seconds`` or
-    ``max_cost``.
+    The search starts configurations until a limit ends it: give ``max_configurations``, ``max_total_epochs``,
+    ``max_seconds`` or ``max_cost``.
+
+    All settings of :class:`Search` are keyword arguments too.
 
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler, study, study_trials
-        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
+    sampler : str or optuna.samplers.BaseSampler
+        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
+        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
+    study : optuna.Study, optional
+        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
+        :meth:`Selection.study` of an earlier search.
+    study_trials : int, optional
+        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
+        resume a run whose study has grown since, give the number that the run began with.
     max_epochs : int
-        Of the last rung (R).
+        Number of epochs at the last rung (R).
     min_epochs : int
-        Fewest epochs of the first rung (r). Default 1.
+        Smallest number of epochs at the first rung (r). Default 1.
     eta : int
-        Default 3.
+        Factor between rungs: one configuration in ``eta`` continues. Default 3.
     rungs : {"milestones", "additive"}
-        Epochs in all at each rung, 1, 3 and 9 (the default), or epochs that each rung adds, 1 + 3 + 9, as in the seeds.
+        Meaning of a rung's epochs: ``"milestones"`` (default) are totals, as in 1, 3 and 9; ``"additive"`` epochs are
+        added to those before, as in 1 + 3 + 9.
     concurrency : int, optional
-        Configurations beside each other; by default as many as find a worker idle.
+        Largest number of configurations at a time. By default a configuration starts whenever a worker is idle.
     schedule : str
-        As of :class:`Search`; default ``"longest-remaining-elsewhere"``.
-    **settings
-        Of :class:`Search`.
+        Scheduling policy, as for :class:`Search`. Default ``"longest-remaining-elsewhere"``.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, there is no limit, or there is no such parameter.
+        A value is not allowed, there is no limit, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -81,20 +89,19 @@ class ASHA(SampledSearch):
     # New configurations would keep the last rung waiting, and no limit of configurations ends that.
     schedule: str = "longest-remaining-elsewhere"
 
-    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> procedures.ASHA:
-        """See :meth:`Search.procedure`."""
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
         limits = (self.max_configurations, self.max_total_epochs, self.max_seconds, self.max_cost)
         if all(limit is None for limit in limits):
             raise InvalidArgumentError(
-                "ASHA starts configurations as long as it may: give max_configurations, max_total_epochs, "
-                "max_seconds or max_cost"
+                "ASHA must have a limit, got none. Give max_configurations, max_total_epochs, max_seconds or max_cost"
             )
-        return procedures.ASHA(
-            self._sampler(),
+        return self._sampled(
+            procedures.ASHA,
             max_epochs=self.max_epochs,
             min_epochs=self.min_epochs,
             eta=self.eta,
             rungs=self.rungs,
             concurrency=self.concurrency,
-            **self._rules(metric, mode),
         )

@@ -1,49 +1,54 @@
-"""``AgingEvolution``: mutations of the better ones of a population that forgets its oldest."""
+"""Aging evolution: mutations of the better members of a population whose oldest members leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.tune._sampled import SampledSearch
+from cerebro_spark.tune._search import Search
+from cerebro_spark.tune._strategy import Strategy, as_space
 from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+
+    from optimizer.space import Space
 
 __all__ = ["AgingEvolution"]
 
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)
-class AgingEvolution(SampledSearch):
-    """Mutate the best of a random few; the oldest dies, however good (Real et al., regularized evolution, 2019).
+class AgingEvolution(Search):
+    """Mutate the best of some random members; the oldest member leaves (Real et al., regularized evolution, 2019).
 
     The first ``population`` configurations are random. Each later one changes one value of its parent, and trains from
     new weights: so architectures may change as well.
+
+    All settings of :class:`Search` are keyword arguments too.
 
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
     population : int
-        Parents come from the last so many to have ended; at least 2.
+        Size of the population, the configurations that ended last; parents come from it. At least 2.
     num_configurations : int
-        In all, the first population included.
+        Number of configurations, the first population included.
     num_epochs : int
-        Of each.
+        Number of epochs of each configuration.
     sample_size : int
-        A parent is the best of so many, drawn with replacement; at most ``population``. Default 2.
+        Number of members that are drawn with replacement, of which the best becomes a parent; at most ``population``.
+        Default 2.
     concurrency : int, optional
-        Configurations beside each other; by default as many as find a worker idle.
-    **settings
-        Of :class:`Search`.
+        Largest number of configurations at a time. By default a configuration starts whenever a worker is idle.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -68,23 +73,31 @@ class AgingEvolution(SampledSearch):
     40
     """
 
+    search_space: Mapping[str, Any] | Space
     population: int
     num_configurations: int
     num_epochs: int
     sample_size: int = 2
     concurrency: int | None = None
 
-    def procedure(
-        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
-    ) -> procedures.AgingEvolution:
-        """See :meth:`Search.procedure`."""
-        return procedures.AgingEvolution(
-            self.space,
-            population=self.population,
-            configurations=self.num_configurations,
-            epochs=self.num_epochs,
-            sample=self.sample_size,
-            concurrency=self.concurrency,
-            seed=self.seed,
-            **self._rules(metric, mode),
+    @property
+    def space(self) -> Space:
+        """The search space."""
+        return as_space(self.search_space)
+
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        return Strategy(
+            partial(
+                procedures.AgingEvolution,
+                self.space,
+                population=self.population,
+                configurations=self.num_configurations,
+                epochs=self.num_epochs,
+                sample=self.sample_size,
+                concurrency=self.concurrency,
+                seed=self.seed,
+            ),
+            [self.space.sample(self.seed, 0)],
         )

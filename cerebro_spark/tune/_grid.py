@@ -1,13 +1,15 @@
-"""``GridSearch``: every configuration of a search space."""
+"""Grid search: every configuration of a search space."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._space import grid
+from cerebro_spark.tune._strategy import Strategy
 from optimizer.procedures import Listed
 from udfs.driver import hint_keywords
 
@@ -24,19 +26,20 @@ __all__ = ["GridSearch"]
 class GridSearch(Search):
     """Train every configuration of a search space for the same number of epochs.
 
+    All settings of :class:`Search` are keyword arguments too.
+
     Parameters
     ----------
     search_space : mapping of str to sequence, sequence of mapping, or Space
-        Values by name, or the configurations themselves. Plain data: strings, numbers, lists. Or an
-        :class:`optimizer.space.Space` whose domains can be listed, with branches for example.
+        Values by name, or the configurations themselves, as plain data: strings, numbers, lists. A
+        :class:`optimizer.space.Space`, which may have branches, needs domains that can be listed.
     num_epochs : int
-    **settings
-        Of :class:`Search`.
+        Number of epochs of each configuration.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -67,19 +70,10 @@ class GridSearch(Search):
         """The params of each configuration."""
         return grid(self.search_space)
 
-    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Listed:
-        """See :meth:`Search.procedure`."""
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
         if isinstance(self.num_epochs, bool) or not isinstance(self.num_epochs, int) or self.num_epochs < 1:
-            raise InvalidArgumentError(f"num_epochs={self.num_epochs!r}: a whole number from 1 on")
-        return Listed(
-            self.configurations,
-            epochs=self.num_epochs,
-            **self._rules(metric, mode),
-        )
-
-    def sample(self) -> dict[str, Any]:
-        """See :meth:`Search.sample`."""
-        return self.configurations[0]
-
-    def _configs(self) -> list[dict[str, Any]]:
-        return self.configurations
+            raise InvalidArgumentError(f"num_epochs must be a positive integer, got {self.num_epochs!r}")
+        configurations = self.configurations
+        return Strategy(partial(Listed, configurations, epochs=self.num_epochs), configurations)

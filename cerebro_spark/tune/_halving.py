@@ -1,4 +1,4 @@
-"""``SuccessiveHalving``: the better part of the configurations goes on, again and again."""
+"""Successive halving: only the better part of the configurations continues after each rung."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from cerebro_spark.tune._strategy import Strategy
 
 __all__ = ["SuccessiveHalving"]
 
@@ -20,26 +20,34 @@ __all__ = ["SuccessiveHalving"]
 class SuccessiveHalving(SampledSearch):
     """Train many configurations for a few epochs, and the best 1 / ``eta`` of them further, again and again.
 
+    All settings of :class:`Search` are keyword arguments too.
+
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler, study, study_trials
-        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
+    sampler : str or optuna.samplers.BaseSampler
+        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
+        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
+    study : optuna.Study, optional
+        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
+        :meth:`Selection.study` of an earlier search.
+    study_trials : int, optional
+        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
+        resume a run whose study has grown since, give the number that the run began with.
     num_configurations : int
+        Number of configurations at the start.
     max_epochs : int
-        Of those that come to the end.
+        Number of epochs of the configurations that reach the end.
     min_epochs : int
-        Fewest epochs before the first comparison. Default 1.
+        Smallest number of epochs before the first comparison. Default 1.
     eta : int
-        Default 3.
-    **settings
-        Of :class:`Search`.
+        Factor between rungs: one configuration in ``eta`` continues. Default 3.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -69,15 +77,13 @@ class SuccessiveHalving(SampledSearch):
     min_epochs: int = 1
     eta: int = 3
 
-    def procedure(
-        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
-    ) -> procedures.SuccessiveHalving:
-        """See :meth:`Search.procedure`."""
-        return procedures.SuccessiveHalving(
-            self._sampler(),
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        return self._sampled(
+            procedures.SuccessiveHalving,
             configurations=self.num_configurations,
             max_epochs=self.max_epochs,
             min_epochs=self.min_epochs,
             eta=self.eta,
-            **self._rules(metric, mode),
         )

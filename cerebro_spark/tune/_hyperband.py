@@ -1,4 +1,4 @@
-"""``Hyperband``: successive halving in brackets, from many short trials to few long ones."""
+"""Hyperband: successive halving in brackets, from many short trials to few long ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from cerebro_spark.tune._strategy import Strategy
 
 __all__ = ["Hyperband"]
 
@@ -23,26 +23,33 @@ class Hyperband(SampledSearch):
     Bracket ``s`` starts ``n = ceil((s_max + 1) eta^s / (s + 1))`` configurations for ``floor(R eta^-s)`` epochs
     (Li et al., 2018).
 
+    All settings of :class:`Search` are keyword arguments too.
+
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler, study, study_trials
-        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
+    sampler : str or optuna.samplers.BaseSampler
+        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
+        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
+    study : optuna.Study, optional
+        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
+        :meth:`Selection.study` of an earlier search.
+    study_trials : int, optional
+        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
+        resume a run whose study has grown since, give the number that the run began with.
     max_epochs : int
-        Of the best configurations (R).
+        Number of epochs of the best configurations (R).
     eta : int
-        Default 3.
+        Factor between rungs: one configuration in ``eta`` continues. Default 3.
     brackets : {"together", "in turn"}, optional
-        By default ``"together"``, so that workers have more configurations to choose from; ``"in turn"`` with a sampler
-        that learns, so that it has learned from the brackets before.
-    **settings
-        Of :class:`Search`.
+        Order of the brackets. By default ``"together"``, so that workers have more configurations to choose from, and
+        ``"in turn"`` with a sampler that learns, so that it has learned from the brackets before.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -70,14 +77,7 @@ class Hyperband(SampledSearch):
     eta: int = 3
     brackets: str | None = None
 
-    def procedure(
-        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
-    ) -> procedures.Hyperband:
-        """See :meth:`Search.procedure`."""
-        return procedures.Hyperband(
-            self._sampler(),
-            max_epochs=self.max_epochs,
-            eta=self.eta,
-            brackets=self.brackets,
-            **self._rules(metric, mode),
-        )
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        return self._sampled(procedures.Hyperband, max_epochs=self.max_epochs, eta=self.eta, brackets=self.brackets)

@@ -1,4 +1,4 @@
-"""``NetworkEstimator``: a search as Spark ML's validators want it, its hyperparameters Params."""
+"""NetworkEstimator: a search for Spark ML's validators, with hyperparameters as Params."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _COLUMNS = ("predictionCol", "rawPredictionCol", "probabilityCol")
 
 
 class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPredictionCol, HasProbabilityCol, HasWeightCol):
-    """Estimator of Spark ML whose hyperparameters are Params, for ``CrossValidator`` and ``TrainValidationSplit``.
+    """Spark ML estimator whose hyperparameters are Params, for ``CrossValidator`` and ``TrainValidationSplit``.
 
     Each name in ``hyperparameters`` becomes a Param of the instance: ``estimator.lr``. A validator of
     ``pyspark.ml.tuning`` hands over all param maps of a fold at once, and they train in one run on models that hop
@@ -59,24 +59,27 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
     Parameters
     ----------
     backend : SparkBackend
+        Workers that train.
     store : Store
         Place of the prepared data, a copy of each fold's rows, and of the checkpoints.
     trainer_fn : callable
-        As for :class:`GridSearch`; it gets a dict of all hyperparameters.
+        Function that takes a dict of all hyperparameters, as for :class:`Search`.
     hyperparameters : mapping of str to object
-        Defaults by name. A default of true or false, a whole number, a number or a string says what the Param takes;
-        with another one it takes plain data.
+        Defaults by name. The type of a default (bool, int, float or str) is the type of the Param; any other default
+        makes a Param of plain data.
     num_epochs : int
+        Number of epochs of each configuration.
     feature_columns, label_columns
-        As for :func:`prepare`. The weights of the rows are a Param, ``weightCol``; without it all count alike.
+        Columns that the model reads, and those that it predicts, as for :func:`prepare`. The weights of the rows are
+        the Param ``weightCol``; without it all rows count alike.
     test_fraction : float
-        Share of the rows of ``fit`` that is held out to follow the training. Default 0: a validator holds out rows of
-        its own.
+        Share of the rows of ``fit`` that is held out to follow the training. Default 0, because a validator holds out
+        rows itself.
     missing_classes : {"raise", "allow"}
-        What a fit does whose rows lack a class, as a fold may. The classes are those in the metadata of the label
-        column, which ``StringIndexer`` writes; else those that the network has outputs for. Default ``"raise"``.
+        Reaction to rows that lack a class, as those of a fold may. The classes are those in the metadata of the label
+        column, which ``StringIndexer`` writes, or else those that the network has outputs for. Default ``"raise"``.
     **settings
-        Others of :class:`GridSearch`, but neither ``search_space`` nor ``weight_column``.
+        Other settings of :class:`Search`, except ``weight_column``.
 
     Raises
     ------
@@ -119,24 +122,25 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
         label_columns: Sequence[str],
         test_fraction: float = 0.0,
-        missing_classes: str = MISSING_CLASSES[0],
+        missing_classes: str = "raise",
         **settings: Any,
     ) -> None:
         super().__init__()
         defaults = checked_names(hyperparameters, self, TunedModel)
         if missing_classes not in MISSING_CLASSES:
             raise InvalidArgumentError(
-                f"missing_classes={missing_classes!r}{nearest(str(missing_classes), MISSING_CLASSES)}; one of: "
-                f"{', '.join(MISSING_CLASSES)}"
+                f"missing_classes must be one of {', '.join(MISSING_CLASSES)}, got {missing_classes!r}"
+                f"{nearest(str(missing_classes), MISSING_CLASSES)}"
             )
         if "search_space" in settings:
             raise InvalidArgumentError(
-                "search_space is of the searches: here the configurations are param maps, "
+                "search_space must not be given to a NetworkEstimator. Its configurations are param maps: "
                 "ParamGridBuilder().addGrid(estimator.lr, [...]).build()"
             )
         if "weight_column" in settings:
             raise InvalidArgumentError(
-                f"weight_column is of the searches: here it is a Param, setWeightCol({settings['weight_column']!r})"
+                f"weight_column must not be given to a NetworkEstimator, got {settings['weight_column']!r}. It is a "
+                f"Param: setWeightCol({settings['weight_column']!r})"
             )
         self._missing_classes = missing_classes
         self._names = tuple(defaults)

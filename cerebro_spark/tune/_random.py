@@ -1,16 +1,17 @@
-"""``RandomSearch``: configurations drawn at random."""
+"""Random search."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from cerebro_spark.tune._strategy import Strategy
+    from optimizer.procedures import Sampler
 
 __all__ = ["RandomSearch"]
 
@@ -20,26 +21,33 @@ __all__ = ["RandomSearch"]
 class RandomSearch(SampledSearch):
     """Train configurations that a sampler draws, at random by default, each for the same number of epochs.
 
+    All settings of :class:`Search` are keyword arguments too.
+
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler, study, study_trials
-        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
+    sampler : str or optuna.samplers.BaseSampler
+        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
+        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
+    study : optuna.Study, optional
+        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
+        :meth:`Selection.study` of an earlier search.
+    study_trials : int, optional
+        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
+        resume a run whose study has grown since, give the number that the run began with.
     num_configurations : int
-        The first are those of a smaller search.
+        Number of configurations. The first ones are those of a smaller search.
     num_epochs : int
-        Of each.
+        Number of epochs of each configuration.
     concurrency : int, optional
-        Most configurations beside each other; by default all, or as many as find a worker idle where the sampler learns
-        or a stopper compares with configurations that have come to the end.
-    **settings
-        Of :class:`Search`.
+        Largest number of configurations at a time. By default all start at once; if the sampler learns, or a stopper
+        compares with configurations that have finished, a configuration starts whenever a worker is idle.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -68,17 +76,17 @@ class RandomSearch(SampledSearch):
     num_epochs: int
     concurrency: int | None = None
 
-    def procedure(
-        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
-    ) -> procedures.Sequential:
-        """See :meth:`Search.procedure`."""
-        sampler = self._sampler()
-        settings = {
-            "configurations": self.num_configurations,
-            "epochs": self.num_epochs,
-            "concurrency": self.concurrency,
-            **self._rules(metric, mode),
-        }
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        return self._sampled(
+            self._drawn,
+            configurations=self.num_configurations,
+            epochs=self.num_epochs,
+            concurrency=self.concurrency,
+        )
+
+    def _drawn(self, sampler: Sampler, **settings: Any) -> procedures.Sequential:
         if isinstance(sampler, procedures.RandomSampler):
             return procedures.RandomSearch(self.space, seed=self.seed, **settings)
         return procedures.Sequential(sampler, **settings)

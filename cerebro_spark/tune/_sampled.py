@@ -1,4 +1,4 @@
-"""``SampledSearch``: base of the searches that draw their configurations."""
+"""Settings of the searches whose configurations a sampler draws."""
 
 from __future__ import annotations
 
@@ -7,45 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._search import Search
+from cerebro_spark.tune._strategy import Strategy, as_space
 from optimizer.procedures import RandomSampler
 from optimizer.procedures.studies import OptunaSampler, ended_trials
-from optimizer.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import optuna
 
-    from optimizer.procedures import Sampler
+    from optimizer.procedures import Procedure, Sampler
+    from optimizer.space import Space
 
 __all__ = ["SampledSearch"]
-
-_RANDOM = "random"
 
 
 @dataclass(kw_only=True, eq=False)
 class SampledSearch(Search):
-    """Base of the searches that draw their configurations from a search space.
+    """Search whose configurations a sampler draws from a search space.
 
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
     sampler : str or optuna.samplers.BaseSampler
-        Who draws: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the configurations before, with
-        the search's seed; or a sampler of Optuna with a seed of its own.
+        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
+        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
     study : optuna.Study, optional
-        Its complete and pruned trials are known to the sampler from the start: a study of the same hyperparameters,
-        such as :meth:`Selection.study` of an earlier search.
+        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
+        :meth:`Selection.study` of an earlier search.
     study_trials : int, optional
-        How many of them, in the order in which they ended. By default all that there are when the search is made. To
+        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
         resume a run whose study has grown since, give the number that the run began with.
-    **settings
-        Of :class:`Search`.
     """
 
     search_space: Mapping[str, Any] | Space
-    sampler: str | optuna.samplers.BaseSampler = _RANDOM
+    sampler: str | optuna.samplers.BaseSampler = "random"
     study: optuna.Study | None = None
     study_trials: int | None = None
 
@@ -57,15 +54,25 @@ class SampledSearch(Search):
     @property
     def space(self) -> Space:
         """The search space."""
-        return self.search_space if isinstance(self.search_space, Space) else Space(self.search_space)
+        return as_space(self.search_space)
 
-    def sample(self) -> dict[str, Any]:
-        """See :meth:`Search.sample`."""
-        return self.space.sample(self.seed, 0)
+    def _sampled(self, make: Callable[..., Procedure], **settings: Any) -> Strategy:
+        """Return the strategy of a procedure whose first argument is a sampler."""
+        space = self.space
+
+        def procedure(**rules: Any) -> Procedure:
+            return make(self._sampler(), **settings, **rules)
+
+        return Strategy(procedure, [space.sample(self.seed, 0)])
 
     def _sampler(self) -> Sampler:
-        if self.sampler == _RANDOM:
-            if self.study is not None:
-                raise InvalidArgumentError('study: a random sampler learns from no trials; with it, sampler="tpe"')
-            return RandomSampler(self.space, self.seed)
-        return OptunaSampler(self.space, self.sampler, seed=self.seed, study=self.study, study_trials=self.study_trials)
+        """Return a new sampler of configurations."""
+        if self.sampler != "random":
+            return OptunaSampler(
+                self.space, self.sampler, seed=self.seed, study=self.study, study_trials=self.study_trials
+            )
+        if self.study is not None:
+            raise InvalidArgumentError(
+                'sampler must learn from the trials of study, got "random". Give sampler="tpe", or leave study out'
+            )
+        return RandomSampler(self.space, self.seed)

@@ -1,17 +1,17 @@
-"""``ScheduleSearch``: one schedule of hyperparameters, trained alone."""
+"""Training of one schedule of hyperparameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._search import Search
+from cerebro_spark.tune._strategy import Strategy
 from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from optimizer.procedures import Schedule
 
 __all__ = ["ScheduleSearch"]
@@ -22,17 +22,19 @@ __all__ = ["ScheduleSearch"]
 class ScheduleSearch(Search):
     """Train one schedule, for example that of PBT's best: each segment is a clone of the one before.
 
+    Another ``seed`` or other data show whether the schedule is good beyond the run that it comes from.
+
+    All settings of :class:`Search` are keyword arguments too.
+
     Parameters
     ----------
     segments : Schedule
-        Of :meth:`Selection.schedule_of`, or made of :class:`optimizer.procedures.Segment`.
-    **settings
-        Of :class:`Search`. Another ``seed`` or other data show whether the schedule is good beyond the run it is of.
+        Schedule to train, from :meth:`Selection.schedule_of` or made of :class:`optimizer.procedures.Segment`.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
 
@@ -56,12 +58,7 @@ class ScheduleSearch(Search):
 
     segments: Schedule
 
-    def procedure(
-        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
-    ) -> procedures.Replay:
-        """See :meth:`Search.procedure`."""
-        return procedures.Replay(self.segments, **self._rules(metric, mode))
-
-    def sample(self) -> dict[str, Any]:
-        """See :meth:`Search.sample`."""
-        return dict(self.segments.segments[0].params)
+    @property
+    def strategy(self) -> Strategy:
+        """See :attr:`Search.strategy`."""
+        return Strategy(partial(procedures.Replay, self.segments), [dict(self.segments.segments[0].params)])

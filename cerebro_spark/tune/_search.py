@@ -1,4 +1,4 @@
-"""``Search``: what all searches have in common, an Estimator that runs a procedure over one DataFrame."""
+"""Search: an Estimator that runs a procedure of model selection over one DataFrame."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
     from cerebro_spark.tune._extension import RunExtension
+    from cerebro_spark.tune._strategy import Strategy
     from optimizer.procedures import Plan, Procedure, Stopper
     from udfs.handlers import ModelTrainer
     from udfs.store import Store
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Search"]
 
-# Settings of a search that are not logged as parameters: objects, and what follows the run.
+# Settings that are not logged as parameters: objects, and those of the trackers.
 _NOT_LOGGED = {
     "backend",
     "store",
@@ -74,86 +75,100 @@ _NOT_LOGGED = {
 
 @dataclass(kw_only=True, eq=False)
 class Search(Estimator[Selection]):
-    """Base of the searches: a procedure decides which configurations train, on models that hop (Cerebro, section 3.3).
+    """Settings that all searches have in common, and the methods to run them.
 
-    Each worker keeps its shards; a configuration trains on one shard at a time and hops to the next worker with its
-    optimiser, its schedule and its random numbers. So each is trained by sequential SGD, all of them in parallel, for
-    one copy of the data.
+    :class:`GridSearch`, :class:`Hyperband` and the other searches add the settings of their procedure, which decides
+    what trains. Each worker keeps its shards of the data; a configuration trains on one shard at a time and hops to the
+    next worker with its optimizer, its schedule and its random numbers (Cerebro, section 3.3). So each configuration is
+    trained by sequential SGD, all of them in parallel, with one copy of the data.
 
     A search is a Spark ML ``Estimator``: a ``Pipeline`` may have it as its last stage, or followed by stages that read
-    the prediction. The configurations to compare are in ``search_space``; there are no Params.
+    the prediction. The configurations to compare are in ``search_space``; a search has no Params.
 
     Parameters
     ----------
     backend : SparkBackend
+        Workers that train.
     store : Store
         Place of the prepared data and the checkpoints.
     trainer_fn : callable
-        Takes a configuration's params (a dict), returns a :class:`ModelTrainer` or :class:`TrainingFunctions`. It runs
-        on the workers, and once on the driver.
-    feature_columns, label_columns, weight_column, image_size
-        As for :func:`prepare`.
+        Function that takes a configuration's params (a dict) and returns a :class:`ModelTrainer` or
+        :class:`TrainingFunctions`. It runs on the workers, and once on the driver.
+    feature_columns : sequence of str, or mapping of str to sequence of str
+        Columns that the model reads; a mapping has one entry for each input of the model. As for :func:`prepare`.
+    label_columns : sequence of str
+        Columns that the model predicts.
+    weight_column : str, optional
+        Column with the weights of the rows. By default all rows count alike.
+    image_size : int, optional
+        Side of the images, in pixels, where a feature column has images. As for :func:`prepare`.
     test_fraction : float
         Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
         loss decides.
     metric : str or sequence of str
-        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows. Of several, the
-        procedure ranks by all, :attr:`Selection.front` has the configurations that no other beats in all, and the first
-        metric decides where one has to: of :attr:`Selection.best`, of stoppers, and of a configuration's best epoch.
+        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows. With several metrics
+        the procedure ranks by all of them, and :attr:`Selection.front` has the configurations that no other beats in
+        all. The first metric decides about :attr:`Selection.best`, about stoppers, and about a configuration's best
+        epoch.
     mode : {"min", "max"}, or sequence of them, optional
-        Which way the metric is better, of several each; by default the metric says it.
+        Direction in which the metric is better, one for each metric. By default the metric defines it.
     num_shards : int, optional
-        Shards of the data; by default one per worker, those that may join later included.
+        Number of shards of the data. By default one per worker, including workers that may join later.
     replicas : int
-        Workers that keep each shard: with more than one, no trial waits for a lost worker. Default 1.
+        Number of workers that keep each shard: with more than one, no trial waits for a lost worker. Default 1.
     schedule : str
-        ``"least-far-along"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
-        follow measured times, and a run is repeated exactly by :meth:`Selection.replay`. ``"fixed"`` takes the order
-        from the seed alone.
+        Scheduling policy, one of :data:`optimizer.hopper.POLICIES`. ``"least-far-along"`` (default) and the other
+        online policies follow measured times, and :meth:`Selection.replay` repeats such a run exactly. ``"fixed"``
+        takes the order from the seed alone.
     rounds : {"rolling", "together"}
-        When a configuration begins its next epoch: as soon as the results of its own last one are written
-        (``"rolling"``, the default), or once all have finished it (``"together"``), as in the paper, where workers
-        idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
+        Time at which a configuration begins its next epoch: as soon as the results of its last epoch are written
+        (``"rolling"``, the default), or once all configurations have finished the epoch (``"together"``), as in the
+        paper, where workers idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
     unit_timeout_s : float, optional
-        Time after which a unit is taken to hang, and its worker is ended; by default 20 times the configuration's
-        longest unit so far, and a minute.
+        Seconds after which a unit counts as hung, and its worker is ended. By default 20 times the configuration's
+        longest unit so far, plus a minute.
     stoppers : sequence of Stopper
         Rules that end configurations early: :class:`Patience`, :class:`Threshold`, :class:`MedianRule`. Default none.
-    max_configurations, max_total_epochs : int, optional
-        Limits of the whole search. Default none.
+    max_configurations : int, optional
+        Largest number of configurations of the search. Default unlimited.
+    max_total_epochs : int, optional
+        Largest number of epochs of all configurations together. Default unlimited.
     max_seconds : float, optional
-        Seconds after which the search ends: every configuration keeps the epochs that it has finished. Default none.
+        Seconds after which the search ends: every configuration keeps the epochs that it has finished. Default
+        unlimited.
     keep : {"last", "best", "epochs"}
-        Which states of a configuration stay in the store: the last one (default); that of its best epoch too; or those
-        of all its epochs. With ``"best"`` and ``"epochs"`` the configurations are ranked by their best epochs, and a
-        configuration's model is of that epoch; with ``"last"`` it is of the last epoch.
+        States of a configuration that stay in the store: the last one (``"last"``, the default), also that of its best
+        epoch (``"best"``), or those of all epochs (``"epochs"``). With ``"best"`` and ``"epochs"`` the configurations
+        are ranked by their best epochs, and a configuration's model is that of its best epoch; with ``"last"`` it is
+        that of the last epoch.
     checkpoints : {"visits", "epochs", "end"}
-        When a configuration's state goes to the store: after each visit of a shard (default); when its epoch ends; or
-        when all epochs end that its procedure has granted so far. What was trained since is trained again if the worker
-        that holds the state is lost, or the driver. ``"end"`` is not for searches that may end a configuration earlier
-        or clone it.
+        Time at which a configuration's state is written to the store: after each visit of a shard (``"visits"``, the
+        default), at the end of each epoch (``"epochs"``), or at the end of all epochs that its procedure has granted so
+        far (``"end"``). Training since then is repeated if the worker with the state is lost, or the driver. ``"end"``
+        is not for searches that may end a configuration earlier or clone it.
     price : float, optional
-        Of a worker for an hour, in any currency: :meth:`plan` has the costs then.
+        Cost per worker-hour, in any currency. :meth:`plan` includes costs then.
     max_cost : float, optional
-        Money after which the search ends, as with ``max_seconds``: the seconds of all workers times their price.
+        Cost after which the search ends, as with ``max_seconds``: the seconds of all workers times their price. Default
+        unlimited.
     errors : {"drop", "raise"}
-        Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
-        default), or are an error; as for :func:`prepare`.
+        Treatment of rows that cannot be learned from: leave them out, with a warning in the log that counts them
+        (``"drop"``, the default), or raise an error. As for :func:`prepare`.
     callbacks : sequence of Callback
-        Follow the run; see :mod:`cerebro_spark.callbacks`.
-    experiment : str or None
-        MLflow experiment to log to; ``None`` (default) logs nothing.
+        Receivers of the run's events; see :mod:`cerebro_spark.callbacks`. Default none.
+    experiment : str, optional
+        MLflow experiment to log to. By default nothing is logged.
     tensorboard : str, optional
-        Folder for TensorBoard's event files.
+        Folder for TensorBoard's event files. By default none are written.
     progress : bool
-        Show a live table.
+        Whether to show a live table. Default ``True``.
     seed : int
-        Decides shuffles, splits, initial weights and visits. Default 0.
+        Seed of shuffles, splits, initial weights and visits. Default 0.
 
     Raises
     ------
     InvalidArgumentError
-        A value is not allowed, or there is no such parameter.
+        A value is not allowed, or the search has no such parameter.
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
     """
@@ -170,15 +185,15 @@ class Search(Estimator[Selection]):
     mode: str | Sequence[str] | None = None
     num_shards: int | None = None
     replicas: int = 1
-    schedule: str = POLICIES[0]
-    rounds: str = ROUNDS[0]
+    schedule: str = "least-far-along"
+    rounds: str = "rolling"
     unit_timeout_s: float | None = None
     stoppers: Sequence[Stopper] = ()
     max_configurations: int | None = None
     max_total_epochs: int | None = None
     max_seconds: float | None = None
-    keep: str = KEEPS[0]
-    checkpoints: str = CHECKPOINTS[0]
+    keep: str = "last"
+    checkpoints: str = "visits"
     price: float | None = None
     max_cost: float | None = None
     errors: str = "drop"
@@ -196,37 +211,41 @@ class Search(Estimator[Selection]):
     def _check(self) -> None:
         self._provisional()
         _ = self._budget
-        words = (
+        choices = (
             ("schedule", self.schedule, POLICIES),
             ("rounds", self.rounds, ROUNDS),
             ("keep", self.keep, KEEPS),
             ("checkpoints", self.checkpoints, CHECKPOINTS),
         )
-        for name, value, known in words:
+        for name, value, known in choices:
             if value not in known:
-                raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
+                words = ", ".join(known)
+                raise InvalidArgumentError(f"{name} must be one of {words}, got {value!r}{nearest(value, known)}")
         self._check_checkpoints()
         if not 1 <= self.replicas <= self.backend.num_workers:
             raise InvalidArgumentError(
-                f"replicas={self.replicas}: from 1 to the {self.backend.num_workers} workers that there are"
+                f"replicas must be between 1 and the number of workers, {self.backend.num_workers}, got {self.replicas}"
             )
         if self.num_shards is not None and self.num_shards < self.backend.num_workers:
             raise InvalidArgumentError(
-                f"num_shards={self.num_shards}: fewer than the {self.backend.num_workers} workers leave some idle"
+                f"num_shards must be at least the number of workers, {self.backend.num_workers}, got "
+                f"{self.num_shards}. With fewer shards some workers are idle"
             )
         _ = self._followers
         if not callable(self.trainer_fn):
-            raise InvalidArgumentError(f"trainer_fn={self.trainer_fn!r}: a function of a configuration's params")
+            raise InvalidArgumentError(
+                f"trainer_fn must be a function of a configuration's params, got {self.trainer_fn!r}"
+            )
         try:
             cloudpickle.dumps(self.trainer_fn)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise TrainerError(
-                f"trainer_fn cannot be sent to the workers ({error}): let it build what it needs itself, and hold no "
-                "session, connection or open file"
+                f"trainer_fn must be picklable, so that it can be sent to the workers ({error}). Build sessions, "
+                "connections and open files inside it"
             ) from error
 
     def _check_checkpoints(self) -> None:
-        """Refuse to store states at the end alone where one that is asked for earlier would not be there."""
+        """Validate that no state is needed before the end if states are stored at the end alone."""
         if self.checkpoints != "end":
             return
         reasons = {
@@ -238,8 +257,8 @@ class Search(Estimator[Selection]):
         for reason, holds in reasons.items():
             if holds:
                 raise InvalidArgumentError(
-                    f"checkpoints='end' stores a state once its epochs are over, and {reason}: take "
-                    "checkpoints='epochs'"
+                    "checkpoints must be 'visits' or 'epochs' if states are needed before the end, got 'end', and "
+                    f"{reason}"
                 )
 
     @property
@@ -259,18 +278,24 @@ class Search(Estimator[Selection]):
         )
 
     def prepare(self, df: DataFrame) -> PreparedData:
-        """Shuffle, split and write the shards, once; a later search over the same data finds them.
+        """Shuffle, split and write the shards. A later search over the same data uses them again.
 
-        Rows that cannot be learned from are counted in a warning.
+        A warning counts the rows that cannot be learned from.
 
         Parameters
         ----------
         df : DataFrame
+            Rows with the feature, label and weight columns.
+
+        Returns
+        -------
+        PreparedData
+            Shards in the store.
 
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            The data, the store or the cluster will not do; nothing was trained.
+            The data, the store or the cluster is not suitable; nothing was trained.
         """
         self.backend.admit()
         return prepare(
@@ -294,35 +319,36 @@ class Search(Estimator[Selection]):
         Parameters
         ----------
         data : DataFrame or PreparedData
+            Rows to train on, or the shards that :meth:`prepare` has written.
         params : mapping, optional
             Spark ML's param map, which has to be empty: the configurations are in ``search_space``.
         run_id : str, optional
-            Name of the run in the store; a new one by default.
+            Name of the run in the store. By default a new name.
 
         Returns
         -------
         Selection
-            A Spark ML ``Model`` that predicts with the best configuration's network.
+            Spark ML ``Model`` that predicts with the best configuration's network.
 
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
             As for :meth:`prepare`.
         TrainerError, MetricError
-            The first configuration cannot be built or run on the data, or has no such metric; before anything is
-            trained.
+            The first configuration cannot be built or run on the data, or has no such metric. Nothing was trained.
         InvalidArgumentError
             ``params`` has entries, a setting was changed to one that is not allowed, or the prepared data have other
             weights than ``weight_column``.
         RunError
-            The run stopped; :meth:`resume` goes on.
+            The run stopped; :meth:`resume` continues it.
         KeyboardInterrupt
-            The user interrupted it. Its jobs and processes are ended first, jobs of other sessions go on, and if the
-            run had begun the message says how to resume it.
+            The user interrupted the search. Its jobs and processes are ended first; jobs of other sessions continue. If
+            the run had begun, the message says how to resume it.
         """
         if params:
             raise InvalidArgumentError(
-                f"{type(self).__name__} has no Params to fit with {params!r}: list the configurations in search_space"
+                f"params must be empty, got {params!r}. A {type(self).__name__} has no Params: list the configurations "
+                "in search_space"
             )
         self._check()
         if run_id is not None:
@@ -331,22 +357,23 @@ class Search(Estimator[Selection]):
             return self._search(data, run_id, interrupts)
 
     def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
-        """Begin what :meth:`fit` does in the background, and return at once.
+        """Start :meth:`fit` in the background, and return at once.
 
-        Searches that go on at the same time, on equal backends of one session, share the workers: each gets the same
-        share of a worker's time, and its models are those that it trains alone. One that begins while the workers hold
-        all task slots takes data that are prepared.
+        Searches that run at the same time, on equal backends of one session, share the workers: each gets the same
+        share of a worker's time, and trains the same models as alone. A search that begins while the workers hold all
+        task slots needs prepared data.
 
         Parameters
         ----------
         data : DataFrame or PreparedData
+            Rows to train on, or the shards that :meth:`prepare` has written.
         run_id : str, optional
-            Name of the run in the store; a new one by default.
+            Name of the run in the store. By default a new name.
 
         Returns
         -------
         Experiment
-            Stops, adds, pauses and clones configurations meanwhile, and waits for the :class:`Selection`.
+            Handle to stop, add, pause and clone configurations, and to wait for the :class:`Selection`.
 
         Raises
         ------
@@ -355,8 +382,8 @@ class Search(Estimator[Selection]):
         TooFewSlotsError
             The cluster has no slots for the workers.
         BusyError
-            A run goes on in the session, and its workers are not like this backend's, or leave no slot to prepare the
-            data. All else that :meth:`fit` raises is raised by :meth:`Experiment.wait`.
+            Another run of the session has workers unlike this backend's, or leaves no slot to prepare the data. All
+            other errors of :meth:`fit` are raised by :meth:`Experiment.wait`.
         """
         self._check()
         name = _new_run() if run_id is None else check_name(run_id, "a run")
@@ -364,7 +391,7 @@ class Search(Estimator[Selection]):
         self.backend.admit()
         preparing = ExitStack()
         if not isinstance(data, PreparedData):
-            # From now on: a search that was begun before this one is not to take the slots first.
+            # Take the slots now, before a search that was started earlier does.
             preparing.enter_context(uses_slots(self.backend.spark))
 
         def search(begun: Callable[[Coordinator, RunSpec], None]) -> Selection:
@@ -375,43 +402,54 @@ class Search(Estimator[Selection]):
 
         return Experiment(name, epochs, search)
 
+    @property
     @abstractmethod
+    def strategy(self) -> Strategy:
+        """Procedure that decides what trains, and the configurations it begins with."""
+
     def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Procedure:
-        """Make the search's procedure, which decides what trains.
+        """Make a new procedure with the search's stoppers and limits.
 
         Parameters
         ----------
         metric : str or sequence of str
             Name of the metric in the results, or of several. Default ``"loss"``.
         mode : {"min", "max"}, or sequence of them
-            One for each.
-        """
+            Direction in which each metric is better. Default ``"min"``.
 
-    @abstractmethod
+        Returns
+        -------
+        optimizer.procedures.Procedure
+            Procedure without trials.
+        """
+        limits = Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
+        return self.strategy.make(metric=metric, mode=mode, stoppers=self.stoppers, limits=limits)
+
     def sample(self) -> dict[str, Any]:
-        """Give a configuration of the search space, for the driver and the workers to try."""
+        """Return a configuration of the search space, which the driver and the workers try first."""
+        return self.strategy.configurations[0]
 
     def plan(self, unit_seconds: float | None = None, *, workers: Sequence[int] = ()) -> Plan:
-        """Lay out the search before it runs: stages, configurations, epochs, and time and cost by workers.
+        """Plan the search before it runs: stages, configurations, epochs, and time and cost by number of workers.
 
         Parameters
         ----------
         unit_seconds : float, optional
-            Seconds in which a worker trains one configuration over one shard, as :attr:`Selection.unit_seconds` of an
-            earlier run. By default the plan has no times.
+            Seconds in which a worker trains one configuration over one shard, such as :attr:`Selection.unit_seconds` of
+            an earlier run. By default the plan has no times.
         workers : sequence of int
-            Numbers of workers to compare; by default from 1 to that of the shards.
+            Numbers of workers to compare. By default from 1 to the number of shards.
 
         Returns
         -------
         Plan
-            With ``unit_seconds``, its ``offers`` are the numbers of workers of which no other is as fast and as cheap;
-            without ``price``, the backend's number alone.
+            Plan of the search. With ``unit_seconds``, its ``offers`` are the numbers of workers that no other number
+            beats in time and cost; without ``price``, the backend's number alone.
 
         Raises
         ------
         InvalidArgumentError
-            A value that is not allowed.
+            A value is not allowed.
         """
         plan = self._provisional().plan()
         if unit_seconds is None:
@@ -424,23 +462,25 @@ class Search(Estimator[Selection]):
         return replace(plan, offers=offers)
 
     def resume(self, run_id: str) -> Selection:
-        """Go on with a run of this search that stopped, from the last checkpoints that the store has.
+        """Continue a run of this search that stopped, from the last checkpoints in the store.
 
-        The procedure asks again with the results that the store has, and gets the same decisions.
+        The procedure gets the results in the store, and decides the same again.
 
         Parameters
         ----------
         run_id : str
+            Name of the run in the store.
 
         Returns
         -------
         Selection
+            Result of the whole run.
 
         Raises
         ------
         RunError
             There is no such run, it is a replay, its files are damaged, another driver is training it, or this search
-            has other settings than the run, or decides something else than the run's did.
+            has other settings or makes other decisions than the run.
         """
         self._check()
         journal = Journal(self.store, run_id)
@@ -448,7 +488,8 @@ class Search(Estimator[Selection]):
         check_no_replay(spec)
         if spec.procedure != type(self).__name__:
             raise RunError(
-                f"run {run_id!r} is a {spec.procedure}: resume it with one, not with a {type(self).__name__}"
+                f"run_id must name a run of a {type(self).__name__}, got {run_id!r}, a run of a {spec.procedure}. "
+                f"Resume it with a {spec.procedure}"
             )
         prepared = load_prepared(self.store, spec.prepared)
         self.backend.admit()
@@ -474,23 +515,15 @@ class Search(Estimator[Selection]):
         return self.fit(dataset)
 
     def _provisional(self) -> Procedure:
-        """Make a procedure to check and to plan by: which way a metric is better, only a network says."""
+        """Make a procedure for validation and plans: the direction of a metric is known once a network is open."""
         return self.procedure(**check_objectives(self.metric, self.mode))
-
-    def _rules(self, metric: str | Sequence[str], mode: str | Sequence[str]) -> dict[str, Any]:
-        """Give what every procedure takes: the metric that decides, stoppers and limits."""
-        limits = Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
-        return {"metric": metric, "mode": mode, "stoppers": self.stoppers, "limits": limits}
-
-    def _configs(self) -> list[dict[str, Any]]:
-        return [self.sample()]
 
     def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
         if isinstance(data, PreparedData):
             if data.weight_column != self.weight_column:
                 raise InvalidArgumentError(
-                    f"weight_column={self.weight_column!r}, and {data.name!r} was prepared with "
-                    f"weight_column={data.weight_column!r}: give both the same"
+                    f"weight_column must be that of the prepared data {data.name!r}, {data.weight_column!r}, got "
+                    f"{self.weight_column!r}"
                 )
             self.backend.admit()
             return data
@@ -503,7 +536,7 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
-        configs = self._configs()
+        configs = list(self.strategy.configurations)
         prepared = self._prepared(data)
         probed = self._probed(configs[0], prepared, self.plan().epochs_each)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)

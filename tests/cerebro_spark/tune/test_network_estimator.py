@@ -104,9 +104,9 @@ def test_a_value_of_another_type_is_refused(
         ({"hyperparameters": {"batchSize": 1}}, "'batchSize', which Spark ML's"),
         ({"hyperparameters": {"learning rate": 1}}, "'learning rate': it becomes an attribute"),
         ({"hyperparameters": {"_lr": 1}}, "'_lr': it becomes an attribute"),
-        ({"search_space": {"lr": [1]}}, "search_space is of the searches"),
-        ({"missing_classes": "alow"}, "missing_classes='alow'; did you mean 'allow'"),
-        ({"num_epochs": 0}, "num_epochs=0"),
+        ({"search_space": {"lr": [1]}}, "search_space must not be given to a NetworkEstimator"),
+        ({"missing_classes": "alow"}, "missing_classes must be one of raise, allow, got 'alow'; did you mean 'allow'"),
+        ({"num_epochs": 0}, "num_epochs must be a positive integer, got 0"),
         ({"num_shard": 2}, "num_shard.*did you mean 'num_shards'"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_search_is_an_estimator_without_params(spark: SparkSession, table: Dat
     with pytest.raises(InvalidArgumentError, match=r"GridSearch has no Params.*search_space"):
         stage.fit(table, {VectorAssembler.outputCol: "x"})
     stage.num_epochs = 0
-    with pytest.raises(InvalidArgumentError, match="num_epochs=0"):
+    with pytest.raises(InvalidArgumentError, match="num_epochs must be a positive integer, got 0"):
         stage.fit(table)
     assert not list(tmp_path.iterdir())
 

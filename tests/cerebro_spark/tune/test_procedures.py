@@ -167,7 +167,7 @@ def test_what_cannot_be_resumed_says_so(spark: SparkSession, prepared: PreparedD
     backend = SparkBackend(spark, num_workers=2, threads=1)
     with pytest.raises(InvalidArgumentError, match=r"'drawn' is a RandomSearch.* its resume\('drawn'\)"):
         Selection.resume(prepared.store, "drawn", backend=backend, trainer_fn=trainer)
-    with pytest.raises(RunError, match="'drawn' is a RandomSearch: resume it with one, not with a Hyperband"):
+    with pytest.raises(RunError, match="run_id must name a run of a Hyperband, got 'drawn', a run of a RandomSearch"):
         make(Hyperband, spark, prepared.store).resume("drawn")
     with pytest.raises(RunError, match=r"run 'drawn' cannot go on: decision 0 of call 0 differs"):
         make(RandomSearch, spark, prepared.store, seed=6).resume("drawn")
@@ -240,7 +240,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
         (Hyperband, {"sampler": "tpa"}, "did you mean 'tpe'"),
         (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"has no seed.*TPESampler\(seed=5\)"),
-        (RandomSearch, {"study": optuna.create_study()}, "a random sampler learns from no trials"),
+        (RandomSearch, {"study": optuna.create_study()}, "sampler must learn from the trials of study"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             make(kind, spark, prepared.store, **settings)
