@@ -28,8 +28,8 @@ from search_data import KDD_NUMBERS, kdd  # a program of the examples, not a pac
 
 from benchmarks.harness.report import Report, load_average
 from benchmarks.hopper._arms import BATCH, Arm, Work, network, optimizer_of, train_all
+from benchmarks.hopper.schedules import HopWorkload, simulate
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store, prepare
-from optimizer.hopper import HopWorkload, simulate
 from udfs.shards import PreparedData
 from vista_spark import session
 

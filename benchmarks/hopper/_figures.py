@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.hopper import Hopper, HopWorkload, Unit, communication_costs, simulate
+from benchmarks.hopper.schedules import HopWorkload, communication_costs, simulate
+from optimizer.hopper import Hopper, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,21 +27,13 @@ import numpy as np
 from benchmarks.harness.charts import panels
 from benchmarks.harness.report import Report, load_average
 from benchmarks.hopper._figures import drill_down
-from optimizer.hopper import (
-    POLICIES,
-    Hopper,
-    HopWorkload,
-    Unit,
-    UnitTimes,
-    rearrange,
-    schedule_milp,
-    simulate,
-)
+from benchmarks.hopper.schedules import HopWorkload, rearrange, schedule_milp, simulate
+from optimizer.hopper import POLICIES, Hopper, Unit, UnitTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from optimizer.hopper import Schedule
+    from benchmarks.hopper.schedules import Schedule
 
 # Table A.1, as it is printed, in millions: 35 CNNs with a mean of 5,942 and a standard deviation of 5,670.
 _MFLOPS = (

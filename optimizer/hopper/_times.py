@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._unit import Unit
-    from ._workload import HopWorkload
 
 __all__ = ["UnitTimes"]
 
@@ -65,8 +64,6 @@ class UnitTimes:
         self._priors = {name: math.log(cost / mean) for name, cost in (costs or {}).items()}
         average = sum(rows.values()) / len(rows) if rows else 1.0
         self._rows = {partition: number / average for partition, number in (rows or {}).items()}
-        self._table: dict[str, NDArray[np.float64]] | None = None
-        self._timed: frozenset[str] = frozenset()
         self._configs: dict[str, int] = {}
         self._workers: dict[str, int] = {}
         # Sums and counts of logarithms of measured seconds, configurations x workers, with room to grow.
@@ -74,33 +71,6 @@ class UnitTimes:
         self._prior, self._cost, self._slow = np.zeros(8), np.zeros(8), np.zeros(8)
         self._measured = np.zeros(8, dtype=bool)
         self._scale = 0.0
-
-    @classmethod
-    def known(cls, workload: HopWorkload) -> UnitTimes:
-        """Take the unit times of a workload as exact; learn those of configurations and workers that it does not have.
-
-        Parameters
-        ----------
-        workload : HopWorkload
-
-        Returns
-        -------
-        UnitTimes
-        """
-        times = cls()
-        rows = [times.config(name) for name in workload.configs]
-        columns = [times.worker(name) for name in workload.workers]
-        logs = np.log(workload.times)
-        # Factors for configurations and workers that join later, which the table does not have.
-        times._sums[np.ix_(rows, columns)] = logs
-        times._counts[np.ix_(rows, columns)] = 1
-        times._measured[rows] = True
-        times._cost[rows] = logs.mean(axis=1)
-        times._slow[columns] = logs.mean(axis=0) - logs.mean()
-        times._scale = float(np.log(np.exp(times._cost[rows]).mean()))
-        times._timed = frozenset(workload.workers)
-        times._table = dict(zip(workload.configs, workload.times, strict=True))
-        return times
 
     def observe(self, unit: Unit, worker: str, seconds: float) -> None:
         """Learn from a unit that has ended.
@@ -144,13 +114,9 @@ class UnitTimes:
         row, column = np.array([self.config(unit.config)]), np.array([self.worker(worker)])
         return float(self.costs(row)[0] * self.slowness(column)[0] * self._rows.get(unit.partition, 1.0))
 
-    def table(self, configs: Sequence[str], workers: Sequence[str]) -> NDArray[np.float64] | None:
-        """Return known seconds, configurations x workers; ``None`` if times are learned or one is not known."""
-        table = self._table
-        if table is None or not (table.keys() >= set(configs) and self._timed >= set(workers)):
-            return None
-        columns = [self._workers[name] for name in workers]
-        return np.array([table[name][columns] for name in configs]).reshape(len(configs), len(columns))
+    def table(self, configs: Sequence[str], workers: Sequence[str]) -> NDArray[np.float64] | None:  # noqa: ARG002
+        """Return known seconds, configurations x workers; ``None``, because times are learned. Subclasses may know."""
+        return None
 
     def costs(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the factors of configurations, by the numbers that :meth:`config` gave them."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.hopper.schedules import Schedule
 from optimizer.adaptation import AdaptationPlan
 from optimizer.compiling import Plan as CompilingPlan
-from optimizer.hopper import Schedule
 from optimizer.logical import LogicalPlan
 from optimizer.memory import TransferPlan
 from optimizer.notebook import ExplainedInNotebooks, html_picture, html_table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from optimizer.hopper import HopWorkload
+from benchmarks.hopper.schedules import HopWorkload
 
 if TYPE_CHECKING:
     from optimizer.hopper import Unit

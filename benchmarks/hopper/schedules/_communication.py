@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._errors import HopperError
+from optimizer.hopper import HopperError
 
 __all__ = ["communication_costs"]
 

@@ -9,16 +9,14 @@ from dataclasses import replace
 from math import comb
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ._errors import HopperError
-from ._hopper import POLICIES
-from ._schedule import Schedule
-from ._simulate import simulate
-from ._unit import Placement, Unit
+from benchmarks.hopper.schedules._schedule import Schedule
+from benchmarks.hopper.schedules._simulation import simulate
+from optimizer.hopper import POLICIES, HopperError, Placement, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ._workload import HopWorkload
+    from benchmarks.hopper.schedules._workload import HopWorkload
 
 __all__ = ["Solver", "in_order", "schedule_milp"]
 
@@ -61,7 +59,7 @@ def schedule_milp(
     Examples
     --------
     >>> import numpy as np
-    >>> from optimizer.hopper import HopWorkload
+    >>> from benchmarks.hopper.schedules import HopWorkload
     >>> schedule = schedule_milp(HopWorkload(np.array([[2.0, 2.0], [1.0, 2.0]])), seconds=10)
     >>> schedule.makespan, schedule.optimal
     (4.0, True)

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import HopperError
-from ._hopper import POLICIES
-from ._prefix import rearranged
-from ._schedule import Schedule
-from ._simulate import simulate
-from ._unit import Placement, Unit
+from benchmarks.hopper.schedules._prefix_sums import rearranged
+from benchmarks.hopper.schedules._schedule import Schedule
+from benchmarks.hopper.schedules._simulation import simulate
+from optimizer.hopper import POLICIES, HopperError, Placement, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._workload import HopWorkload
+    from benchmarks.hopper.schedules._workload import HopWorkload
 
 __all__ = ["rearrange"]
 
@@ -54,7 +52,7 @@ def rearrange(workload: HopWorkload) -> Schedule:
 
     Examples
     --------
-    >>> from optimizer.hopper import HopWorkload
+    >>> from benchmarks.hopper.schedules import HopWorkload
     >>> schedule = rearrange(HopWorkload(np.random.default_rng(0).uniform(1, 2, (30, 3))))
     >>> schedule.method, schedule.optimal, round(schedule.ratio, 6)
     ('vector rearrangement', True, 1.0)

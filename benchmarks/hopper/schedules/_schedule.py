@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from optimizer.hopper import ScheduleError, Unit
+from optimizer.hopper._errors import unknown
 from optimizer.notebook import ExplainedInNotebooks
-
-from ._errors import ScheduleError, unknown
-from ._unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ._unit import Placement
+    from optimizer.hopper import Placement
 
 __all__ = ["Schedule"]
 

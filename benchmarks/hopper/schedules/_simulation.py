@@ -5,15 +5,13 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from ._errors import ScheduleError
-from ._hopper import POLICIES, Hopper
-from ._schedule import Schedule
-from ._times import UnitTimes
-from ._unit import Placement
+from benchmarks.hopper.schedules._known_times import KnownTimes
+from benchmarks.hopper.schedules._schedule import Schedule
+from optimizer.hopper import POLICIES, Hopper, Placement, ScheduleError, UnitTimes
 
 if TYPE_CHECKING:
-    from ._unit import Unit
-    from ._workload import HopWorkload
+    from benchmarks.hopper.schedules._workload import HopWorkload
+    from optimizer.hopper import Unit
 
 __all__ = ["drive", "simulate"]
 
@@ -50,12 +48,12 @@ def simulate(
     Figure 3.5, where model hopping takes 7 and task parallelism 9 units of time:
 
     >>> import numpy as np
-    >>> from optimizer.hopper import HopWorkload
+    >>> from benchmarks.hopper.schedules import HopWorkload
     >>> epochs = np.repeat([[6.0], [3], [3], [3], [6]], 3, axis=1)
     >>> simulate(HopWorkload(epochs / 3)).makespan
     7.0
     """
-    known = UnitTimes.known(workload) if times is None else times
+    known = KnownTimes(workload) if times is None else times
     hopper = Hopper(workload.configs, workload.availability, policy=policy, times=known, seed=seed)
     return drive(hopper, workload, policy)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._bound import lower_bound
-from ._errors import HopperError, unknown
+from benchmarks.hopper.schedules._bounds import lower_bound
+from optimizer.hopper import HopperError
+from optimizer.hopper._errors import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,7 +63,7 @@ class HopWorkload:
 
     def __post_init__(self) -> None:
         times = np.array(self.times, dtype=float)
-        if times.ndim != 2 or not times.size:  # noqa: PLR2004 - a table
+        if times.ndim != 2 or not times.size:
             raise HopperError(f"times of shape {times.shape}: configurations x workers, at least one of each")
         if not (np.isfinite(times) & (times > 0)).all():
             wrong = times[~(np.isfinite(times) & (times > 0))][0]
@@ -121,7 +122,7 @@ class HopWorkload:
 
         Both are exact for an open shop. With replicas each unit of a configuration counts at its fastest holder, and
         the busiest worker is bounded by a relaxation that may split units; see
-        :func:`optimizer.hopper._bound.lower_bound`.
+        :func:`benchmarks.hopper.schedules._bounds.lower_bound`.
         """
         return max(lower_bound(self.times, self.holds))
 

@@ -9,8 +9,9 @@ from hops import FIGURE_3_5, optimum, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.hopper import POLICIES, HopperError, HopWorkload, rearrange, schedule_milp, simulate
-from optimizer.hopper._prefix import rearranged
+from benchmarks.hopper.schedules import HopWorkload, rearrange, schedule_milp, simulate
+from benchmarks.hopper.schedules._prefix_sums import rearranged
+from optimizer.hopper import POLICIES, HopperError
 
 pytest.importorskip("pulp")
 

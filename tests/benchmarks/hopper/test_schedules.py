@@ -9,17 +9,9 @@ from dags import unhurried
 from hops import FIGURE_3_5, optimum, task_parallel_optimum, workloads
 from hypothesis import given, settings
 
+from benchmarks.hopper.schedules import HopWorkload, Schedule, communication_costs, simulate
 from optimizer.errors import CerebroError
-from optimizer.hopper import (
-    HopperError,
-    HopWorkload,
-    Placement,
-    Schedule,
-    ScheduleError,
-    Unit,
-    communication_costs,
-    simulate,
-)
+from optimizer.hopper import HopperError, Placement, ScheduleError, Unit
 
 HELD = {0: {"w0"}, 1: {"w1"}}
 

@@ -12,7 +12,8 @@ from hops import workloads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.hopper import POLICIES, Hopper, HopWorkload, Placement, ScheduleError, Unit, UnitTimes, simulate
+from benchmarks.hopper.schedules import HopWorkload, KnownTimes, simulate
+from optimizer.hopper import POLICIES, Hopper, Placement, ScheduleError, Unit, UnitTimes
 
 policies = st.sampled_from(POLICIES)
 
@@ -172,7 +173,7 @@ def test_in_one_epoch_the_least_far_along_is_the_longest_remaining(workload: Hop
 def test_nobody_waits_at_the_end_of_an_epoch() -> None:
     """Four configurations on three workers: in one epoch alone, the last units leave a worker without any."""
     workload = HopWorkload(np.repeat([[4.0], [5.0], [5.0], [3.0]], 3, axis=1))
-    hopper = Hopper(workload.configs, workload.availability, times=UnitTimes.known(workload))
+    hopper = Hopper(workload.configs, workload.availability, times=KnownTimes(workload))
     log = run(hopper, workload, dict.fromkeys(workload.configs, 4))
     assert max(one.end for each in log.values() for one in each) < 4 * simulate(workload).makespan
 

@@ -12,18 +12,8 @@ from hops import orders, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.hopper import (
-    POLICIES,
-    Hopper,
-    HopperError,
-    HopWorkload,
-    Placement,
-    ScheduleError,
-    Unit,
-    UnitTimes,
-    simulate,
-)
-from optimizer.hopper._simulate import drive
+from benchmarks.hopper.schedules import HopWorkload, KnownTimes, drive, simulate
+from optimizer.hopper import POLICIES, Hopper, HopperError, Placement, ScheduleError, Unit, UnitTimes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -304,9 +294,9 @@ def test_elsewhere_and_first_differ() -> None:
     # On w0: x has 1 s elsewhere and 9 s in all, y 4 s elsewhere and 6 s in all.
     workload = HopWorkload(np.array([[8.0, 1.0], [2.0, 4.0]]), configs=("x", "y"))
     chosen = {
-        policy: Hopper(
-            workload.configs, workload.availability, policy=policy, times=UnitTimes.known(workload)
-        ).next_unit("w0")
+        policy: Hopper(workload.configs, workload.availability, policy=policy, times=KnownTimes(workload)).next_unit(
+            "w0"
+        )
         for policy in ("longest-remaining-elsewhere", "longest-remaining-first")
     }
     assert chosen == {"longest-remaining-elsewhere": Unit("y", 0), "longest-remaining-first": Unit("x", 0)}
@@ -333,7 +323,7 @@ def test_the_busiest_worker_is_served_first() -> None:
     hopper = Hopper(["a", "b"], {0: ["w0"], 1: ["w1"], 2: ["w1"], 3: ["w2"], 4: ["w2"], 5: ["w2"]})
     assert hopper.idle_workers == ("w2", "w1", "w0")
     slow = HopWorkload(np.array([[1.0, 2.0, 4.0]] * 2))
-    assert Hopper(slow.configs, slow.availability, times=UnitTimes.known(slow)).idle_workers == ("w2", "w1", "w0")
+    assert Hopper(slow.configs, slow.availability, times=KnownTimes(slow)).idle_workers == ("w2", "w1", "w0")
 
 
 @unhurried

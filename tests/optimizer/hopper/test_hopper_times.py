@@ -7,7 +7,8 @@ from hops import workloads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.hopper import Hopper, HopperError, HopWorkload, Unit, UnitTimes, simulate
+from benchmarks.hopper.schedules import HopWorkload, KnownTimes, simulate
+from optimizer.hopper import Hopper, HopperError, Unit, UnitTimes
 
 
 def test_nothing_observed() -> None:
@@ -84,14 +85,14 @@ def test_only_proportions_of_costs_count(workload: HopWorkload, power: int) -> N
 @unhurried
 @given(workloads())
 def test_known_times_are_exact_and_stay_so(workload: HopWorkload) -> None:
-    times = UnitTimes.known(workload)
+    times = KnownTimes(workload)
     times.observe(Unit("c0", 0), "w0", 1e6)
     for (config, worker), seconds in workload.table().items():
         assert times.predict(Unit(config, 0), worker) == seconds
 
 
 def test_who_joins_what_is_known_is_learned() -> None:
-    times = UnitTimes.known(HopWorkload(np.outer([1.0, 2.0, 3.0], [1.0, 4.0])))
+    times = KnownTimes(HopWorkload(np.outer([1.0, 2.0, 3.0], [1.0, 4.0])))
     times.observe(Unit("new", 0), "w0", 10.0)
     assert times.predict(Unit("new", 1), "w1") == pytest.approx(40, rel=0.3)
     assert times.predict(Unit("c0", 1), "w1") == 4
@@ -102,7 +103,7 @@ def test_who_joins_what_is_known_is_learned() -> None:
 
 def test_a_worker_that_joins_what_is_known() -> None:
     workload = HopWorkload(np.outer([1.0, 2.0, 3.0], [1.0, 4.0]))
-    hopper = Hopper(workload.configs, workload.availability, times=UnitTimes.known(workload))
+    hopper = Hopper(workload.configs, workload.availability, times=KnownTimes(workload))
     hopper.join("late", [0, 1])
     units = [hopper.next_unit("late")]
     assert units == [Unit("c2", 1)]
