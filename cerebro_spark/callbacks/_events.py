@@ -29,7 +29,9 @@ class TrialState:
     Attributes
     ----------
     trial_id : str
+        Id of the trial.
     params : mapping
+        Values of the hyperparameters, by name.
     status : str
         ``"running"``, ``"paused"``, ``"finished"``, or why it ended early.
     units : int
@@ -52,6 +54,7 @@ class RunStarted:
     Attributes
     ----------
     run_id : str
+        Name of the run in the store.
     trials : tuple of TrialState
         Those that there are: procedures start others later. A resumed run's have histories.
     epoch : int
@@ -88,8 +91,11 @@ class UnitFinished:
     Attributes
     ----------
     kind : {"train", "evaluate"}
+        Kind of the unit.
     trial_id, worker : str
+        Id of the trial.
     epoch, partition : int
+        Numbers of the epoch and of the shard, from 0.
     began, ended : float
         Seconds since the start of the run, by the driver's clock, at which the unit was given out, and at which it was
         reported.
@@ -156,6 +162,7 @@ class TrialStarted:
     Attributes
     ----------
     trial : TrialState
+        State of the trial.
     """
 
     trial: TrialState
@@ -168,11 +175,12 @@ class TrialFinished:
     Attributes
     ----------
     trial_id : str
+        Id of the trial.
     status : str
         ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
         ``"failed"`` (it took its workers with it).
     traceback : str
-        Of a trial that ended early, in its worker's words.
+        Traceback of a trial that ended early, from its worker.
     reason : str
         Why the procedure ended it.
     """
@@ -192,6 +200,7 @@ class WorkerLost:
     seconds : float
         Time since the start of the run.
     worker, host, why : str
+        Name of the worker, name of its machine, and reason of the loss.
     """
 
     seconds: float
@@ -205,13 +214,14 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """All trials have ended; the last event.
+    """End of the run, the last event: all trials have ended.
 
     Attributes
     ----------
     run_id : str
+        Name of the run in the store.
     seconds : float
-        Of this part of the run.
+        Duration of this part of the run.
     """
 
     run_id: str
@@ -225,6 +235,7 @@ class RunFailed:
     Attributes
     ----------
     run_id : str
+        Name of the run in the store.
     error : str
         The error that ``fit`` raises, with its type.
     """

@@ -1,4 +1,4 @@
-"""One run of the model hopper on the driver: its workers' jobs, the coordinator, the journal (Cerebro, section 3.5)."""
+"""Driver's side of the model hopper: jobs of the workers, coordinator and journal of a run (Cerebro, section 3.5)."""
 
 from cerebro_spark.hopper._backend import SparkBackend
 from cerebro_spark.hopper._budget import Budget

@@ -34,12 +34,14 @@ __all__ = ["Assignments"]
 
 
 class Assignments:
-    """Gives out units and takes reports. Its callers hold the run's lock.
+    """Assignment of units to workers, and receipt of their reports. Its callers hold the run's lock.
 
     Parameters
     ----------
     state : RunState
+        Shared state of the run.
     groups : Groups
+        Groups that trials train in.
     liveness : Liveness
         Hears how long units take.
     recovery : Recovery
@@ -54,10 +56,10 @@ class Assignments:
         self._numbers = itertools.count()
 
     def take(self, worker: Attached) -> Assignment | None:
-        """Give a worker the next unit; ``None`` where it has one, or there is none for it.
+        """Assign the next unit to a worker; ``None`` if it has one, or there is none for it.
 
-        A suspect trial waits until nobody has anything else to do, or until all others are an epoch ahead, and is then
-        the only one that runs: on a cluster its end may be that of the whole executor.
+        A suspect trial waits until no worker has anything else to do, or until all others are an epoch ahead, and is
+        then the only one that runs: on a cluster its end may be that of the whole executor.
         """
         state = self._state
         if worker.assignment is not None or worker.abort:
@@ -90,7 +92,7 @@ class Assignments:
     def describe(
         self, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
     ) -> TrainUnit | EvaluateUnit:
-        """Tell a worker what its unit is, and which checkpoints and shards it keeps meanwhile."""
+        """Describe a worker's unit to it, with the checkpoints and shards that it keeps meanwhile."""
         common: dict[str, Any] = {
             "drop": drop,
             "holds": holds,
@@ -117,7 +119,7 @@ class Assignments:
         if isinstance(report, UnitFailure):
             worker.assignment = None
             self._recovery.failed(worker, assignment, report)
-            self._groups.mend(assignment.trials)
+            self._groups.regroup(assignment.trials)
             return
         members = _of_each_trial(assignment, report)
         worker.assignment = None
@@ -137,13 +139,13 @@ class Assignments:
             if isinstance(member, MemberFailure):
                 self._recovery.member_failed(worker, assignment, start, member)
         self._recovery.rewind(assignment.trials)
-        self._groups.mend(assignment.trials)
+        self._groups.regroup(assignment.trials)
 
     def _ends_epoch(self, assignment: Assignment) -> bool:
         return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
 
     def _start(self, trial: Trial) -> Start:
-        # Nobody holds version 0: what it may begin with, a clone's source or an earlier run's weights, is in the store.
+        # No worker has version 0: a clone's source, or the weights of an earlier run, are in the store.
         return Start(trial, trial.version, trial.holder not in self._state.workers, trial.holder)
 
     def _member(self, start: Start, assignment: Assignment) -> Member:
@@ -213,7 +215,7 @@ class Assignments:
         return events
 
     def _is_their_turn(self, suspects: Collection[str]) -> bool:
-        """Whether every suspect trial's peers are an epoch ahead of it, so that they wait for it."""
+        """Return ``True`` if every suspect trial's peers are an epoch ahead of it, so that they wait for it."""
         epochs = {trial.trial_id: trial.epoch for trial in self._state.running}
         behind = [epochs[trial_id] for trial_id in suspects]
         others = [epoch for trial_id, epoch in epochs.items() if trial_id not in suspects]
@@ -261,10 +263,10 @@ class Assignments:
 def _of_each_trial(
     assignment: Assignment, report: TrainReport | EvaluateReport
 ) -> dict[str, TrainedMember | EvaluatedMember | MemberFailure]:
-    """Give the report's members by trial, which have to be those of the unit."""
+    """Return the report's members by trial, after a check that they are those of the unit."""
     if isinstance(report, TrainReport) != (assignment.kind == "train"):
         raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
     members = {member.trial_id: member for member in report.members}
     if len(report.members) > len(members) or members.keys() != {trial.trial_id for trial in assignment.trials}:
-        raise RefusedError(f"a report of {', '.join(members) or 'nobody'} for {assignment.unit_id}")
+        raise RefusedError(f"a report of {', '.join(members) or 'no trial'} for {assignment.unit_id}")
     return members

@@ -36,8 +36,8 @@ class SparkBackend:
     threads : int
         CPU threads of one unit; ``spark.task.cpus`` by default.
     memory_bytes : int, optional
-        Of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by default.
-        Each of several searches that share the worker has as much.
+        Memory of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by
+        default. Each of several searches that share the worker has as much.
     restarts : int
         How often a lost worker's job is started again before its shards go to the others. Default 3.
     rejoin_s : float
@@ -90,10 +90,10 @@ class SparkBackend:
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
 
         if not (self.encrypt is None or isinstance(self.encrypt, bool)):
-            raise InvalidArgumentError(f"encrypt={self.encrypt!r}: True, False or None")
+            raise InvalidArgumentError(f"encrypt must be True, False or None, got {self.encrypt!r}")
         check_device(self.device)
         if not self.rejoin_s >= 0:
-            raise InvalidArgumentError(f"rejoin_s={self.rejoin_s!r}: seconds, from 0 on")
+            raise InvalidArgumentError(f"rejoin_s must be a number of seconds from 0 on, got {self.rejoin_s!r}")
 
     @property
     def most_workers(self) -> int:
@@ -107,7 +107,7 @@ class SparkBackend:
 
     @property
     def encrypts(self) -> bool:
-        """Whether driver and workers encrypt what they send each other."""
+        """True if driver and workers encrypt their messages."""
         return encrypts(self.spark) if self.encrypt is None else self.encrypt
 
     @property

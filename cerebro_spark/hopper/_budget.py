@@ -18,9 +18,9 @@ class Budget:
     Parameters
     ----------
     max_seconds : float, optional
-        Of the run, its earlier parts included.
+        Limit in seconds of the run, its earlier parts included.
     price : float, optional
-        Of a worker for an hour, in any currency.
+        Cost per worker-hour, in any currency.
     max_cost : float, optional
         In the same currency: seconds in which workers were there, times their price.
 
@@ -45,14 +45,17 @@ class Budget:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
                 raise InvalidArgumentError(f"{name}={value!r}: more than 0, or None")
         if self.max_cost is not None and self.price is None:
-            raise InvalidArgumentError(f"max_cost={self.max_cost!r}: give price=, that of a worker for an hour")
+            raise InvalidArgumentError(
+                f"max_cost must come with price, the cost per worker-hour, got max_cost={self.max_cost!r} alone"
+            )
 
     def over(self, seconds: float, worker_seconds: float) -> str:
-        """Say which limit is reached.
+        """Describe the limit that is reached.
 
         Parameters
         ----------
         seconds : float
+            Seconds since the start of the run.
         worker_seconds : float
             Sum over the workers of the seconds in which they were there.
 

@@ -70,7 +70,7 @@ class RunContext:
 
     @property
     def validates(self) -> bool:
-        """Whether there are validation shards, one per partition."""
+        """True if there are validation shards, one per partition."""
         return self.prepared.test_fraction > 0
 
     @property

@@ -81,7 +81,7 @@ class Coordinator:
             self._epochs.out_of_time(reason)
 
     def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
-        """Tell the procedure a request of the user.
+        """Pass a request of the user to the procedure.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Coordinator:
         return self._epochs.request(request)
 
     def hold(self, trial_id: str, *, held: bool) -> None:
-        """Give a trial no more units once the one in flight has ended, or give it units again.
+        """Pause a trial once the unit in flight has ended, or let it continue.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Coordinator:
             if trial.held == held:
                 raise InvalidArgumentError(f"{trial_id} is {'paused already' if held else 'not paused'}")
             trial.held = held
-            self._groups.mend([trial])
+            self._groups.regroup([trial])
             if held:
                 self._epochs.offer()
             self._epochs.step()
@@ -125,11 +125,12 @@ class Coordinator:
             self.find(trial_id, live=True).urgent = True
 
     def find(self, trial_id: str, *, live: bool = False) -> Trial:
-        """Give a trial by its id.
+        """Return a trial by its id.
 
         Parameters
         ----------
         trial_id : str
+            Id of the trial.
         live : bool
             Whether it has to be one that has not ended. Default ``False``.
 
@@ -148,7 +149,7 @@ class Coordinator:
             return trial
 
     def share(self, *, shared: bool) -> None:
-        """Say whether other runs share the workers: then none waits for a unit of this one while it is its turn."""
+        """Set whether other runs share the workers: then none waits for a unit of this run during its turn."""
         with self._state.changed:
             self._state.shared = shared
             self._state.changed.notify_all()
@@ -172,13 +173,13 @@ class Coordinator:
     # For the workers' jobs.
 
     def lose(self, name: str, why: str) -> None:
-        """Note that a worker is gone; it may come back."""
+        """Detach a lost worker, which may come back."""
         with self._state.changed:
             self._recovery.lose(name, why)
             self._epochs.step()
 
     def give_up(self, name: str) -> None:
-        """Note that a worker will not come back: its partitions go to the remaining ones."""
+        """Move a lost worker's partitions to the remaining workers, because it will not come back."""
         with self._state.changed:
             self._recovery.give_up(name)
             self._epochs.step()
@@ -189,6 +190,7 @@ class Coordinator:
         Parameters
         ----------
         name : str
+            Name of the worker.
         works : bool
             Whether a worker has finished a unit of another run. Default ``False``.
         """
@@ -259,7 +261,7 @@ class Coordinator:
 
     @property
     def complete(self) -> bool:
-        """Whether every awaited worker has been attached once."""
+        """True if every awaited worker has been attached once."""
         with self._state.changed:
             return self._state.holdings.complete
 
@@ -267,7 +269,7 @@ class Coordinator:
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials, those that ended included."""
+        """Trials of the run, those that ended included."""
         return self._state.trials
 
     @property

@@ -30,7 +30,7 @@ __all__ = ["Director"]
 
 
 class Director:
-    """Tells a procedure the results of trials, and keeps the trials as it decides.
+    """Link between a run and its procedure, which gets results and decides about trials.
 
     One call at a time. Decisions are in the store before they are carried out, so that a run that is resumed asks
     again with the same results and gets the same decisions.
@@ -40,8 +40,9 @@ class Director:
     procedure : Procedure
         New, with the arguments that the run began with.
     journal : Journal
+        Journal of the run.
     slots : int
-        Trials that can train beside each other.
+        Number of trials that can train at the same time.
     trial : callable
         Makes a trial of an id and params, as far as the store has it.
 
@@ -95,14 +96,14 @@ class Director:
             self.carry_out(self.ask(fresh))
 
     def ask(self, trials: Sequence[Trial]) -> tuple[Decision, ...]:
-        """Tell the results of trials that have finished epochs or ended, and get the decisions."""
+        """Report trials that have finished epochs or ended, and return the decisions."""
         for trial in trials:
             if trial.trial_id in self._again and trial.epoch >= trial.granted:
                 trial.status = self._again.pop(trial.trial_id)
         return self._exchange([result for trial in trials for result in self._results(trial)], self._busy)
 
     def request(self, request: UserRequest) -> tuple[Decision, ...]:
-        """Tell a request of the user.
+        """Report a request of the user, and return the decisions.
 
         Raises
         ------
@@ -116,7 +117,7 @@ class Director:
         return self._exchange([request], self._busy)
 
     def out_of_time(self, reason: str) -> tuple[Decision, ...]:
-        """Tell that the time is over."""
+        """Report that the time is over, and return the decisions."""
         return self._exchange([OutOfTime(reason)], self._slots)
 
     def carry_out(self, decisions: Sequence[Decision]) -> list[Trial]:
@@ -162,7 +163,7 @@ class Director:
         return exchange.decisions
 
     def _results(self, trial: Trial) -> list[Result]:
-        """Give what the procedure has not been told of a trial; epochs that are trained again are no news."""
+        """Return the results of a trial that the procedure does not have yet."""
         told = self._told.get(trial.trial_id, 0)
         found: list[Result] = [
             EpochResult(trial.trial_id, epoch + 1, trial.history[epoch]) for epoch in range(told, len(trial.history))

@@ -1,4 +1,4 @@
-"""Epochs: sees when a trial's is over, has the director decide what comes next, and lets trials enter epochs."""
+"""Epochs of trials: their ends, the decisions about what comes next, and the entry into the next one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Epochs:
-    """Opens and closes the epochs of each trial. Its callers hold the run's lock, but for :meth:`shut_down`.
+    """Start and end of the epochs of each trial. Its callers hold the run's lock, but for :meth:`shut_down`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Epochs:
         self._thread.submit(self._decide, partial(self._director.out_of_time, reason))
 
     def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
-        """Tell the procedure a request of the user; the future raises what :meth:`Director.request` raises."""
+        """Pass a request of the user to the procedure; the future raises the errors of :meth:`Director.request`."""
         return self._thread.submit(self._request, request)
 
     def offer(self) -> None:
@@ -107,7 +107,7 @@ class Epochs:
         self._thread.submit(self._decide, partial(self._director.ask, []))
 
     def shut_down(self) -> None:
-        """Wait for results that are being written, and write the units of epochs that nobody finishes.
+        """Wait for results that are being written, and write the units of unfinished epochs.
 
         The lock must be free.
         """
@@ -166,7 +166,7 @@ class Epochs:
         finished = [
             trial for trial in finished if late.isdisjoint(each.trial_id for each in self._groups.companions(trial))
         ]
-        # Whom the user has paused, nobody waits for.
+        # Trials do not wait for those that the user has paused.
         awaited = [trial for trial in training if not trial.held or trial in finished]
         return [] if self._together and len(finished) < len(awaited) else finished
 
@@ -256,11 +256,11 @@ class Epochs:
 
     def _new_hopper(self, policy: str, seed: int) -> Hopper:
         state = self._state
-        nobody: dict[int, list[str]] = {partition: [] for partition in state.partitions}
+        holders: dict[int, list[str]] = {partition: [] for partition in state.partitions}
         if self._recorded is not None:
-            hopper = Hopper.replay(self._recorded.placements, nobody, times=self._times, configs=())
+            hopper = Hopper.replay(self._recorded.placements, holders, times=self._times, configs=())
         else:
-            hopper = Hopper((), nobody, policy=policy, times=self._times, seed=seed)
+            hopper = Hopper((), holders, policy=policy, times=self._times, seed=seed)
         # Nothing is pending until a trial enters its epoch. Those that ended are there too: the order of "fixed"
         # depends on a trial's place among all.
         for trial in state.trials:

@@ -20,16 +20,16 @@ class Observer(Protocol):
     """
 
     def unit(self, event: Event) -> None:
-        """Note that a unit was trained or evaluated."""
+        """Handle a unit that was trained or evaluated."""
 
     def worker_lost(self, loss: Loss) -> None:
-        """Note that a worker was lost."""
+        """Handle the loss of a worker."""
 
     def trial_started(self, trial: Trial) -> None:
-        """Note that a trial started while the run went on."""
+        """Handle a trial that started during the run."""
 
     def trial_ended(self, trial: Trial) -> None:
-        """Note that a trial ended; its ``status`` says how."""
+        """Handle the end of a trial, by its ``status``."""
 
 
 class Unobserved:

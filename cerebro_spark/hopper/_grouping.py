@@ -1,4 +1,4 @@
-"""Grouping: which trials train together, as one unit, on one read and one pass of what they share.
+"""Grouping of trials that train together, as one unit, with one read and one pass through shared layers.
 
 Nautilus, section 4.3: a fused group of candidates. A search without one has groups of one trial.
 """
@@ -49,7 +49,7 @@ class Group:
 
 
 class Grouping(Protocol):
-    """Decides which trials train together."""
+    """Decision which trials train together."""
 
     def groups(self, trials: Sequence[Trial]) -> Sequence[Group]:
         """Group trials that enter an epoch together.
@@ -59,7 +59,7 @@ class Grouping(Protocol):
         Parameters
         ----------
         trials : sequence of Trial
-            Of the same epoch, which have visited the same shards of it; in the order of their starts.
+            Trials of the same epoch, which have visited the same shards of it; in the order of their starts.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class Grouping(Protocol):
         """
 
     def split(self, group: Group, why: str) -> None:
-        """Note that a group lost its worker or its memory, and trains one by one until the end of its epoch.
+        """Handle a group that lost its worker or its memory, and trains one by one until the end of its epoch.
 
         With the run's lock held, maybe during a call of :meth:`groups`: it returns at once.
 
@@ -77,11 +77,12 @@ class Grouping(Protocol):
         group : Group
             Its trials come to :meth:`groups` again when they enter their next epoch.
         why : str
+            Reason, for the log.
         """
 
 
 class Singles:
-    """Every trial by itself: an ordinary search.
+    """Groups of one trial each: an ordinary search.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class Groups:
         self._entered: dict[str, Group] = {}
 
     def of(self, trial: Trial) -> Group:
-        """Give the group that a trial is in, or was in last."""
+        """Return the group that a trial is in, or was in last."""
         return self._of.get(trial.trial_id) or Group((trial,))
 
     def mates(self, trial: Trial) -> tuple[Trial, ...]:
@@ -90,14 +90,15 @@ class Groups:
                     self._form(formed)
                     self._entered |= {trial.trial_id: formed for trial in alike}
 
-    def mend(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
+    def regroup(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
         """Form the groups of some trials anew where a trial left, or where they are not alike any more.
 
-        Groups whose unit of training is in flight stay as they are: whoever takes the report calls this.
+        Groups whose unit of training is in flight stay as they are: the receiver of the report calls this.
 
         Parameters
         ----------
         trials : iterable of Trial
+            Trials whose groups are formed again.
         again : collection of str
             Ids of trials that went back to an earlier checkpoint.
         """
@@ -113,9 +114,9 @@ class Groups:
         """Schedule what remains of the epochs of trials that went back to an earlier checkpoint."""
         for trial in trials:
             self._state.entered[trial.trial_id] = trial.epoch
-        self.mend(trials, again={trial.trial_id for trial in trials})
+        self.regroup(trials, again={trial.trial_id for trial in trials})
         # A clone waits while its source trains up to there again; the others of its group do not.
-        self.mend(trial for trial in self._state.running if self._state.waits(trial))
+        self.regroup(trial for trial in self._state.running if self._state.waits(trial))
 
     def split(self, trials: Iterable[Trial], why: str) -> None:
         """Have the trials of a group, none of whose units is in flight, train one by one until their epoch ends."""
@@ -132,7 +133,7 @@ class Groups:
         self._state.drop_copy(trial)
         group = self._of.pop(trial.trial_id, None)
         if group is not None:
-            self.mend(self._members(group))
+            self.regroup(self._members(group))
 
     def end(self, trial: Trial, status: str, why: str) -> None:
         """End a trial by an error of its own."""
@@ -147,7 +148,7 @@ class Groups:
         if grouped != sorted(trial.trial_id for trial in trials):
             wanted = ", ".join(trial.trial_id for trial in trials)
             raise ValueError(
-                f"the grouping of {wanted} gave {', '.join(grouped) or 'nobody'}: each has to be in one group"
+                f"the grouping of {wanted} gave {', '.join(grouped) or 'no group'}: each has to be in one group"
             )
         return groups
 

@@ -1,4 +1,4 @@
-"""Which worker holds which partitions, while workers attach and detach."""
+"""Partitions of each worker, while workers attach and detach."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Holdings:
         self._awaited = {name: _Awaited(math.inf, set(partitions)) for name, partitions in workers.items()}
 
     def __getitem__(self, name: str) -> set[int]:
-        """Give the partitions of an attached worker."""
+        """Return the partitions of an attached worker."""
         return self._present[name]
 
     @property
     def complete(self) -> bool:
-        """Whether every worker that was awaited at first has been attached once."""
+        """True if every worker that was awaited at first has been attached once."""
         return all(awaited.since < math.inf for awaited in self._awaited.values())
 
     def attach(self, name: str) -> None:
@@ -71,7 +71,7 @@ class Holdings:
         self._awaited.pop(name, None)
 
     def expired(self, since: float) -> list[str]:
-        """Give up the workers that were lost before some time, and name them."""
+        """Stop awaiting the workers that were lost before a time, and return their names."""
         late = [name for name, awaited in self._awaited.items() if awaited.since < since]
         for name in late:
             self.give_up(name)

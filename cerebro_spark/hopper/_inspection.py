@@ -43,6 +43,7 @@ def inspect_store(store: Store) -> Iterator[Finding]:
     Parameters
     ----------
     store : Store
+        Store with the run.
 
     Yields
     ------

@@ -83,7 +83,7 @@ class Interrupts:
 
     @property
     def _replaces(self) -> bool:
-        """Whether the former handler is Python's or Spark's."""
+        """True if the former handler is Python's or Spark's."""
         module: str = getattr(self._former, "__module__", None) or ""
         return self._former is signal.default_int_handler or module.startswith("pyspark.")
 

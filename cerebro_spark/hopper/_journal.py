@@ -82,6 +82,7 @@ class RunSpec:
     Parameters
     ----------
     run : str
+        Name of the run in the store.
     prepared : str
         Name of the prepared data in the store.
     configs : list of dict
@@ -91,11 +92,15 @@ class RunSpec:
     epochs : int
         The most that a configuration trains.
     seed : int
+        Seed of the run.
     policy : str
+        Scheduling policy, one of :data:`optimizer.hopper.POLICIES`.
     replicas : int
         Workers that keep each shard.
     metric : str
+        Name of the metric that decides.
     larger_is_better : bool
+        Direction of the metric: ``True`` if a larger value is better.
     rounds : str
         One of :data:`ROUNDS`.
     procedure : str
@@ -145,7 +150,9 @@ class Journal:
     Parameters
     ----------
     store : Store
+        Store with the run.
     run : str
+        Name of the run in the store.
     """
 
     store: Store
@@ -158,7 +165,7 @@ class Journal:
 
     @property
     def begun(self) -> bool:
-        """Whether the store has the settings."""
+        """True if the store has the settings."""
         return self.store.exists("runs", self.run, "run.json")
 
     def begin(self, spec: RunSpec) -> None:
@@ -268,7 +275,9 @@ class Journal:
         Parameters
         ----------
         trial_id : str
+            Id of the trial.
         params : dict
+            Values of the hyperparameters, by name.
         num_shards : int
             Shards to train on: as many units make an epoch.
 

@@ -1,4 +1,4 @@
-"""Which states of a configuration go to the store and stay there, and which epoch is its best one."""
+"""States of a configuration that are written to the store and stay there, and its best epoch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def best_epoch(history: Sequence[Mapping[str, float]], metric: str, *, larger_is
     history : sequence of mapping
         Metrics by epoch.
     metric : str
+        Name of the metric that decides.
     larger_is_better : bool
+        Direction of the metric: ``True`` if a larger value is better.
 
     Returns
     -------

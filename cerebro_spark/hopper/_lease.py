@@ -40,11 +40,13 @@ class Lease:
     Parameters
     ----------
     store : Store
+        Store with the run.
     run : str
+        Name of the run in the store.
     beat_s, expiry_s : float
         Seconds between two beats, and without one until the lease has expired. Default 2 and 20.
     folder : str
-        Of the store, in which `run` has its own. Default ``"runs"``.
+        Folder of the store that has a folder for `run`. Default ``"runs"``.
 
     Examples
     --------
@@ -91,12 +93,12 @@ class Lease:
         holder = self._read() if self._contested else None
         if holder is not None and holder["owner"] != self._owner:
             raise self._refused(holder)
-        self._store.sweep(*self._place[:-1])  # whoever was writing there is gone
+        self._store.sweep(*self._place[:-1])  # the writers of these files are gone
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the lease back, so that the next driver need not wait."""
+        """Release the lease, so that the next driver need not wait."""
         self._over.set()
         self._thread.join()
         if not self._taken:
@@ -145,7 +147,7 @@ class Lease:
                 texts = {name: typed(data, name, str) for name in ("owner", "host", "machine", "process")}
                 return {**texts, "counter": typed(data, "counter", int)}
         except (DamagedError, StoreError):
-            # Nobody can tell whose it is; its owner, if there is one, writes it again.
+            # Its owner is unknown; the owner, if there is one, writes it again.
             return {"owner": "", "host": "?", "machine": "", "process": "?", "counter": -1}
 
     def _write(self) -> None:
@@ -181,7 +183,7 @@ def _process(number: int) -> dict[str, str]:
 
 
 def _is_gone(holder: dict[str, Any]) -> bool:
-    """Say whether a lease's process is known to be gone: it was on this machine, and is not there any more."""
+    """Return ``True`` if a lease's process was on this machine, and is not there any more."""
     number = holder["process"].partition("/")[0]
     if not number.isdigit() or not holder["machine"] or holder["machine"] != _process(os.getpid())["machine"]:
         return False

@@ -21,9 +21,11 @@ class TrialLog:
     Parameters
     ----------
     first : str
+        Beginning of the log.
     omitted : int
         Bytes that are left out between the two.
     last : str
+        End of the log.
 
     Examples
     --------

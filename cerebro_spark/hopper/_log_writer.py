@@ -29,8 +29,9 @@ class LogWriter:
     Parameters
     ----------
     journal : Journal
+        Journal of the run.
     lease : Lease
-        Of the run: nothing is written once another driver has it.
+        Lease of the run: nothing is written once another driver has it.
     trials : sequence of Trial
         It may grow.
     """

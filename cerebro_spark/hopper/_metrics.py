@@ -22,6 +22,7 @@ def epoch_metrics(
     Parameters
     ----------
     trial : Trial
+        Trial that has finished the epoch.
     epoch : int
         That the trial has just finished.
     results : callable

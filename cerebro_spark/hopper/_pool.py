@@ -38,7 +38,7 @@ _END_S = 30.0
 
 @dataclass(slots=True)
 class _Served:
-    """How a worker serves a run: since which start, in which process, and how often it did not go well."""
+    """Service of a worker for a run: its start, its state, and the number of losses."""
 
     start: int
     serving: bool = False
@@ -70,8 +70,9 @@ class Pool:
     Parameters
     ----------
     slots : Slots
-        Of the session. Its lock is the pool's.
+        Slots of the session. Their lock is the pool's.
     backend : SparkBackend
+        Workers of the run.
 
     Raises
     ------
@@ -172,7 +173,7 @@ class Pool:
             self._close()
 
     def _closes(self, *, without: _Run | None) -> bool:
-        """Whether the caller is to close the pool, there being no run besides; one caller is."""
+        """Return ``True`` for the one caller that closes the pool, because no run is left."""
         last = not self._stopping and all(run is without for run in self._runs)
         self._stopping |= last
         self.closing |= last
@@ -244,7 +245,7 @@ class Pool:
         ]
 
     def _replace(self, name: str) -> None:
-        """Note that a worker's process is gone, or is to be."""
+        """Handle a worker's process that is gone, or will be."""
         process = self._processes.pop(name, None)
         if process is not None:
             self._replaced.add(process)
@@ -293,14 +294,14 @@ class Pool:
     # For the workers' jobs.
 
     def lose(self, name: str, why: str) -> None:
-        """Note that a worker's process is gone; all runs lose it."""
+        """Handle a worker's process that is gone; all runs lose it."""
         with self._changed:
             self._replace(name)
         for run in self._going_on():
             run.coordinator.lose(name, why)
 
     def give_up(self, name: str) -> None:
-        """Note that a worker will not come back."""
+        """Handle a worker that will not come back."""
         with self._changed:
             self._given_up.add(name)
             for run in self._runs:
@@ -313,7 +314,7 @@ class Pool:
     def fail(self, error: BaseException) -> None:
         """End all runs with an error."""
         with self._changed:
-            # Whoever comes now waits for the next pool.
+            # Runs that join now wait for the next pool.
             self.closing = True
             self._changed.notify_all()
         for run in self._going_on():
@@ -355,7 +356,7 @@ class Pool:
 
     @property
     def complete(self) -> bool:
-        """Whether every worker that is no spare has called once."""
+        """True if every worker that is no spare has called once."""
         with self._changed:
             return self._needed <= self._seen
 
@@ -370,8 +371,9 @@ class Member:
     Parameters
     ----------
     backend : SparkBackend
+        Workers of the run.
     coordinator : Coordinator
-        Of the run.
+        Coordinator of the run.
     """
 
     def __init__(self, backend: SparkBackend, coordinator: Coordinator) -> None:
@@ -387,7 +389,7 @@ class Member:
         Returns
         -------
         Credentials
-            Of the run, for its endpoint.
+            Credentials of the run, for its endpoint.
 
         Raises
         ------
@@ -409,7 +411,7 @@ class Member:
         Parameters
         ----------
         location : str
-            Of the endpoint that answers them.
+            Location of the endpoint that answers them.
         """
         assert self._pool is not None  # noqa: S101 - it has joined
         assert self._run is not None  # noqa: S101

@@ -39,7 +39,7 @@ class Probed:
     Parameters
     ----------
     session : Session
-        Of the first configuration.
+        Session of the first configuration.
     """
 
     session: Session
@@ -62,6 +62,7 @@ class Probed:
         Parameters
         ----------
         metric : str or sequence of str
+            Name of the metric that decides, or of several.
         mode : {"min", "max"}, sequence of them, or None
             By default the metrics say it; a mode that contradicts one is taken at its word.
         validates : bool
@@ -104,10 +105,15 @@ def probe(
     Parameters
     ----------
     trainer_fn : callable
+        User's function that makes the trainer of a configuration.
     params : mapping
+        Values of the hyperparameters, by name.
     prepared : PreparedData
+        Prepared data of the run.
     seed : int
+        Seed of the run.
     backend : SparkBackend
+        Workers of the run.
     opened : callable, optional
         Called with the session before it sees the rows.
     epochs : int, optional

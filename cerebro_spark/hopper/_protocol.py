@@ -1,4 +1,4 @@
-"""Protocol: what the driver replies to each request of a worker."""
+"""Replies of the driver to the requests of workers."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Answers:
         self._state.fail(
             CheckpointError(
                 f"the store would not take the checkpoint of {trial.trial_id} from worker {request.worker}: "
-                f"{request.error}. The checkpoints in it are intact: make room, or mend it, and resume the run"
+                f"{request.error}. The checkpoints in it are intact: make room, or repair it, and resume the run"
             )
         )
         return Acknowledged()

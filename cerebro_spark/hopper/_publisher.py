@@ -23,6 +23,7 @@ class Publisher:
     Parameters
     ----------
     stream : EventStream
+        Stream of events to the callbacks.
     """
 
     def __init__(self, stream: EventStream) -> None:
@@ -66,7 +67,9 @@ def run_started(
     Parameters
     ----------
     spec : RunSpec
+        Settings of the run.
     trials : sequence of Trial
+        Trials of the run.
     epoch : int
         The first to be trained.
     num_units : int or None

@@ -1,4 +1,4 @@
-"""The record of an earlier run, for a replay to follow."""
+"""Record of an earlier run that a replay follows."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Recorded:
     trials: Mapping[str, Trial]
 
     def end_of(self, trial: Trial) -> Trial | None:
-        """Give the earlier trial where it ended within an epoch, or failed, and this one has come as far.
+        """Return the earlier trial if it ended within an epoch, or failed, and this one has come as far.
 
-        A trial that ended with a finished epoch is granted no more than that, and ends by itself.
+        A trial that ended with a finished epoch is granted that epoch as its last, and ends by itself.
         """
         first = self.trials[trial.trial_id]
         reached = trial.version >= first.version and trial.epoch >= first.epoch

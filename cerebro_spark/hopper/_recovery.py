@@ -1,4 +1,4 @@
-"""Recovery: what was lost with a worker is trained again, and its shards go to others (Cerebro, section 3.5.6)."""
+"""Recovery from lost workers: states are trained again, and shards go to others (Cerebro, section 3.5.6)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Recovery:
     def member_failed(
         self, worker: Attached, assignment: Assignment, start: Start, failure: UnitFailure | MemberFailure
     ) -> None:
-        """Try a unit again for a trial whose checkpoint was out of reach, or for want of memory; end any other."""
+        """Try a unit again for a trial whose checkpoint was out of reach or that lacked memory; end any other trial."""
         trial = start.trial
         if failure.reason != "hop":
             _LOG.warning("%s %s on %s:\n%s", trial.trial_id, failure.reason, worker.name, failure.traceback)
@@ -176,7 +176,7 @@ class Recovery:
             self._groups.split(assignment.trials, why)
 
     def _note(self, trial: Trial, death: Death, assignment: Assignment, why: str) -> None:
-        """Note that a worker was lost with a trial, and end one that was the only one to run."""
+        """Record the loss of a worker with a trial, and end a trial that ran alone."""
         was_suspect = trial.suspect
         trial.deaths.append(death)
         if trial.suspect:
@@ -190,7 +190,7 @@ class Recovery:
             return
         if trial.suspect and not was_suspect:
             _LOG.warning("%s took %d workers with it and is tried alone", trial.trial_id, len(trial.deaths))
-            self._groups.mend([trial])
+            self._groups.regroup([trial])
         self._evaluate_again(assignment, [trial])
 
     @staticmethod

@@ -34,9 +34,9 @@ class Holder(Protocol):
 
 
 class Slots:
-    """The task slots of one session, as far as this process uses them. Whoever reads or changes it holds ``changed``.
+    """The task slots of one session, as far as this process uses them. Code that reads or changes it holds ``changed``.
 
-    Spark gives a slot to whoever asks first, and a pool's workers keep theirs: a job that is in the middle of its
+    Spark gives a slot to the first job that asks, and a pool's workers keep theirs: a job that is in the middle of its
     stages as a pool opens would wait for the pool's end. So a pool that takes all slots opens once such jobs have
     ended.
 
@@ -45,6 +45,7 @@ class Slots:
     changed : threading.Condition
         The lock of the session's pool as well.
     pool : Holder or None
+        Pool that holds slots, if there is one.
     count : int or None
         Slots, as counted last.
     users : int
@@ -58,7 +59,7 @@ class Slots:
         self.users = 0
 
     def spares(self, workers: int) -> bool:
-        """Whether a slot is free beside so many workers."""
+        """Return ``True`` if a slot is free beside so many workers."""
         return self.count is not None and self.count > workers
 
     def settled(self) -> Holder | None:
@@ -68,7 +69,7 @@ class Slots:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Note that jobs go on."""
+        """Record jobs that run."""
         with self.changed:
             self.users += 1
         try:
@@ -80,7 +81,7 @@ class Slots:
 
 
 def slots_of(spark: SparkSession) -> Slots:
-    """Give the slots of a session."""
+    """Return the slots of a session."""
     with _LOCK:
         return _SESSIONS.setdefault(spark, Slots())
 

@@ -69,7 +69,7 @@ class Attached:
 
 
 class RunState:
-    """The state that the coordinator's parts share. Whoever reads or changes it holds the lock ``changed``.
+    """The state that the coordinator's parts share. Code that reads or changes it holds the lock ``changed``.
 
     Parameters
     ----------
@@ -167,17 +167,17 @@ class RunState:
         return [worker.assignment for worker in self.workers.values() if worker.assignment is not None]
 
     def reachable(self, trial: Trial) -> bool:
-        """Whether some worker or the store has the trial's last checkpoint, or it is built from the seed."""
+        """Return ``True`` if a worker or the store has the trial's last checkpoint, or the seed builds it."""
         return trial.durable or trial.holder in self.workers
 
     def stores(self, trial: Trial, epoch: int, *, ends_epoch: bool) -> bool:
-        """Whether the state of a trial after a visit in an epoch is to be in the store, not in memory alone."""
+        """Return ``True`` if the state of a trial after a visit belongs in the store, not in memory alone."""
         if self._checkpoints == "visits":
             return True
         return ends_epoch and (self._checkpoints == "epochs" or epoch + 1 >= trial.granted)
 
     def secured(self, trial: Trial) -> bool:
-        """Whether the state of a trial that has finished its epoch is where it is to be."""
+        """Return ``True`` if the state of a trial that has finished its epoch is where it belongs."""
         return trial.durable if self.stores(trial, trial.epoch, ends_epoch=True) else self.reachable(trial)
 
     def hopped(self, trial: Trial, before: str | None, version: int) -> None:
@@ -190,7 +190,7 @@ class RunState:
         before : str or None
             Worker that held the earlier one.
         version : int
-            Of the earlier one.
+            Version of the earlier state.
         """
         if trial.copy is not None and trial.copy.worker == trial.holder:
             # It holds one state of a trial: the new one.
@@ -223,7 +223,7 @@ class RunState:
         return SourceState(source.trial_id, version, digest)
 
     def waits(self, trial: Trial) -> bool:
-        """Whether a clone waits for its source, which trains up to there again after a damage."""
+        """Return ``True`` if a clone waits for its source, which trains up to there again after damage."""
         state = None if trial.version else self.source_state(trial)
         if state is None:
             return False

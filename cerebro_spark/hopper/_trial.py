@@ -33,12 +33,13 @@ class Death:
     Parameters
     ----------
     worker : str
+        Name of the worker.
     evaluated : int or None
         The partition that it evaluated the trial on; ``None`` where it trained it.
     loss : int
         Number of the loss: those that had the trial in one unit have it in common.
     together : bool
-        Whether the unit had other trials too, so that nobody knows whose fault it was. Default ``False``.
+        Whether the unit had other trials too, so that the loss may be the fault of any of them. Default ``False``.
     """
 
     worker: str
@@ -54,7 +55,9 @@ class Copy:
     Parameters
     ----------
     worker : str
+        Name of the worker.
     version : int
+        Version of the checkpoint.
     """
 
     worker: str
@@ -68,13 +71,14 @@ class Trial:
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     params : dict
         The configuration.
 
     Attributes
     ----------
     copy : Copy or None
-        Of the checkpoint before that of the holder, where that one is not in the store.
+        Copy of the checkpoint before that of the holder, where that one is not in the store.
     stored : dict of int to set of str
         By version, the digests of the checkpoints that the store has: several, where units were trained again on other
         partitions, and the words of both arrive in any order.
@@ -130,22 +134,22 @@ class Trial:
 
     @property
     def running(self) -> bool:
-        """Whether the trial is still in training, or waits for a decision."""
+        """True if the trial is in training, or waits for a decision."""
         return self.status == "running"
 
     @property
     def live(self) -> bool:
-        """Whether it may train more: it runs, or its procedure has paused it."""
+        """True if it may train more: it runs, or its procedure has paused it."""
         return self.status in {"running", "paused"}
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by an error of its own, not by a decision."""
+        """True if an error of its own ended it, not a decision."""
         return self.status not in _UNBROKEN
 
     @property
     def suspect(self) -> bool:
-        """Whether it may be the reason that its workers were lost: one loss may have any reason, two in a row not."""
+        """True if it may be the reason for lost workers: one loss may have any reason, two in a row not."""
         return self.running and sum(not death.together for death in self.deaths) >= _SUSPECT
 
     @property
@@ -158,7 +162,7 @@ class Trial:
 
     @property
     def durable(self) -> bool:
-        """Whether the store has the current version."""
+        """True if the store has the current version."""
         return self.durable_version == self.version
 
     @property
@@ -200,7 +204,7 @@ class Trial:
         self.deaths = [death for death in self.deaths if death.evaluated != partition]
 
     def was_stored(self, version: int, digest: str) -> None:
-        """Note that the store has a checkpoint."""
+        """Record a checkpoint in the store."""
         self.stored.setdefault(version, set()).add(digest)
 
     def go_on_from(self, records: Sequence[Record]) -> None:

@@ -22,11 +22,12 @@ _NAME, _ERROR = "model", "error"
 
 
 class PredictionModel:
-    """What ``mlflow.pyfunc.load_model`` calls.
+    """Model that ``mlflow.pyfunc.load_model`` returns.
 
     Parameters
     ----------
     model : TunedModel
+        Model to serve.
     """
 
     def __init__(self, model: TunedModel) -> None:

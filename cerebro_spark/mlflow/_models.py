@@ -26,7 +26,7 @@ def save_model(
     Parameters
     ----------
     model : TunedModel or Selection
-        Of a selection its best model.
+        Model to log; of a selection its best model.
     path : str or Path
         A folder that does not exist yet, or is empty.
     signature : mlflow.models.ModelSignature, optional
@@ -62,8 +62,9 @@ def log_model(
     Parameters
     ----------
     model : TunedModel or Selection
+        Model to log; of a selection its best model.
     name : str
-        Of the model in the run.
+        Name of the model in the run.
     registered_model_name : str, optional
         Register a new version under this name; ``MlflowClient().set_registered_model_alias`` gives it an alias, by
         which ``models:/name@alias`` is loaded.
@@ -75,6 +76,7 @@ def log_model(
     Returns
     -------
     mlflow.models.model.ModelInfo
+        Description of the logged model.
 
     Examples
     --------

@@ -11,7 +11,7 @@ __all__ = ["Autologging", "autolog", "autologging"]
 
 @dataclass(frozen=True, slots=True)
 class Autologging:
-    """What searches log by themselves.
+    """Settings of automatic logging.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``Experiment``: a search that goes on in the background, and what its user may do to it meanwhile."""
+"""Experiment: a search that runs in the background, and its control by the user."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LOOK_S = 0.5
 
 
 class Experiment:
-    """A search that goes on in the background; :meth:`Search.start` begins it.
+    """Search that runs in the background; :meth:`Search.start` starts it.
 
-    Configurations come and go meanwhile. What the user asks for is in the store before it is carried out, so that a
-    run that stops is resumed with it, by :meth:`Search.resume`; pauses and priorities end with the driver. The
-    procedure decides nothing about configurations that the user adds: they train the epochs that they were given.
-    Stoppers and limits hold for them, and the best of all may be one.
+    The user may add and stop configurations meanwhile. Requests are written to the store before they are carried out,
+    so that :meth:`Search.resume` continues a stopped run with them; pauses and priorities end with the driver. The
+    procedure does not decide about configurations that the user adds: they train the epochs of the request. Stoppers
+    and limits apply to them, and one of them may be the best.
 
     Several experiments on equal backends of one session share the workers.
 
@@ -43,9 +43,9 @@ class Experiment:
     Parameters
     ----------
     run_id : str
-        Of the run in its store.
+        Name of the run in its store.
     epochs : int
-        That a configuration which the user adds trains by default.
+        Default number of epochs of a configuration that the user adds.
     search : callable
         Runs the search; calls its argument with the coordinator and the settings of the run.
 
@@ -69,7 +69,7 @@ class Experiment:
     def _run(self, search: Callable[[Begun], Selection]) -> None:
         try:
             selection = search(lambda coordinator, spec: self._begun.set_result((coordinator, spec)))
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised again in wait()
             self._selection.set_exception(error)
             if not self._begun.done():
                 self._begun.set_exception(error)
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def done(self) -> bool:
-        """Whether the search is over, or has failed."""
+        """True if the search is over, or has failed."""
         return self._selection.done()
 
     @property
@@ -95,6 +95,7 @@ class Experiment:
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
 
         Raises
         ------
@@ -149,6 +150,7 @@ class Experiment:
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
         params : mapping, optional
             Values that differ, by name.
         epoch : int, optional
@@ -184,13 +186,14 @@ class Experiment:
         return self._started(added)
 
     def pause(self, trial_id: str) -> None:
-        """Give a configuration no more units once the one in flight has ended.
+        """Pause a configuration once the unit in flight has ended.
 
         A procedure that compares it with others waits for it.
 
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
 
         Raises
         ------
@@ -207,6 +210,7 @@ class Experiment:
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
 
         Raises
         ------
@@ -218,11 +222,12 @@ class Experiment:
         self._attached().hold(trial_id, held=False)
 
     def prioritise(self, trial_id: str) -> None:
-        """Give a configuration its units before all others that are not prioritised too.
+        """Assign a configuration's units before those of all others that are not prioritised too.
 
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
 
         Raises
         ------
@@ -259,6 +264,7 @@ class Experiment:
         Returns
         -------
         Selection
+            Result of the search.
 
         Raises
         ------

@@ -22,7 +22,7 @@ def pyfunc_of(model: Any) -> Pyfunc:
     Parameters
     ----------
     model : TunedModel or Selection
-        Of a selection its best model.
+        Model to serve; of a selection its best model.
 
     Raises
     ------

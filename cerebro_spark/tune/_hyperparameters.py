@@ -38,7 +38,7 @@ def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
     """
     if not isinstance(hyperparameters, Mapping) or not hyperparameters:
         raise InvalidArgumentError(
-            f'hyperparameters={hyperparameters!r}: a mapping of names to defaults, such as {{"lr": 0.001}}'
+            f'hyperparameters must be a mapping of names to defaults such as {{"lr": 0.001}}, got {hyperparameters!r}'
         )
     for name in hyperparameters:
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
@@ -60,7 +60,9 @@ def hyperparameter(owner: Params, name: str, default: Any) -> Param[Any]:
     Parameters
     ----------
     owner : Params
+        Estimator of the Param.
     name : str
+        Name of the hyperparameter.
     default : object
         Decides what the Param takes: true or false, whole numbers, numbers or strings; with any other default, plain
         data as JSON has it.
@@ -79,7 +81,7 @@ def hyperparameter(owner: Params, name: str, default: Any) -> Param[Any]:
 
 
 def _taking(default: Any) -> tuple[str, Callable[[Any], Any]]:
-    """Say in words what a Param with a default takes, and give the function that refuses the rest."""
+    """Return a description of the values of a Param with a default, and the function that validates them."""
     if isinstance(default, (bool, np.bool_)):
         return "true or false", _truth
     if isinstance(default, Integral):

@@ -36,8 +36,9 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     df : DataFrame
         That was prepared.
     prepared : PreparedData
+        Prepared data of the run.
     session : Session
-        Of a configuration.
+        Session of a configuration.
 
     Raises
     ------

@@ -140,6 +140,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         Parameters
         ----------
         dataset : DataFrame
+            Rows with the feature columns.
         how : {"least_confidence", "margin", "entropy"}
             As :func:`udfs.inference.uncertainty`. Of a tagger, the mean over its tokens; where it reads an
             ``attention_mask``, over those that are no padding.
@@ -169,11 +170,12 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
 
     def output_uncertainty(self, how: str) -> OutputUncertainty:
-        """Give what :meth:`uncertainty` makes of the network's outputs.
+        """Return the function that :meth:`uncertainty` applies to the network's outputs.
 
         Parameters
         ----------
         how : {"least_confidence", "margin", "entropy"}
+            Measure of uncertainty.
 
         Raises
         ------
@@ -181,7 +183,9 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             No such way, or the label is a value and not a class.
         """
         if how not in UNCERTAINTIES:
-            raise InvalidArgumentError(f"how={how!r}{nearest(how, UNCERTAINTIES)}; one of: {', '.join(UNCERTAINTIES)}")
+            raise InvalidArgumentError(
+                f"how must be one of {', '.join(UNCERTAINTIES)}, got {how!r}{nearest(how, UNCERTAINTIES)}"
+            )
         kind = self._facts["kind"]
         if kind == "value":
             raise InvalidArgumentError(
@@ -192,7 +196,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return OutputUncertainty(how, kind, self._gives_probabilities, tokens)
 
     def sql_model(self) -> SQLModel:
-        """Give what a SQL function or a model of MLflow predicts with, a batch of columns at a time.
+        """Return the function by which SQL and MLflow predict, a batch of columns at a time.
 
         Raises
         ------
@@ -271,12 +275,14 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
 
 
 def label_kind(prepared: PreparedData, session: Session, outputs: tuple[int, ...]) -> Kind:
-    """Say what the first label is.
+    """Describe the first label.
 
     Parameters
     ----------
     prepared : PreparedData
+        Prepared data of the run.
     session : Session
+        Open session of a configuration.
     outputs : tuple of int
         Shape of what the network gives for a row.
 

@@ -38,7 +38,7 @@ __all__ = ["NetworkEstimator"]
 _LOG = logging.getLogger(__name__)
 
 # A run holds the session's task slots, and a model is built with the process's random numbers: one at a time, also
-# where a validator of pipelines fits from several threads. Whoever waits here holds no slot.
+# where a validator of pipelines fits from several threads. A thread that waits here holds no slot.
 _TURN = threading.RLock()
 
 _COLUMNS = ("predictionCol", "rawPredictionCol", "probabilityCol")
@@ -201,6 +201,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         Parameters
         ----------
         dataset : DataFrame
+            Rows with the feature and label columns.
         params : dict, or list or tuple of dict, optional
             A param map or several; what they do not set is as the estimator has it.
 
@@ -234,6 +235,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         Parameters
         ----------
         dataset : DataFrame
+            Rows with the feature and label columns.
         paramMaps : sequence of dict
             Maps of equal hyperparameters share one configuration of the run.
 
@@ -310,7 +312,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         return (self.getWeightCol() or None) if self.isDefined(self.weightCol) else None
 
     def _named(self, model: TunedModel) -> TunedModel:
-        """Give a model this estimator's uid and columns."""
+        """Set a model's uid and columns to those of this estimator."""
         model._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own models have their estimator's
         own = {name: self.getOrDefault(name) for name in _COLUMNS if self.isSet(name)}
         return model._set(**own)  # noqa: SLF001
@@ -324,6 +326,7 @@ class _Fits(Iterator[tuple[int, TunedModel]]):
     estimators : sequence of NetworkEstimator
         Copies with the settings of each model.
     dataset : DataFrame
+        Rows with the feature and label columns.
     """
 
     def __init__(self, estimators: Sequence[NetworkEstimator], dataset: DataFrame) -> None:

@@ -31,7 +31,7 @@ def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tu
     trials : sequence of Trial
         In the order of their starts; the sources of clones are among them.
     events : sequence of Event
-        Of all parts of the run, in their order.
+        Events of all parts of the run, in their order.
 
     Returns
     -------
@@ -60,17 +60,19 @@ def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tu
 
 
 def on_workers(visits: Mapping[int, Sequence[Placement]], count: int) -> dict[int, tuple[Placement, ...]]:
-    """Give the units of workers that a backend does not have to those that begin with the shard.
+    """Move the units of workers that a backend does not have to those that begin with the shard.
 
     Parameters
     ----------
     visits : mapping of int to sequence of Placement
+        Visits by epoch.
     count : int
         Workers of the backend: ``w0``, ``w1``, ...
 
     Returns
     -------
     dict of int to tuple of Placement
+        Visits by epoch, on workers of the backend.
     """
     names = {f"w{number}" for number in range(count)}
     return {

@@ -1,4 +1,4 @@
-"""What a search makes good: its metrics, which way each is better, and the order of configurations by them."""
+"""Ranking of configurations: metrics, their directions, and the order by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
     Parameters
     ----------
     metric : str or sequence of str
+        Name of the metric that decides, or of several.
     mode : {"min", "max"}, sequence of them, or None
+        Direction in which each metric is better; ``None`` if the metrics define it.
 
     Returns
     -------
@@ -62,6 +64,7 @@ def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]
     results : sequence of TrialResult
         Those that did not finish with a number for each objective are worse than all others.
     objectives : sequence of Objective
+        Metrics that decide, with their directions.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]
 
 
 def rank_key(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool, tuple[float, ...], str]:
-    """Give a key that sorts the best result first.
+    """Return a key that sorts the best result first.
 
     By the first objective, of equal ones by the others in turn, so that the first is on the front; then by id.
 
@@ -83,6 +86,7 @@ def rank_key(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool
     result : TrialResult
         One that did not finish with a number for each objective comes after all that did.
     objectives : sequence of Objective
+        Metrics that decide, with their directions.
     """
     measured = _measured(result)
     scores = tuple(-each.score(result.scores[each.metric]) for each in objectives) if measured else ()

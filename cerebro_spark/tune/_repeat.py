@@ -1,4 +1,4 @@
-"""``Repeat``: the configurations of a run once more."""
+"""Repeat: a procedure that starts the configurations of a run once more."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Repeat(Procedure):
     Parameters
     ----------
     configurations : sequence of Trial
-        Of the run, in the order of their starts.
+        Trials of the run, in the order of their starts.
     **settings
-        Of :class:`optimizer.procedures.Procedure`.
+        Settings of :class:`optimizer.procedures.Procedure`.
 
     Raises
     ------

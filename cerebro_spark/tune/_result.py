@@ -17,12 +17,14 @@ __all__ = ["TrialResult", "ranked_epoch", "result_of"]
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    r"""One configuration and how its training went.
+    r"""Configuration with the course of its training.
 
     Attributes
     ----------
     trial_id : str
+        Id of the configuration.
     params : dict
+        Values of the hyperparameters, by name.
     status : str
         ``"finished"``: the procedure ended it after one of its epochs; ``reason`` says why. ``"stopped"``: before
         its first. While a search goes on: ``"running"``, or ``"paused"`` by the procedure or the user. Or why it
@@ -81,6 +83,7 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
     Parameters
     ----------
     trial : Trial
+        Trial of a run.
     spec : RunSpec
         Settings of its run.
     """
@@ -107,7 +110,7 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
 
 
 def ranked_epoch(trial: Trial, spec: RunSpec) -> int:
-    """Give the epoch that a trial is ranked by, counted from 1; 0 where it has finished none.
+    """Return the epoch that a trial is ranked by, counted from 1; 0 if it has finished none.
 
     The best epoch is that of the first metric, where several decide.
     """

@@ -1,4 +1,4 @@
-"""``Results``: what a run has measured, for people to read."""
+"""Results of a run for people to read: scores, tables and pictures."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ class Results:
     def front(self) -> tuple[TrialResult, ...]:
         """The results no other of which is as good in all metrics and better in one, :attr:`best` first.
 
-        By the epochs of :attr:`best`. Whoever failed, or has no number for one of the metrics, is not among them.
+        By the epochs of :attr:`best`. A configuration that failed, or has no number for one of the metrics, is not
+        among them.
 
         Raises
         ------
@@ -147,6 +148,7 @@ class Results:
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
 
         Returns
         -------
@@ -229,7 +231,7 @@ class Results:
         Parameters
         ----------
         search_space : mapping or Space
-            Of the search.
+            Search space of the search.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Whether a search is the one whose run it resumes."""
+"""Validation that a search is the one whose run it resumes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def check_no_replay(spec: RunSpec) -> None:
     Parameters
     ----------
     spec : RunSpec
+        Settings of the run.
 
     Raises
     ------
@@ -41,9 +42,9 @@ def check_same(stored: RunSpec, own: RunSpec) -> None:
     Parameters
     ----------
     stored : RunSpec
-        Of the run.
+        Settings in the store.
     own : RunSpec
-        As this search would begin it.
+        Settings with which this search would begin the run.
 
     Raises
     ------
@@ -61,10 +62,11 @@ def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None
     Parameters
     ----------
     run_id : str
+        Name of the run in the store.
     prepared : PreparedData
-        Of the run.
+        Prepared data of the run.
     weight_column : str, optional
-        Of the search.
+        Weight column of the search.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None
 
 
 def _settings(spec: RunSpec) -> dict[str, Any]:
-    """Give the settings that the run's files are read by, with the names that a search has for them."""
+    """Return the settings by which the run's files are read, under the names of a search's settings."""
     several = len(spec.objectives) > 1
     return {
         **(metric_and_mode(spec) if several else {"metric": spec.metric, "mode": spec.mode}),

@@ -1,4 +1,4 @@
-"""``Selection``: the result of a search, a Spark ML ``Model``; and the ways to go on with its run or to repeat it."""
+"""Selection: the result of a search, a Spark ML ``Model``, with methods to resume and to replay its run."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class Selection(Results, Model, MLWritable):
         Parameters
         ----------
         trial_id : str
+            Id of the configuration.
         epoch : int, optional
             Own epoch of the configuration, counted from 1, whose state the run keeps. By default the best one where the
             search has ``keep="best"`` or ``"epochs"``, and otherwise its state after its last unit.
@@ -104,7 +105,7 @@ class Selection(Results, Model, MLWritable):
         return TunedModel.of(self._restored(trial, state()), self.prepared)
 
     def _checkpoint(self, trial_id: str, epoch: int | None = None) -> tuple[Trial, Callable[[], bytes]]:
-        """Find the state that stands for a configuration; whoever calls the second reads it, in a worker too."""
+        """Return a trial and a function that reads the state of its model, on the driver or in a worker."""
         known = {trial.trial_id: trial for trial in self._trials}
         trial = known.get(trial_id)
         if trial is None or not trial.version:
@@ -139,8 +140,11 @@ class Selection(Results, Model, MLWritable):
         Parameters
         ----------
         store : Store
+            Store with the run.
         run_id : str
+            Name of the run in the store.
         backend : SparkBackend
+            Workers of the run.
         trainer_fn : callable
             The function that the run began with. The store has its name alone, and nothing is imported by a name that
             a file holds; a function of another name is used, with a warning.
@@ -152,6 +156,7 @@ class Selection(Results, Model, MLWritable):
         Returns
         -------
         Selection
+            Result of the search.
 
         Raises
         ------
@@ -164,7 +169,7 @@ class Selection(Results, Model, MLWritable):
             As for :meth:`GridSearch.fit`.
         """
         if not callable(trainer_fn):
-            raise InvalidArgumentError(f"trainer_fn={trainer_fn!r}: give the function that the run began with")
+            raise InvalidArgumentError(f"trainer_fn must be the function that the run began with, got {trainer_fn!r}")
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
@@ -229,6 +234,7 @@ class Selection(Results, Model, MLWritable):
         Returns
         -------
         Selection
+            Result of the search.
 
         Raises
         ------

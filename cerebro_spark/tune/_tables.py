@@ -90,7 +90,9 @@ def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
     Parameters
     ----------
     store : Store
+        Store with the run.
     run_id : str
+        Name of the run in the store.
 
     Returns
     -------

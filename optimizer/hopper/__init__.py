@@ -1,4 +1,4 @@
-"""Model hopper parallelism: where each configuration trains, and when it hops (Cerebro, Section 3.5)."""
+"""Model hopper parallelism: the online scheduler of units on workers (Cerebro, Section 3.5)."""
 
 from ._errors import HopperError, ScheduleError
 from ._hopper import POLICIES, Hopper

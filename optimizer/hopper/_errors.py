@@ -24,6 +24,7 @@ class ScheduleError(CerebroError, ValueError):
     Parameters
     ----------
     message : str
+        Text of the error.
     invariant : {"completeness", "isolation", "exclusive access", "placement", "no overlap", "progress"}
         The broken invariant. ``"no overlap"`` is a unit that ends before it starts, ``"placement"`` one on a worker
         without its partition, ``"progress"`` a schedule that stops before its end.

@@ -47,6 +47,7 @@ class Hopper:
     Parameters
     ----------
     configs : sequence of str
+        Names of the configurations.
     availability : mapping of int to collection of str
         The workers that hold each partition; there may be none yet.
     policy : str
@@ -54,8 +55,8 @@ class Hopper:
     times : UnitTimes, optional
         Known unit times; by default they are learned. Give the next epoch the same object to keep what was learned.
     seed : int
-        Of ties, of random choices, and of the orders of ``"fixed"``. Those depend on the configuration's place and on
-        its epoch too: to resume, add configurations in their former order.
+        Seed of ties, of random choices, and of the orders of ``"fixed"``. Those depend on the configuration's place and
+        on its epoch too: to resume, add configurations in their former order.
 
     Raises
     ------
@@ -89,7 +90,7 @@ class Hopper:
         if policy not in POLICIES:
             raise HopperError(f"policy={policy!r}{nearest(policy, POLICIES)}; there are {', '.join(POLICIES)}")
         if seed < 0:
-            raise HopperError(f"seed={seed}: at least 0")
+            raise HopperError(f"seed must be at least 0, got {seed}")
         for partition, holders in availability.items():
             if isinstance(holders, str):
                 raise HopperError(f"partition {partition} is on {holders!r}: give a list of workers, or a set")
@@ -140,6 +141,7 @@ class Hopper:
         Returns
         -------
         Hopper
+            Scheduler of the epoch.
 
         Raises
         ------
@@ -167,11 +169,12 @@ class Hopper:
         return hopper
 
     def next_unit(self, worker: str, *, without: Collection[str] = ()) -> Unit | None:
-        """Give an idle worker a unit; worker and configuration are then busy.
+        """Assign a unit to an idle worker; worker and configuration are then busy.
 
         Parameters
         ----------
         worker : str
+            Name of the worker.
         without : collection of str
             Configurations that it must not get now. Default: none.
 
@@ -198,6 +201,7 @@ class Hopper:
         Parameters
         ----------
         unit : Unit
+            Unit, a configuration and a partition.
         seconds : float
             Its duration.
 
@@ -217,6 +221,7 @@ class Hopper:
         Parameters
         ----------
         unit : Unit
+            Unit, a configuration and a partition.
 
         Raises
         ------
@@ -233,6 +238,7 @@ class Hopper:
         Parameters
         ----------
         config : str
+            Name of the configuration.
 
         Raises
         ------
@@ -249,6 +255,7 @@ class Hopper:
         Parameters
         ----------
         config : str
+            Name of the configuration.
         done : collection of int
             Partitions that it has visited already in its epoch.
         epoch : int
@@ -256,7 +263,7 @@ class Hopper:
         ahead : int
             Epochs that it has to train after that one, for policies that look at the work remaining. Default 0.
         inherited : int
-            Of a clone, the epochs along its lineage before its own first one, for policies that look at how far along a
+            Number of epochs along a clone's lineage before its own first one, for policies that look at how far along a
             configuration is. Default 0.
 
         Raises
@@ -276,7 +283,9 @@ class Hopper:
         Parameters
         ----------
         config : str
+            Name of the configuration.
         epoch : int
+            Number of the epoch.
         done : collection of int
             Partitions that it has visited already in that epoch. Default none.
         ahead : int
@@ -301,6 +310,7 @@ class Hopper:
         Parameters
         ----------
         worker : str
+            Name of the worker.
 
         Returns
         -------
@@ -321,6 +331,7 @@ class Hopper:
         Parameters
         ----------
         worker : str
+            Name of the worker.
         partitions : collection of int
             The partitions that it holds now; those that it held before do not count.
 
@@ -332,11 +343,12 @@ class Hopper:
         self._queue.join(worker, partitions)
 
     def hold(self, worker: str, partitions: Collection[int]) -> None:
-        """Give a live worker, idle or not, other partitions; a unit in flight goes on.
+        """Set the partitions of a live worker, idle or not; a unit in flight continues.
 
         Parameters
         ----------
         worker : str
+            Name of the worker.
         partitions : collection of int
             All that it holds from now on.
 
@@ -369,12 +381,12 @@ class Hopper:
 
     @property
     def remaining(self) -> int:
-        """How many units are in Q: neither finished, nor in flight, nor dropped."""
+        """Number of units in Q: neither finished, nor in flight, nor dropped."""
         return int(np.count_nonzero(self._queue.pending))
 
     @property
     def done(self) -> bool:
-        """Whether Q and Q' are both empty: every configuration has finished its epoch, or was stopped."""
+        """True if Q and Q' are both empty: every configuration has finished its epoch, or was stopped."""
         return not self._queue.flight and not self._queue.pending.any()
 
     @property
@@ -389,10 +401,12 @@ class Hopper:
         Parameters
         ----------
         config : str
+            Name of the configuration.
 
         Returns
         -------
         frozenset of int
+            Numbers of the partitions.
 
         Raises
         ------

@@ -21,7 +21,7 @@ __all__ = ["Fixed", "Replay"]
 
 
 class Fixed:
-    """Every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.
+    """Policy by which every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.
 
     A worker may take any configuration whose next partition it holds: models do not depend on that choice. It takes
     one that is least far along its lineage, of those the one with the most work remaining.
@@ -31,6 +31,7 @@ class Fixed:
     seed : int
         That of the first epoch; the next ones follow.
     partitions : int
+        Number of partitions.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:
@@ -66,7 +67,7 @@ class Replay:
     """The logged units, each on its worker, in the order of its worker and in that of its configuration.
 
     A unit that the log does not have is not run: the configuration was stopped before it. Units of a worker that is
-    lost are run by whoever holds the partition, for no model depends on the worker.
+    lost are run by any holder of the partition, because no model depends on the worker.
 
     Parameters
     ----------

@@ -23,7 +23,9 @@ class Outlook:
     Parameters
     ----------
     queue : Queue
+        Queue of units.
     times : UnitTimes
+        Unit times, known or learned.
     """
 
     def __init__(self, queue: Queue, times: UnitTimes) -> None:

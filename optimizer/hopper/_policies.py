@@ -36,6 +36,7 @@ class Randomized:
     Parameters
     ----------
     seed : int
+        Seed of the run.
     """
 
     def __init__(self, seed: int) -> None:
@@ -69,6 +70,7 @@ class LongestRemaining:
     seed : int
         That of the first epoch; the next ones follow.
     partitions : int
+        Number of partitions.
     elsewhere : bool
         Whether that work excludes the unit in question, so that only the work after it counts. The results differ
         where workers or costs are unequal.
@@ -126,17 +128,19 @@ class LongestRemaining:
 
 
 class LeastFarAlong(LongestRemaining):
-    """Whoever is in the earliest epoch of its lineage goes first; of those, the one with the most work in its epoch.
+    """Policy that prefers the earliest epoch of a lineage and, among those, the most work in the epoch.
 
-    In one epoch this is :class:`LongestRemaining`. In a search, whoever has trained most must not keep the others from
-    their next rung: a bracket's first rung would wait for the long epochs of another bracket, and its last
-    configuration would train alone. Epochs that a configuration was granted beyond its own do not count, since nobody
-    knows yet whom a rung will promote.
+    In one epoch this is :class:`LongestRemaining`. In a search, the configuration that has trained most must not keep
+    the others from their next rung: a bracket's first rung would wait for the long epochs of another bracket, and its
+    last configuration would train alone. Epochs that a configuration was granted beyond its own do not count, since a
+    rung's promotions are not known yet.
 
     Parameters
     ----------
     seed : int
+        Seed of the run.
     partitions : int
+        Number of partitions.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:

@@ -93,7 +93,7 @@ class Queue:
 
     @property
     def progress(self) -> NDArray[np.intp]:
-        """How many partitions each configuration has finished."""
+        """Number of partitions that each configuration has finished."""
         return self._progress[: len(self.names)]
 
     @property
@@ -227,7 +227,7 @@ class Queue:
         self.live.add(place)
 
     def hold(self, worker: int, partitions: Collection[int]) -> None:
-        """Give a worker other partitions than it had."""
+        """Set the partitions of a worker."""
         self._hold(worker, self._partitions(partitions))
 
     def _hold(self, worker: int, places: list[int]) -> None:

@@ -20,6 +20,7 @@ class Ring:
     Parameters
     ----------
     seed : int
+        Seed of the ring.
     partitions : int
         Number of partitions, ``p``.
     """
@@ -48,6 +49,7 @@ class Rings:
     seed : int
         That of epoch 0; the next epoch has the next seed.
     partitions : int
+        Number of partitions.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:

@@ -78,7 +78,9 @@ class UnitTimes:
         Parameters
         ----------
         unit : Unit
+            Unit, a configuration and a partition.
         worker : str
+            Name of the worker.
         seconds : float
             Measured seconds; less than a microsecond counts as one.
 
@@ -102,7 +104,9 @@ class UnitTimes:
         Parameters
         ----------
         unit : Unit
+            Unit, a configuration and a partition.
         worker : str
+            Name of the worker.
 
         Returns
         -------

@@ -14,7 +14,9 @@ class Unit:
     Attributes
     ----------
     config : str
+        Name of the configuration.
     partition : int
+        Number of the shard.
     """
 
     config: str
@@ -31,7 +33,9 @@ class Placement:
     Attributes
     ----------
     unit : Unit
+        Unit, a configuration and a partition.
     worker : str
+        Name of the worker.
     start, end : float
         Seconds since the epoch began.
     """

@@ -41,7 +41,7 @@ class WarmStart:
     run : str
         The earlier run, whose checkpoints the store has. Default ``""``: none.
     states : mapping of str to SourceState
-        By :func:`configuration_key`. Whoever is not among them begins with its initial weights.
+        By :func:`configuration_key`. Other configurations begin with their initial weights.
     """
 
     run: str = ""
@@ -62,6 +62,7 @@ class AdaptationSettings:
     Parameters
     ----------
     features : FeatureStore
+        Stored outputs of the frozen layers.
     inputs : tuple of TensorSpec
         What the columns hold: one for each input of a model, in the order of the data's inputs.
     columns : tuple of str

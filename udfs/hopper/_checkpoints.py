@@ -28,11 +28,12 @@ _REMEDY = "Selection.resume goes on from the checkpoint before"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a trial came to a checkpoint.
+    """Record of the training up to a checkpoint.
 
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     version : int
         Units trained so far.
     digest : str
@@ -58,11 +59,11 @@ class Record:
         return cls(str(trial_id), int(data["version"]), str(data["digest"]), visits, sums)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """Give the sums as :class:`udfs.metrics.Metric` adds them up."""
+        """Return the sums as :class:`udfs.metrics.Metric` adds them up."""
         return {name: np.array(part, np.float64) for name, part in self.sums.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return it as plain data."""
         return asdict(self)
 
 
@@ -73,6 +74,7 @@ class Checkpoints:
     Parameters
     ----------
     store : Store
+        Store with the run.
     run : str
         Id of the run.
     """
@@ -139,7 +141,7 @@ class Checkpoints:
         return state
 
     def url(self, record: Record) -> str:
-        """Tell where the bytes of a checkpoint are."""
+        """Return the location of the bytes of a checkpoint."""
         return self.store.url(*self._place(record.trial_id, record.version, record.digest))
 
     def records(self, trial_id: str) -> list[Record]:

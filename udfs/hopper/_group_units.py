@@ -67,11 +67,13 @@ class GroupUnits:
     Parameters
     ----------
     worker : WorkerSettings
-        Of a run of adaptation.
+        Settings of a run of adaptation.
     units : Units
         Train a model that could not be opened, on the shard itself.
     sessions : Sessions
+        Open models of the process.
     outcomes : Outcomes
+        Outcomes of units, for the reports.
     damaged : callable
         Told of a shard that cannot be read.
     memory_bytes : int
@@ -150,7 +152,7 @@ class GroupUnits:
             for branch in tuple(alive):
                 begun = time.perf_counter()
                 try:
-                    # Whoever came before has drawn from the same generators.
+                    # The members before have drawn from the same generators.
                     apply_random(branch.session.random)
                     work(branch)
                     branch.session.random = take_random()

@@ -86,9 +86,11 @@ class SourceState:
     Parameters
     ----------
     trial_id : str
-        Of the source.
+        Id of the source.
     version : int
+        Number of units that the trial had trained.
     digest : str
+        Digest of the checkpoint.
     """
 
     trial_id: str
@@ -103,7 +105,9 @@ class Member:
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     params : dict
+        Values of the hyperparameters, by name.
     version : int
         Units that the trial has trained: the checkpoint to start from; 0 is built from the seed.
     digest : str
@@ -111,7 +115,7 @@ class Member:
     peer : str
         Location of the worker that holds it; empty where it is to be read from the store.
     source : SourceState or None
-        Of a clone at version 0: what it adopts once it is built from the seed.
+        State that a clone at version 0 adopts once it is built from the seed.
     record : Record or None
         How that checkpoint came to be, for a unit of training; ``None`` for one of evaluation.
     stores : bool
@@ -136,7 +140,9 @@ class WorkUnit(Instruction):
     Parameters
     ----------
     unit_id : str
+        Id of the unit.
     partition : int
+        Number of the shard.
     members : tuple of Member
         At least one.
     loads : tuple of str
@@ -177,6 +183,7 @@ class MemberReport:
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     seconds : float
         In training or evaluation itself: its own, and its share of what the unit did for all. Those of the members add
         up to the unit's.
@@ -185,7 +192,8 @@ class MemberReport:
     sums : dict of str to array
         Contributions to the loss and the metrics.
     waited_seconds, frozen_seconds : float
-        Of the seconds its share of waiting for rows, and of running frozen layers. Default 0: an ordinary search.
+        Parts of the seconds: its share of waiting for rows, and of running frozen layers. Default 0: an ordinary
+        search.
     read_seconds : float
         Its share of what reading took, most of it beside the training. Default 0.
     read_bytes : float
@@ -233,9 +241,11 @@ class MemberFailure:
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     reason : {"hop", "diverged", "out of memory", "raised"}
         ``"hop"``: the checkpoint could not be fetched, which is not the trial's fault.
     traceback : str
+        Traceback of the user's error.
     """
 
     trial_id: str
@@ -250,6 +260,7 @@ class EvaluateReport:
     Parameters
     ----------
     unit_id : str
+        Id of the unit.
     members : tuple of EvaluatedMember or MemberFailure
         One for each of the unit's.
     """
@@ -265,6 +276,7 @@ class TrainReport:
     Parameters
     ----------
     unit_id : str
+        Id of the unit.
     members : tuple of TrainedMember or MemberFailure
         One for each of the unit's.
     """
@@ -280,9 +292,11 @@ class UnitFailure:
     Parameters
     ----------
     unit_id : str
+        Id of the unit.
     reason : {"hop", "out of memory", "raised"}
         ``"hop"``: the shard could not be read, which is no trial's fault.
     traceback : str
+        Traceback of the user's error.
     """
 
     unit_id: str
@@ -297,11 +311,13 @@ class Hello(Request[Welcome | Stop]):
     Parameters
     ----------
     worker : str
+        Name of the worker.
     attempt : str
         Tells the attempts of one worker apart.
     location : str
         Location of the endpoint from which others fetch checkpoints.
     host : str
+        Name of the worker's machine.
     memory_bytes, shard_bytes : int
         Memory of the process, and what its shards take of it.
     """
@@ -321,7 +337,9 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     Parameters
     ----------
     worker, attempt : str
+        Name of the worker, and id of its attempt.
     report : TrainReport, EvaluateReport, UnitFailure or None
+        Report of the unit before; ``None`` at the first request.
     printed : Printed or None
         By that unit, under the first of its trials.
     takes : bool
@@ -342,6 +360,7 @@ class Queued(Request[Acknowledged | Stop]):
     Parameters
     ----------
     worker, attempt : str
+        Name of the worker, and id of its attempt.
     """
 
     worker: str
@@ -355,12 +374,15 @@ class CheckpointStored(Request[Acknowledged | Obsolete]):
     Parameters
     ----------
     worker, attempt, trial_id : str
+        Name of the worker, id of its attempt, and id of the trial.
     version : int
+        Number of units that the trial had trained.
     digest : str
+        Digest of the checkpoint.
     seconds : float
         That the write took.
     dropped : tuple of str
-        Trials whose checkpoints the worker does not hold any more, for want of room; the store has them.
+        Trials whose checkpoints the worker does not hold any more, because memory is short; the store has them.
     """
 
     worker: str
@@ -379,6 +401,7 @@ class CheckpointFailed(Request[Acknowledged]):
     Parameters
     ----------
     worker, trial_id, error : str
+        Name of the worker, id of the trial, and text of the error.
     """
 
     worker: str
@@ -393,6 +416,7 @@ class ShardFailed(Request[Acknowledged]):
     Parameters
     ----------
     worker, error : str
+        Name of the worker, and text of the error.
     """
 
     worker: str

@@ -36,6 +36,7 @@ class Outcomes:
     Parameters
     ----------
     sessions : Sessions
+        Open models of the process.
     states : States
         Gets the new checkpoints.
     uploads : Uploads
@@ -85,7 +86,7 @@ class Outcomes:
         )
 
     def failed(self, member: Member, error: BaseException) -> MemberFailure:
-        """Say why a unit came to nothing for a trial; to be called where the error is handled.
+        """Describe the failure of a unit for a trial; call it where the error is handled.
 
         Raises
         ------
@@ -100,7 +101,7 @@ class Outcomes:
         return MemberFailure(trial_id=member.trial_id, reason=reason_of(error), traceback=traceback.format_exc())
 
     def unit_failed(self, unit: WorkUnit, error: BaseException) -> UnitFailure:
-        """Say why a unit came to nothing by what it did for all its trials; to be called where the error is handled.
+        """Describe the failure of a unit for all its trials; call it where the error is handled.
 
         Raises
         ------
@@ -121,7 +122,7 @@ class Outcomes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Tell a loss that diverged, and a want of memory, from any other error of a trial."""
+    """Classify an error of a trial: a diverged loss, too little memory, or any other."""
     if isinstance(error, Diverged):
         return "diverged"
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):

@@ -23,15 +23,16 @@ _QUEUED_S = 1.0
 
 
 class Place:
-    """One attempt of a worker among those that share its process.
+    """Place of a worker's attempt among those that share its process.
 
     Parameters
     ----------
     turn : Turn
-        Of the process.
+        Turn of the process.
     driver : Caller
-        Of the run.
+        Connection to the driver of the run.
     worker, attempt : str
+        Name of the worker, and id of its attempt.
     """
 
     def __init__(self, turn: Turn, driver: Caller, worker: str, attempt: str) -> None:
@@ -50,11 +51,11 @@ class Place:
 
     @property
     def held(self) -> bool:
-        """Whether it has the turn."""
+        """True if it has the turn."""
         return self._turn.holds(self.attempt)
 
     def share(self) -> None:
-        """Give the turn up if another run waits that has had less time."""
+        """Release the turn if another run waits that has had less time."""
         if self._turn.wanted(self.attempt):
             self.give_up()
 

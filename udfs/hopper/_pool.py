@@ -16,7 +16,7 @@ class PooledRun:
     Parameters
     ----------
     name : str
-        Of the run among those of the pool: its credentials are derived with it.
+        Name of the run among those of the pool: its credentials are derived with it.
     start : int
         Number of the start, larger than that of every earlier one.
     location : str
@@ -35,6 +35,7 @@ class Runs:
     Parameters
     ----------
     runs : tuple of PooledRun
+        Runs to serve.
     """
 
     runs: tuple[PooledRun, ...]
@@ -74,11 +75,13 @@ class ServiceEnded(Request[Noted]):
     Parameters
     ----------
     worker, process : str
+        Name of the worker, and id of its process.
     start : int
+        Number of the start that has ended.
     error : str
         Traceback; empty where it was told to stop.
     cpu_seconds : float
-        Of the process in the run's turns, since it was attached.
+        CPU seconds of the process in the run's turns, since it was attached.
     """
 
     worker: str

@@ -39,19 +39,20 @@ _CALL_S = 30.0
 
 
 class Service:
-    """One attempt of a worker, from its first shard to the end of the run; others may share its process.
+    """Attempt of a worker, from its first shard to the end of the run; others may share its process.
 
     Parameters
     ----------
     worker : WorkerSettings
+        Settings of the worker.
     driver : str
         Location of the driver's endpoint.
     credentials : Credentials
         The run's.
     place : Place
-        Of the attempt in the queue for the process.
+        Place of the attempt in the queue for the process.
     output : Output
-        Of the process.
+        Output of the process.
     """
 
     def __init__(

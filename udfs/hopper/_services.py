@@ -41,6 +41,7 @@ class Services:
     Parameters
     ----------
     worker : str
+        Name of the worker.
     driver : str
         Location of the pool's endpoint.
     credentials : Credentials

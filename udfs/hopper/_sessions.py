@@ -56,6 +56,7 @@ class Sessions:
     Parameters
     ----------
     worker : WorkerSettings
+        Settings of the worker.
     states : States
         Checkpoints that this worker holds.
     checkpoints : Checkpoints
@@ -126,17 +127,17 @@ class Sessions:
         return held.session, fetched
 
     def adapted(self, trial_id: str) -> Adapted:
-        """Give an open trial's model, in a run of adaptation."""
+        """Return an open trial's model, in a run of adaptation."""
         adapted = self._open[trial_id].adapted
         assert adapted is not None  # noqa: S101 - all of them are
         return adapted
 
     def begin(self, trial_id: str) -> None:
-        """Note that a trial trains: should it break off half way, its session is at no checkpoint any more."""
+        """Mark a trial as in training: should it stop half way, its session is at no checkpoint any more."""
         self._open[trial_id].at = _UNKNOWN
 
     def finish(self, trial_id: str, digest: str) -> None:
-        """Note the checkpoint that a trial has been trained to."""
+        """Record the checkpoint that a trial has been trained to."""
         self._open[trial_id].at = digest
 
     def discard(self, trial_id: str) -> None:

@@ -35,9 +35,11 @@ class WorkerSettings:
         Params of some configuration. The worker builds it once before it asks for work, so that the framework is
         imported by then.
     prepared : PreparedData
+        Prepared data of the run.
     partitions : tuple of int
         Shards of the training data that this worker holds at first.
     seed : int
+        Seed of the run.
     threads : int
         CPU threads of one unit.
     memory_bytes : int or None
@@ -46,7 +48,7 @@ class WorkerSettings:
     device : str
         ``"cpu"`` (default), ``"cuda"`` or ``"auto"``.
     adaptation : AdaptationSettings or None
-        Of a run that trains on outputs of frozen layers. Default ``None``: each trial trains its whole model.
+        Settings of a run that trains on outputs of frozen layers. Default ``None``: each trial trains its whole model.
     registered : tuple of Framework
         Frameworks that the driver registered by hand, for the worker to register too.
     """

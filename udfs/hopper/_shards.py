@@ -20,6 +20,7 @@ class Shards:
     Parameters
     ----------
     prepared : PreparedData
+        Prepared data of the run.
     limit_bytes : int
         Above it, shards are mapped from the node's disk.
     """
@@ -39,7 +40,7 @@ class Shards:
         return sum(map(_nbytes, self._loaded.values()))
 
     def get(self, split: str, partition: int) -> Tensors:
-        """Give a shard of ``"train"`` or ``"validation"``."""
+        """Return a shard of ``"train"`` or ``"validation"``."""
         shard = self._loaded.get((split, partition))
         if shard is None:
             room = max(0, self._limit - self._total)

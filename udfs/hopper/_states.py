@@ -47,13 +47,13 @@ class States:
         self._lock = threading.Lock()
 
     def put(self, trial_id: str, version: int, state: Held) -> None:
-        """Hold a checkpoint, with its digest, in place of the trial's older one."""
+        """Keep a checkpoint, with its digest, in place of the trial's older one."""
         with self._lock:
             self._held[trial_id] = _Kept(version, state, durable=False)
             self._held.move_to_end(trial_id)
 
     def stored(self, trial_id: str, version: int) -> list[str]:
-        """Note that the store has a checkpoint.
+        """Record a checkpoint in the store.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class States:
 
     @property
     def full(self) -> bool:
-        """Whether it holds more than the limit: what comes goes to the store, so that the oldest may be dropped."""
+        """True if the states exceed the limit: new ones go to the store, so that the oldest may be dropped."""
         with self._lock:
             return sum(each.nbytes for each in self._held.values()) > self._limit
 

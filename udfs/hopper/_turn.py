@@ -20,7 +20,7 @@ class Turn:
     """The right to train in this process, and the thread that does.
 
     Random numbers, threads of a framework and the standard output are of the process: one run at a time has them. The
-    next turn is that of whoever waits and has had the least time, so that a run of short units is not held up by one of
+    next turn is that of the waiting run with the least time, so that a run of short units is not held up by one of
     long units more than it has to be. A run that had nothing to train begins again where the others are: it does not
     catch up.
 
@@ -59,11 +59,12 @@ class Turn:
         name : str
             Who waits. It keeps its place until it calls again, or :meth:`leave`.
         timeout_s : float
+            Longest wait, in seconds.
 
         Returns
         -------
         bool
-            Whether it has the turn.
+            Return ``True`` if it has the turn.
         """
         with self._changed:
             if self._holder == name:
@@ -80,12 +81,12 @@ class Turn:
             return True
 
     def holds(self, name: str) -> bool:
-        """Whether it has the turn."""
+        """Return ``True`` if it has the turn."""
         with self._changed:
             return self._holder == name
 
     def wanted(self, name: str) -> bool:
-        """Whether it has the turn, and somebody waits who has not had more time."""
+        """Return ``True`` if it has the turn, and another run waits that has not had more time."""
         with self._changed:
             return self._holder == name and any(self._had(other) <= self._had(name) for other in self._waiting)
 

@@ -37,7 +37,9 @@ class Uploads:
     driver : Caller
         Is told of each checkpoint that the store has.
     checkpoints : Checkpoints
+        Checkpoints of the run in the store.
     states : States
+        States that the worker holds in memory.
     num_shards : int
         As many units make an epoch.
     """
@@ -66,7 +68,7 @@ class Uploads:
         self._writer.submit(self._upload, record, state)
 
     def close(self) -> None:
-        """Give up on those that are not written yet."""
+        """Drop those that are not written yet."""
         self._over.set()
         self._writer.shutdown(wait=False, cancel_futures=True)
 
@@ -90,7 +92,7 @@ class Uploads:
             _LOG.warning("worker %s could not tell that the store has %s", self._worker, record.trial_id)
 
     def _write(self, record: Record, state: bytes) -> float | None:
-        """Give the seconds that it took; ``None`` where the store does not take it, and the driver knows."""
+        """Return the seconds of the write; ``None`` if the store refuses it, and the driver knows."""
         for wait_s in (*_RETRIES, None):
             begun = time.perf_counter()
             try:

@@ -28,7 +28,7 @@ _SWITCH_S = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class PoolWorker:
-    """One worker of a pool, for all runs that share it. Call it with ``mapInArrow`` on one row, in a job of its own.
+    """Worker of a pool, for all runs that share it. Call it with ``mapInArrow`` on one row, in a job of its own.
 
     It is pickled into Spark's own message to the task, and so are the credentials. Spark writes a large function to a
     file for its tasks to read: all that may be large, the worker gets from the driver instead.

@@ -92,5 +92,5 @@ def test_a_server_that_does_not_tell_its_settings_counts_as_one_that_does_not_en
 
 
 def test_what_is_no_truth_value_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(InvalidArgumentError, match="encrypt='yes': True, False or None"):
+    with pytest.raises(InvalidArgumentError, match="encrypt must be True, False or None, got 'yes'"):
         SparkBackend(spark, num_workers=1, encrypt="yes")  # type: ignore[arg-type]

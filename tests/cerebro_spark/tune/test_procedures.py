@@ -227,7 +227,7 @@ def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepa
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
         (ASHA, {"max_configurations": None}, "max_total_epochs, max_seconds or max_cost"),
-        (RandomSearch, {"max_cost": 1.0}, "max_cost=1.0: give price="),
+        (RandomSearch, {"max_cost": 1.0}, "max_cost must come with price"),
         (RandomSearch, {"price": 0}, "price=0: more than 0"),
         (Hyperband, {"eta": 1}, "eta=1"),
         (Hyperband, {"max_epochs": 0}, "max_epochs=0"),
