@@ -87,7 +87,7 @@ class SparkBackend:
             ("restarts", self.restarts, 0),
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+                raise InvalidArgumentError(f"{name} must be an integer from {least} on, got {value!r}")
 
         if not (self.encrypt is None or isinstance(self.encrypt, bool)):
             raise InvalidArgumentError(f"encrypt must be True, False or None, got {self.encrypt!r}")

@@ -43,7 +43,7 @@ class Budget:
         for name in ("max_seconds", "price", "max_cost"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-                raise InvalidArgumentError(f"{name}={value!r}: more than 0, or None")
+                raise InvalidArgumentError(f"{name} must be a positive number or None, got {value!r}")
         if self.max_cost is not None and self.price is None:
             raise InvalidArgumentError(
                 f"max_cost must come with price, the cost per worker-hour, got max_cost={self.max_cost!r} alone"

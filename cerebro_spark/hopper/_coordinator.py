@@ -143,7 +143,7 @@ class Coordinator:
             trial = self._state.trial.get(trial_id)
             if trial is None:
                 hint = nearest(trial_id, self._state.trial)
-                raise InvalidArgumentError(f"there is no configuration {trial_id!r}{hint}")
+                raise InvalidArgumentError(f"trial_id must name a configuration of the run, got {trial_id!r}{hint}")
             if live and not trial.live:
                 raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
             return trial

@@ -83,10 +83,12 @@ class Probed:
         name = wanted.removeprefix("val_")
         known = list(self.session.sums.larger_is_better)
         if name not in known:
-            raise InvalidArgumentError(f"metric={wanted!r}{nearest(name, known)}; the trainer has: {', '.join(known)}")
+            raise InvalidArgumentError(
+                f"metric must be one of the trainer's, {', '.join(known)}, got {wanted!r}{nearest(name, known)}"
+            )
         if not validates and name != "loss":
             raise InvalidArgumentError(
-                f"metric={wanted!r} needs validation rows, and test_fraction=0 leaves none: take 'loss'"
+                f"metric must be 'loss' without validation rows (test_fraction=0), got {wanted!r}"
             )
         return f"val_{name}" if validates else name
 

@@ -50,7 +50,7 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
         mode = ["min"] * len(plain)
     elif isinstance(mode, str) and len(plain) > 1:
         raise InvalidArgumentError(
-            f"mode={mode!r} for metric={metric!r}: give a mode for each, or none, and each metric says its own"
+            f"mode must have one entry for each metric, or be None, got {mode!r} for metric={metric!r}"
         )
     found = objectives_of(plain, mode)
     return {"metric": [each.metric for each in found], "mode": [each.mode for each in found]}

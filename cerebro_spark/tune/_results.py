@@ -358,5 +358,7 @@ class Results:
     def _known(self, trial_id: str) -> Trial:
         known = {trial.trial_id: trial for trial in self._trials}
         if trial_id not in known:
-            raise InvalidArgumentError(f"no trial {trial_id!r}{nearest(trial_id, known)}; there are {len(known)}")
+            raise InvalidArgumentError(
+                f"trial_id must name one of the {len(known)} trials, got {trial_id!r}{nearest(trial_id, known)}"
+            )
         return known[trial_id]

@@ -44,17 +44,18 @@ def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Spac
         for name, values in space.items():
             if isinstance(values, str) or not isinstance(values, Sequence):
                 raise InvalidArgumentError(
-                    f"search_space[{name!r}]={values!r}: a list of values; a grid of domains is search_space=Space(...)"
+                    f"search_space[{name!r}] must be a list of values, got {values!r}. For a grid of domains give "
+                    "search_space=Space(...)"
                 )
             if not values:
-                raise InvalidArgumentError(f"search_space[{name!r}] is empty: give at least one value")
+                raise InvalidArgumentError(f"search_space[{name!r}] must have at least one value, got none")
         configurations = (
             [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())] if space else []
         )
     else:
         configurations = [dict(params) for params in space]
     if not configurations:
-        raise InvalidArgumentError("search_space is empty: name at least one configuration")
+        raise InvalidArgumentError("search_space must have at least one configuration, got none")
     seen: dict[str, int] = {}
     for number, params in enumerate(configurations):
         text = _plain(params)

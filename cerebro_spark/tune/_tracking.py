@@ -118,7 +118,7 @@ class Followers:
         for place, callback in enumerate(self.callbacks):
             if not isinstance(callback, Callback):
                 raise InvalidArgumentError(
-                    f"callbacks[{place}]={callback!r}: an object of a subclass of cerebro_spark.callbacks.Callback"
+                    f"callbacks[{place}] must be a cerebro_spark.callbacks.Callback, got {callback!r}"
                 )
 
 

@@ -283,7 +283,7 @@ def test_the_schedule_of_the_best_trains_alone(spark: SparkSession, prepared: Pr
         *(Source(f"c{number:03d}", epochs) for number, (_, epochs) in enumerate(line[:-1])),
     ]
     exact(alone)
-    with pytest.raises(InvalidArgumentError, match="no trial 'c99'"):
+    with pytest.raises(InvalidArgumentError, match="trials, got 'c99'"):
         found.schedule_of("c99")
 
 
@@ -478,7 +478,7 @@ def test_the_users_clones_go_on_from_their_source(spark: SparkSession, prepared:
     late = experiment.clone("c001", epochs=2, lr=0.02)
     for call, said in (
         (lambda: experiment.clone("c000", lrr=0.1), "c000 has no parameter 'lrr'; did you mean 'lr'"),
-        (lambda: experiment.clone("c009"), "no configuration 'c009'"),
+        (lambda: experiment.clone("c009"), "trial_id must name a configuration of the run, got 'c009'"),
         (lambda: experiment.clone("c000", epoch=400, lr=0.1), "no state of c000 after epoch 400"),
         (lambda: experiment.clone("c000", epoch=0, lr=0.1), "no state of c000 after epoch 0"),
     ):

@@ -134,8 +134,8 @@ def test_bad_requests_are_refused_and_the_search_goes_on(spark: SparkSession, pr
         grid(spark, prepared.store).start(prepared, run_id="../elsewhere")
     experiment = grid(spark, prepared.store, max_configurations=3).start(prepared)
     for call, said in (
-        (lambda: experiment.stop("c007"), "no configuration 'c007'"),
-        (lambda: experiment.pause("c007"), "no configuration 'c007'"),
+        (lambda: experiment.stop("c007"), "trial_id must name a configuration of the run, got 'c007'"),
+        (lambda: experiment.pause("c007"), "trial_id must name a configuration of the run, got 'c007'"),
         (lambda: experiment.resume("c000"), "c000 is not paused"),
         (lambda: experiment.add({"lr": object()}), "not plain data"),
         (lambda: experiment.add({"lr": 0.1}, epochs=0), "epochs=0"),

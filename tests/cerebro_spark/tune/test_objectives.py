@@ -216,7 +216,7 @@ def test_a_run_of_an_earlier_release_has_one(spark: SparkSession, prepared: Prep
         ({"metric": ["accuracy", 3]}, "the name of the metric that decides"),
         ({"metric": ["loss", "loss"]}, "has 'loss' twice"),
         ({"metric": ["accuracy", "val_accuracy"]}, "has 'accuracy' twice"),
-        ({"mode": "max"}, "give a mode for each"),
+        ({"mode": "max"}, "mode must have one entry for each metric"),
         ({"mode": ["max"]}, "one mode"),
         ({"mode": ["max", "least"]}, "'least'"),
         ({"metric": "loss", "mode": "most"}, "'most'"),
@@ -232,7 +232,7 @@ def test_objectives_that_cannot_be(
 
 
 def test_a_metric_that_the_trainer_has_not(spark: SparkSession, prepared: PreparedData) -> None:
-    with pytest.raises(InvalidArgumentError, match="metric='latency'; the trainer has: loss, accuracy, auc"):
+    with pytest.raises(InvalidArgumentError, match="the trainer's, loss, accuracy, auc, got 'latency'"):
         grid(spark, prepared.store, metric=["accuracy", "latency"]).fit(prepared)
 
 

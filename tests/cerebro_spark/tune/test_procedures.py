@@ -228,7 +228,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
     for kind, settings, said in (
         (ASHA, {"max_configurations": None}, "max_total_epochs, max_seconds or max_cost"),
         (RandomSearch, {"max_cost": 1.0}, "max_cost must come with price"),
-        (RandomSearch, {"price": 0}, "price=0: more than 0"),
+        (RandomSearch, {"price": 0}, "price must be a positive number or None, got 0"),
         (Hyperband, {"eta": 1}, "eta=1"),
         (Hyperband, {"max_epochs": 0}, "max_epochs=0"),
         (SuccessiveHalving, {"min_epochs": 9}, "min_epochs"),
@@ -236,7 +236,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (RandomSearch, {"search_space": {"lr": log_uniform}}, "lr"),
         (GridSearch, {"search_space": {"lr": log_uniform(0.1, 1)}, "num_epochs": 1}, r"search_space=Space\("),
         (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
-        (RandomSearch, {"max_seconds": 0}, "max_seconds=0"),
+        (RandomSearch, {"max_seconds": 0}, "max_seconds must be a positive number or None, got 0"),
         (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
         (Hyperband, {"sampler": "tpa"}, "did you mean 'tpe'"),
         (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"has no seed.*TPESampler\(seed=5\)"),
