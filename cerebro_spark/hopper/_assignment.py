@@ -66,7 +66,7 @@ class Assignments:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
-        resting = {trial.trial_id for trial in state.running if trial.held or state.waits(trial)}
+        resting = {trial.trial_id for trial in state.running if trial.is_paused or state.waits(trial)}
         suspects = {trial.trial_id for trial in state.trials if trial.suspect} - resting
         choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects | resting)
         if choice is None and not state.assignments:
@@ -80,7 +80,7 @@ class Assignments:
         worker.assignment = Assignment(
             unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{next(self._numbers)}",
             kind=kind,
-            group=self._groups.of(first),
+            group=self._groups.group_of(first),
             starts=tuple(map(self._start, trials)),
             epoch=first.epoch,
             partition=partition,
@@ -230,8 +230,8 @@ class Assignments:
         evaluation = self._evaluation(worker, without)
         if evaluation is not None:
             return "evaluate", *evaluation
-        hidden = {self._groups.of(state.trial[trial_id]).group_id for trial_id in without}
-        urgent = {self._groups.of(trial).group_id for trial in state.running if trial.urgent}
+        hidden = {self._groups.group_of(state.trial[trial_id]).group_id for trial_id in without}
+        urgent = {self._groups.group_of(trial).group_id for trial in state.running if trial.urgent}
         unit = (
             state.hopper.next_unit(worker.name, without={*hidden, *(state.trial.keys() - urgent)}) if urgent else None
         )

@@ -95,7 +95,7 @@ class Coordinator:
         """
         return self._epochs.request(request)
 
-    def hold(self, trial_id: str, *, held: bool) -> None:
+    def set_paused(self, trial_id: str, *, paused: bool) -> None:
         """Pause a trial once the unit in flight has ended, or let it continue.
 
         Raises
@@ -105,11 +105,11 @@ class Coordinator:
         """
         with self._state.changed:
             trial = self.find(trial_id, live=True)
-            if trial.held == held:
-                raise InvalidArgumentError(f"{trial_id} is {'paused already' if held else 'not paused'}")
-            trial.held = held
+            if trial.is_paused == paused:
+                raise InvalidArgumentError(f"{trial_id} is {'paused already' if paused else 'not paused'}")
+            trial.is_paused = paused
             self._groups.regroup([trial])
-            if held:
+            if paused:
                 self._epochs.offer()
             self._epochs.step()
 
@@ -252,11 +252,11 @@ class Coordinator:
             return tuple(self._state.workers)
 
     @property
-    def held_alone(self) -> tuple[str, ...]:
+    def only_paused_left(self) -> tuple[str, ...]:
         """Trials that the user has paused, where nothing else is left to train."""
         with self._state.changed:
             running = self._state.running
-            idle = not self._state.assignments and not self._state.over and all(trial.held for trial in running)
+            idle = not self._state.assignments and not self._state.over and all(trial.is_paused for trial in running)
             return tuple(trial.trial_id for trial in running) if idle else ()
 
     @property

@@ -153,7 +153,7 @@ class Director:
 
     @property
     def _busy(self) -> int:
-        return sum(trial.running and not trial.held and trial.epoch < trial.granted for trial in self.trials)
+        return sum(trial.running and not trial.is_paused and trial.epoch < trial.granted for trial in self.trials)
 
     def _exchange(self, results: Sequence[Result], busy: int) -> tuple[Decision, ...]:
         exchange = Exchange.with_procedure(self._procedure, results, idle=max(0, self._slots - busy))
@@ -165,12 +165,12 @@ class Director:
     def _results(self, trial: Trial) -> list[Result]:
         """Return the results of a trial that the procedure does not have yet."""
         told = self._told.get(trial.trial_id, 0)
-        found: list[Result] = [
+        results: list[Result] = [
             EpochResult(trial.trial_id, epoch + 1, trial.history[epoch]) for epoch in range(told, len(trial.history))
         ]
         if trial.failed and trial.trial_id not in self._ended:
-            found.append(Ended(trial.trial_id, trial.status))
-        return found
+            results.append(Ended(trial.trial_id, trial.status))
+        return results
 
     def _note(self, results: Sequence[Result]) -> None:
         for result in results:

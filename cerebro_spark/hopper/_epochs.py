@@ -162,12 +162,12 @@ class Epochs:
             and state.secured(trial)
         ]
         # Those that entered the epoch as a group enter the next one together, also where the group was split meanwhile.
-        late = {trial.trial_id for trial in training if not trial.held} - {trial.trial_id for trial in finished}
+        late = {trial.trial_id for trial in training if not trial.is_paused} - {trial.trial_id for trial in finished}
         finished = [
             trial for trial in finished if late.isdisjoint(each.trial_id for each in self._groups.companions(trial))
         ]
         # Trials do not wait for those that the user has paused.
-        awaited = [trial for trial in training if not trial.held or trial in finished]
+        awaited = [trial for trial in training if not trial.is_paused or trial in finished]
         return [] if self._together and len(finished) < len(awaited) else finished
 
     def _close(self) -> None:

@@ -40,7 +40,7 @@ class Groups:
         # Those that trials entered their epoch with.
         self._entered: dict[str, Group] = {}
 
-    def of(self, trial: Trial) -> Group:
+    def group_of(self, trial: Trial) -> Group:
         """Return the group that a trial is in, or was in last."""
         return self._of.get(trial.trial_id) or Group((trial,))
 
@@ -167,7 +167,7 @@ class Groups:
         """Part trials by what those of a group have in common; one that rests, or is tried alone, is by itself."""
         alike: dict[Hashable, list[Trial]] = {}
         for trial in trials:
-            alone = trial.held or trial.suspect or self._state.waits(trial)
+            alone = trial.is_paused or trial.suspect or self._state.waits(trial)
             epoch = trial.epoch
             key = (
                 epoch,

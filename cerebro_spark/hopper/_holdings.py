@@ -87,18 +87,18 @@ class Holdings:
         """
         if not self._present:
             return []
-        given = []
+        changed = []
         for name in [name for name, partitions in self._present.items() if not partitions]:
             lost = [other for other, awaited in self._awaited.items() if awaited.since < math.inf]
             if lost:
                 self._present[name] = self._awaited.pop(lost[0]).partitions
-                given.append(name)
+                changed.append(name)
         for number in sorted(self._copies):
             if not self._holders(number):
                 heir = min(self._present, key=lambda name: len(self._present[name]))
                 self._present[heir].add(number)
-                given.append(heir)
-        return list(dict.fromkeys(given))
+                changed.append(heir)
+        return list(dict.fromkeys(changed))
 
     def level(self) -> list[str]:
         """Restore the copies that each partition had at first, and spread the partitions evenly over the workers.

@@ -75,15 +75,15 @@ def _prepared(store: Store, name: str) -> Iterator[Finding]:
         yield Finding(f"prepared data {name!r}", str(error))
         return
     for shard in prepared.shards:
-        found = _checked(
+        finding = _checked(
             f"{shard.split} shard {shard.partition} of {name!r}",
             lambda shard=shard: check_shard(prepared, shard.split, shard.partition),  # type: ignore[misc]
         )
-        if not found.defect and not shard.digest:
-            found = Finding(
-                f"{found.what} (written by a release without digests: it can be read, and that is all that is known)"
+        if not finding.defect and not shard.digest:
+            finding = Finding(
+                f"{finding.what} (written by a release without digests: it can be read, and that is all that is known)"
             )
-        yield found
+        yield finding
 
 
 def _run(store: Store, run: str) -> Iterator[Finding]:

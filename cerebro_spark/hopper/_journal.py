@@ -247,7 +247,7 @@ class Journal:
     def _append(self, data: Any, folder: str, pattern: re.Pattern[str]) -> None:
         place = ("runs", self.run, folder)
         if folder not in self._numbers:
-            numbers = [int(found.group(1)) for found in map(pattern.fullmatch, self.store.list(*place)) if found]
+            numbers = [int(match.group(1)) for match in map(pattern.fullmatch, self.store.list(*place)) if match]
             self._numbers[folder] = max(numbers, default=-1) + 1
         number = self._numbers[folder]
         write_document(self.store, data, *place, f"{pattern.pattern.partition('-')[0]}-{number:06d}.json")

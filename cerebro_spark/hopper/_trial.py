@@ -88,7 +88,7 @@ class Trial:
         Times in a row that the store did not give its checkpoint.
     granted : int
         Epochs that it may train, as its procedure decided so far.
-    held : bool
+    is_paused : bool
         Whether the user has paused it: it gets no units.
     urgent : bool
         Whether it gets units before others, as the user wishes.
@@ -117,7 +117,7 @@ class Trial:
     deaths: list[Death] = field(default_factory=list)
     unreadable: int = 0
     granted: int = 0
-    held: bool = False
+    is_paused: bool = False
     urgent: bool = False
     reason: str = ""
     source: Source | None = None

@@ -202,7 +202,7 @@ class Experiment:
         RunError
             The search is over.
         """
-        self._attached().hold(trial_id, held=True)
+        self._attached().set_paused(trial_id, paused=True)
 
     def resume(self, trial_id: str) -> None:
         """Go on with a configuration that was paused.
@@ -219,7 +219,7 @@ class Experiment:
         RunError
             The search is over.
         """
-        self._attached().hold(trial_id, held=False)
+        self._attached().set_paused(trial_id, paused=False)
 
     def prioritise(self, trial_id: str) -> None:
         """Assign a configuration's units before those of all others that are not prioritised too.
@@ -291,7 +291,7 @@ class Experiment:
 
     def _paused_alone(self) -> tuple[str, ...]:
         known = self._begun.done() and self._begun.exception() is None
-        return self._begun.result()[0].held_alone if known else ()
+        return self._begun.result()[0].only_paused_left if known else ()
 
     def _attached(self) -> Coordinator:
         coordinator, _ = self._begun.result()

@@ -35,13 +35,13 @@ def pyfunc_of(model: Any) -> Pyfunc:
             f"{type(model).__name__} is no tuned model: log a TunedModel or a Selection, and featurizers by "
             "vista_spark.mlflow"
         )
-    held = tuned.sql_model()
-    inputs = [(column.name, _kind(column)) for column in held.columns]
-    vectors = [tuned.getProbabilityCol() if held.kind != "value" else "", tuned.getRawPredictionCol()]
+    sql_model = tuned.sql_model()
+    inputs = [(column.name, _kind(column)) for column in sql_model.columns]
+    vectors = [tuned.getProbabilityCol() if sql_model.kind != "value" else "", tuned.getRawPredictionCol()]
     outputs = [(tuned.getPredictionCol(), "double"), *((name, "double[]") for name in vectors if name)]
     signature = pyfunc_signature(inputs, [*outputs, ("error", "string")])
     extra = _EXTRAS.get(tuned.network.framework, "torch")
-    shapes = {column.name: column.shape for column in held.columns if column.shape}
+    shapes = {column.name: column.shape for column in sql_model.columns if column.shape}
     return Pyfunc("cerebro_spark.mlflow", lambda folder: write_network_folder(tuned, folder), signature, extra, shapes)
 
 

@@ -314,8 +314,8 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
     def _named(self, model: TunedModel) -> TunedModel:
         """Set a model's uid and columns to those of this estimator."""
         model._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own models have their estimator's
-        own = {name: self.getOrDefault(name) for name in _COLUMNS if self.isSet(name)}
-        return model._set(**own)  # noqa: SLF001
+        columns = {name: self.getOrDefault(name) for name in _COLUMNS if self.isSet(name)}
+        return model._set(**columns)  # noqa: SLF001
 
 
 class _Fits(Iterator[tuple[int, TunedModel]]):

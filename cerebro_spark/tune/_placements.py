@@ -42,21 +42,21 @@ def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tu
     last = {(event.trial_id, event.epoch, event.partition): event for event in trained}
     workers = {event.partition: event.worker for event in trained}
     known = {trial.trial_id: trial for trial in trials}
-    found: dict[int, list[Placement]] = {}
+    by_epoch: dict[int, list[Placement]] = {}
     begun: dict[str, list[float]] = {}
     # A replay starts configurations in their order: none has a unit before those after which an earlier one began.
     before = -math.inf
     for trial in trials:
         if trial.source is not None:
-            given = sum(epoch < trial.source.epoch for epoch, _ in known[trial.source.trial_id].visits)
-            before = max([before, *begun[trial.source.trial_id][:given]])
+            inherited = sum(epoch < trial.source.epoch for epoch, _ in known[trial.source.trial_id].visits)
+            before = max([before, *begun[trial.source.trial_id][:inherited]])
         logged = [last.get((trial.trial_id, epoch, partition)) for epoch, partition in trial.visits]
         starts = begun[trial.trial_id] = _in_order(_starts(logged), before)
         for (epoch, partition), event, start in zip(trial.visits, logged, starts, strict=True):
             worker = workers.get(partition, "w0") if event is None else event.worker
             end = start if event is None else max(start, event.ended)
-            found.setdefault(epoch, []).append(Placement(Unit(trial.trial_id, partition), worker, start, end))
-    return {epoch: tuple(of_epoch) for epoch, of_epoch in sorted(found.items())}
+            by_epoch.setdefault(epoch, []).append(Placement(Unit(trial.trial_id, partition), worker, start, end))
+    return {epoch: tuple(of_epoch) for epoch, of_epoch in sorted(by_epoch.items())}
 
 
 def on_workers(visits: Mapping[int, Sequence[Placement]], count: int) -> dict[int, tuple[Placement, ...]]:

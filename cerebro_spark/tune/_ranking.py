@@ -52,8 +52,8 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
         raise InvalidArgumentError(
             f"mode must have one entry for each metric, or be None, got {mode!r} for metric={metric!r}"
         )
-    found = objectives_of(plain, mode)
-    return {"metric": [each.metric for each in found], "mode": [each.mode for each in found]}
+    objectives = objectives_of(plain, mode)
+    return {"metric": [each.metric for each in objectives], "mode": [each.mode for each in objectives]}
 
 
 def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]) -> tuple[TrialResult, ...]:

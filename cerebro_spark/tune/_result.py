@@ -95,7 +95,7 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
     return TrialResult(
         trial.trial_id,
         dict(trial.params),
-        "paused" if trial.held and trial.running else trial.status,
+        "paused" if trial.is_paused and trial.running else trial.status,
         scores[spec.metric],
         list(trial.history),
         tuple(trial.visits),

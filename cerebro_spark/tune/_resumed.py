@@ -34,7 +34,7 @@ def check_no_replay(spec: RunSpec) -> None:
         )
 
 
-def check_same(stored: RunSpec, own: RunSpec) -> None:
+def check_same(stored: RunSpec, current: RunSpec) -> None:
     """Refuse a search whose settings are not its run's, which would be taken in their place without a word.
 
     What decides, as the space and the seed, is not looked at: a decision that differs is refused when it is taken.
@@ -43,7 +43,7 @@ def check_same(stored: RunSpec, own: RunSpec) -> None:
     ----------
     stored : RunSpec
         Settings in the store.
-    own : RunSpec
+    current : RunSpec
         Settings with which this search would begin the run.
 
     Raises
@@ -51,7 +51,7 @@ def check_same(stored: RunSpec, own: RunSpec) -> None:
     RunError
         A setting differs.
     """
-    ours = _settings(own)
+    ours = _settings(current)
     for setting, theirs in _settings(stored).items():
         _check(stored.run, setting, theirs, ours[setting])
 

@@ -147,7 +147,7 @@ def _rows(journal: Journal) -> dict[str, list[Mapping[str, Any]]]:
             }
         ],
         "configurations": [
-            _configuration(trial_id, starts.get(trial_id), found) for trial_id, found in results.items()
+            _configuration(trial_id, starts.get(trial_id), record) for trial_id, record in results.items()
         ],
         "params": [
             {"trial_id": trial_id, "name": name, "value": json.dumps(value)}
@@ -156,8 +156,8 @@ def _rows(journal: Journal) -> dict[str, list[Mapping[str, Any]]]:
         ],
         "metrics": [
             {"trial_id": trial_id, "epoch": epoch, "name": name, "value": value}
-            for trial_id, found in results.items()
-            for epoch, metrics in enumerate(found.get("history", ()))
+            for trial_id, record in results.items()
+            for epoch, metrics in enumerate(record.get("history", ()))
             for name, value in metrics.items()
         ],
         "units": [
@@ -169,17 +169,17 @@ def _rows(journal: Journal) -> dict[str, list[Mapping[str, Any]]]:
     }
 
 
-def _configuration(trial_id: str, start: Start | None, found: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration(trial_id: str, start: Start | None, record: Mapping[str, Any]) -> dict[str, Any]:
     source = None if start is None else start.source
     return {
         "trial_id": trial_id,
         "source_trial_id": None if source is None else source.trial_id,
         "source_epoch": None if source is None else source.epoch,
-        "status": found.get("status", "running"),
-        "reason": found.get("reason", "" if start is None else start.reason),
-        "epochs": len(found.get("history", ())),
-        "seconds": found.get("seconds", 0.0),
-        "traceback": found.get("traceback", ""),
+        "status": record.get("status", "running"),
+        "reason": record.get("reason", "" if start is None else start.reason),
+        "epochs": len(record.get("history", ())),
+        "seconds": record.get("seconds", 0.0),
+        "traceback": record.get("traceback", ""),
     }
 
 

@@ -158,11 +158,11 @@ class Hopper:
         logged: dict[int, set[str]] = {}
         for placement in flat:
             logged.setdefault(placement.unit.partition, set()).add(placement.worker)
-        held = logged if availability is None else availability
+        holders = logged if availability is None else availability
         for partition in logged:
-            if partition not in held:
-                raise unknown("partition", partition, held)
-        hopper = cls((), held, times=times)
+            if partition not in holders:
+                raise unknown("partition", partition, holders)
+        hopper = cls((), holders, times=times)
         hopper._policy = Replay(hopper._queue, log)
         for config in dict.fromkeys(placement.unit.config for placement in flat) if configs is None else configs:
             hopper.add(config)

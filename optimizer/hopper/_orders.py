@@ -100,9 +100,9 @@ class Replay:
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - by the log
         """See :class:`Policy`."""
-        own = next(self._remaining(queue, worker), None)
-        if own is not None and self._is_next(queue, *own):
-            return queue.configs[own[0]], own[2]
+        unit = next(self._remaining(queue, worker), None)
+        if unit is not None and self._is_next(queue, *unit):
+            return queue.configs[unit[0]], unit[2]
         for lost in set(queue.workers.values()) - queue.live:
             for name, epoch, partition in self._remaining(queue, lost):
                 if queue.holds[worker, partition] and self._is_next(queue, name, epoch, partition):

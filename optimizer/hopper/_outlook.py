@@ -86,8 +86,8 @@ class Outlook:
         self._table = self.times.table(queue.names, queue.crew) if queue.names and queue.crew else None
         if self._table is not None:
             # A partition without a holder must not make a configuration look endless.
-            holders = [held if held.any() else ~held for held in queue.holds.T]
-            self._best = np.array([self._table[:, held].min(axis=1) for held in holders])
+            holders = [column if column.any() else ~column for column in queue.holds.T]
+            self._best = np.array([self._table[:, column].min(axis=1) for column in holders])
 
     def _slow(self) -> NDArray[np.float64]:
         if self._table is None:

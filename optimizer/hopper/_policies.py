@@ -47,12 +47,12 @@ class Randomized:
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - needs no times
         """See :class:`Policy`."""
-        held = queue.held[worker]
-        units = np.flatnonzero((queue.pending[held] & queue.idle).ravel())
+        partitions = queue.held[worker]
+        units = np.flatnonzero((queue.pending[partitions] & queue.idle).ravel())
         if not len(units):
             return None
         row, config = divmod(int(units[self._rng.integers(len(units))]), len(queue.names))
-        return config, int(held[row])
+        return config, int(partitions[row])
 
 
 class LongestRemaining:
@@ -92,8 +92,8 @@ class LongestRemaining:
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:
         """See :class:`Policy`."""
-        held = queue.held[worker]
-        possible = queue.pending[held] & queue.idle
+        partitions = queue.held[worker]
+        possible = queue.pending[partitions] & queue.idle
         rows = np.flatnonzero(possible.any(axis=1))
         if not len(rows):
             return None
@@ -103,8 +103,8 @@ class LongestRemaining:
             rows = np.flatnonzero(possible.any(axis=1))
         # With replicas the partition is chosen first: the one with most work per holder must not wait, or a slow
         # worker is left alone with it at the end.
-        row = int(rows[0] if len(rows) == 1 else rows[outlook.pressure()[held[rows]].argmax()])
-        partition, candidates = int(held[row]), self._first(queue, np.flatnonzero(possible[row]))
+        row = int(rows[0] if len(rows) == 1 else rows[outlook.pressure()[partitions[rows]].argmax()])
+        partition, candidates = int(partitions[row]), self._first(queue, np.flatnonzero(possible[row]))
         if len(candidates) > 1:
             scores = self._work(outlook)[candidates]
             if self._elsewhere:

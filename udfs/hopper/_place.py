@@ -50,7 +50,7 @@ class Place:
         return True
 
     @property
-    def held(self) -> bool:
+    def has_turn(self) -> bool:
         """True if it has the turn."""
         return self._turn.holds(self.attempt)
 

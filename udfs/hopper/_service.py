@@ -143,7 +143,7 @@ class Service:
                 attempt=self._attempt,
                 report=report,
                 printed=printed,
-                takes=self._place.held,
+                takes=self._place.has_turn,
             )
             reply = self._driver.call(request, timeout_s=_CALL_S)
             if isinstance(reply, Stop):
@@ -159,7 +159,7 @@ class Service:
                 report = self._place.call(partial(self._units.run, reply))
                 printed = self._output.take(self._attempt)
                 self._place.share()
-            elif self._place.held:
+            elif self._place.has_turn:
                 # There is nothing to train: the others may.
                 self._place.give_up()
             elif not self._place.take():

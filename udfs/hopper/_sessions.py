@@ -103,28 +103,28 @@ class Sessions:
         MemoryError
             The model is larger than this worker's memory.
         """
-        held = self._open.get(member.trial_id)
+        opened = self._open.get(member.trial_id)
         fetched = 0
-        if held is None or (not member.version and held.at != _first(member)):
-            held = self._built(member.params, initial_seed(self._worker.seed, member.trial_id))
-            self._check_size(held.session)
+        if opened is None or (not member.version and opened.at != _first(member)):
+            opened = self._built(member.params, initial_seed(self._worker.seed, member.trial_id))
+            self._check_size(opened.session)
             if member.source is not None:
-                fetched = self._adopt(held.session, member.source)
+                fetched = self._adopt(opened.session, member.source)
             elif not member.version:
-                fetched = self._warm(held.session, member.params)
-        if member.version and held.at != member.digest:
+                fetched = self._warm(opened.session, member.params)
+        if member.version and opened.at != member.digest:
             kept = self._states.get(f"{member.trial_id}/{member.version}")
             if kept is not None and kept.digest == member.digest:
-                held.session.restore(kept.content)
+                opened.session.restore(kept.content)
             else:
                 state = self._fetch(member)
                 fetched = len(state)
-                held.session.restore(state)
-        held.at = member.digest if member.version else _first(member)
-        self._open[member.trial_id] = held
+                opened.session.restore(state)
+        opened.at = member.digest if member.version else _first(member)
+        self._open[member.trial_id] = opened
         self._open.move_to_end(member.trial_id)
         self._make_room()
-        return held.session, fetched
+        return opened.session, fetched
 
     def adapted(self, trial_id: str) -> Adapted:
         """Return an open trial's model, in a run of adaptation."""
@@ -177,7 +177,7 @@ class Sessions:
                 self._open.popitem(last=False)
             return
         limit = self._model_bytes // 4 if settings.session_bytes is None else settings.session_bytes
-        total = sum(held.nbytes for held in self._open.values())
+        total = sum(each.nbytes for each in self._open.values())
         for trial_id in [trial_id for trial_id in self._open if trial_id not in self._kept]:
             if total <= limit:
                 return
@@ -194,9 +194,9 @@ class Sessions:
 
     def _adopt(self, session: Session, source: SourceState) -> int:
         """Have a new session adopt the state of a clone's source; give the bytes that were read for it."""
-        held = self._states.get(f"{source.trial_id}/{source.version}")
-        if held is not None and held.digest == source.digest:
-            session.adopt(held.content)
+        state = self._states.get(f"{source.trial_id}/{source.version}")
+        if state is not None and state.digest == source.digest:
+            session.adopt(state.content)
             return 0
         state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
         session.adopt(state)
@@ -225,13 +225,13 @@ class Sessions:
             return _read(self._checkpoints, member.trial_id, member.version, member.digest)
         if member.peer not in self._peers:
             self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
-        held = self._peers[member.peer].fetch_held(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
-        if held.digest != member.digest:
+        fetched = self._peers[member.peer].fetch_held(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
+        if fetched.digest != member.digest:
             raise CallError(
                 f"the checkpoint of {member.trial_id} at version {member.version} from {member.peer} is another one "
                 "than the driver knows of"
             )
-        return held.content
+        return fetched.content
 
 
 def _read(checkpoints: Checkpoints, trial_id: str, version: int, digest: str) -> bytes:

@@ -16,12 +16,12 @@ __all__ = ["States"]
 @dataclass(slots=True)
 class _Kept:
     version: int
-    held: Held
+    state: Held
     durable: bool
 
     @property
     def nbytes(self) -> int:
-        return len(self.held.content)
+        return len(self.state.content)
 
 
 class States:
@@ -61,9 +61,9 @@ class States:
             Trials whose checkpoints were dropped, to stay within the limit.
         """
         with self._lock:
-            held = self._held.get(trial_id)
-            if held is not None and held.version == version:
-                held.durable = True
+            kept = self._held.get(trial_id)
+            if kept is not None and kept.version == version:
+                kept.durable = True
             dropped = []
             total = sum(each.nbytes for each in self._held.values())
             for name, each in list(self._held.items()):
@@ -84,8 +84,8 @@ class States:
     def drop(self, trial_id: str, version: int) -> None:
         """Drop a trial's checkpoint, unless it is newer than a version."""
         with self._lock:
-            held = self._held.get(trial_id)
-            if held is not None and held.version <= version:
+            kept = self._held.get(trial_id)
+            if kept is not None and kept.version <= version:
                 del self._held[trial_id]
 
     def get(self, name: str) -> Held | None:
@@ -93,4 +93,4 @@ class States:
         trial_id, _, version = name.rpartition("/")
         with self._lock:
             kept = self._held.get(trial_id)
-            return kept.held if kept is not None and str(kept.version) == version else None
+            return kept.state if kept is not None and str(kept.version) == version else None

@@ -107,11 +107,11 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
             break
         player = draw.choice(made.players)
         trial = draw.choice(made.trials)
-        if trial.held and trial.running and draw.random() < 0.2:
-            made.coordinator.hold(trial.trial_id, held=False)
-        elif held and trial.running and not trial.held and draw.random() < 0.05:
+        if trial.is_paused and trial.running and draw.random() < 0.2:
+            made.coordinator.set_paused(trial.trial_id, paused=False)
+        elif held and trial.running and not trial.is_paused and draw.random() < 0.05:
             held -= 1
-            made.coordinator.hold(trial.trial_id, held=True)
+            made.coordinator.set_paused(trial.trial_id, paused=True)
         if player.name not in made.alive:
             if draw.random() < 0.3:
                 player.join()
@@ -290,7 +290,7 @@ def test_schedule_fixed_gives_the_same_visits_whatever_is_lost() -> None:
 def test_the_users_pause_takes_a_member_out_and_the_others_go_on() -> None:
     made, _ = world(2, 2, 2, policy="least-far-along")
     made.players[0].ask()
-    made.coordinator.hold("c000", held=True)
+    made.coordinator.set_paused("c000", paused=True)
     made.players[0].work()
     seen = []
 
@@ -302,7 +302,7 @@ def test_the_users_pause_takes_a_member_out_and_the_others_go_on() -> None:
     assert [trial.status for trial in made.trials] == ["running", "finished"]
     assert made.trials[0].version == 1, "the unit in flight was the last"
     assert seen == [["c001"]] * (1 + 2 + 4)
-    made.coordinator.hold("c000", held=False)
+    made.coordinator.set_paused("c000", paused=False)
     made.play(lambda player, _unit: player.work())
     assert made.trials[0].status == "finished"
 
@@ -408,7 +408,7 @@ def test_a_slow_grouping_delays_no_heartbeat(monkeypatch: pytest.MonkeyPatch) ->
 
     def beat() -> None:
         beats.append(made.coordinator.answer(Beat(worker="w0", attempt="1")))
-        made.coordinator.hold("c001", held=True)
+        made.coordinator.set_paused("c001", paused=True)
 
     beating = threading.Thread(target=beat)
     beating.start()
@@ -422,7 +422,7 @@ def test_a_slow_grouping_delays_no_heartbeat(monkeypatch: pytest.MonkeyPatch) ->
             seen.add(tuple(ids(player.unit)))
             player.work()
     assert seen == {("c000", "c002")}
-    made.coordinator.hold("c001", held=False)
+    made.coordinator.set_paused("c001", paused=False)
     while not made.coordinator.wait(0.01):
         player.ask()
         if player.unit is not None:

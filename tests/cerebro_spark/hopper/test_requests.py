@@ -20,16 +20,16 @@ def test_a_paused_trial_gets_no_units_and_nobody_waits_for_it(rounds: str) -> No
     world = World(3, 2, 1, validates=False, policy="longest-remaining-elsewhere", rounds=rounds)
     for player in world.players:
         player.join()
-    world.coordinator.hold("c001", held=True)
+    world.coordinator.set_paused("c001", paused=True)
     given = units(world, 2 * 2 * EPOCHS)
     assert set(given) == {"c000", "c002"}
     for player in world.players:
         player.ask()
         assert player.unit is None
-    assert world.coordinator.held_alone == ("c001",)
+    assert world.coordinator.only_paused_left == ("c001",)
     assert {trial.trial_id: trial.epoch for trial in world.trials} == {"c000": EPOCHS, "c001": 0, "c002": EPOCHS}
-    world.coordinator.hold("c001", held=False)
-    assert world.coordinator.held_alone == ()
+    world.coordinator.set_paused("c001", paused=False)
+    assert world.coordinator.only_paused_left == ()
     world.play(lambda player, _: player.work())
     assert {trial.status for trial in world.trials} == {"finished"}
 
@@ -41,7 +41,7 @@ def test_a_unit_in_flight_is_finished_when_its_trial_is_paused() -> None:
     first = world.players[0]
     first.ask()
     assert first.unit is not None
-    world.coordinator.hold("c000", held=True)
+    world.coordinator.set_paused("c000", paused=True)
     first.work()
     first.ask()
     assert world.trials[0].version == 1
@@ -93,8 +93,8 @@ def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
         with pytest.raises((InvalidArgumentError, ProcedureError)):
             world.coordinator.request(lambda wrong=wrong: wrong).result()
     for wrong_call in (
-        lambda: world.coordinator.hold("c009", held=True),
-        lambda: world.coordinator.hold("c000", held=False),
+        lambda: world.coordinator.set_paused("c009", paused=True),
+        lambda: world.coordinator.set_paused("c000", paused=False),
         lambda: world.coordinator.prioritise("c009"),
     ):
         with pytest.raises(InvalidArgumentError):
