@@ -193,10 +193,10 @@ class Sessions:
             )
 
     def _adopt(self, session: Session, source: SourceState) -> int:
-        """Have a new session adopt the state of a clone's source; give the bytes that were read for it."""
-        state = self._states.get(f"{source.trial_id}/{source.version}")
-        if state is not None and state.digest == source.digest:
-            session.adopt(state.content)
+        """Have a new session adopt the state of a clone's source; return the number of bytes that were read for it."""
+        kept = self._states.get(f"{source.trial_id}/{source.version}")
+        if kept is not None and kept.digest == source.digest:
+            session.adopt(kept.content)
             return 0
         state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
         session.adopt(state)
