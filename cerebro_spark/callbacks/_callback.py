@@ -1,4 +1,4 @@
-"""The base class of what follows a run."""
+"""Base class of callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of a run, as its callbacks get them."""
+"""Events of a run that callbacks receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of TensorBoard's HParams dashboard: the params of each trial, and how it ended."""
+"""Sessions of TensorBoard's HParams dashboard: the params of each trial, and its outcome."""
 
 from __future__ import annotations
 

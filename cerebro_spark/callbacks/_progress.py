@@ -1,4 +1,4 @@
-"""A live table of the trials, in a terminal or in a notebook."""
+"""Live table of the trials, in a terminal or in a notebook."""
 
 from __future__ import annotations
 

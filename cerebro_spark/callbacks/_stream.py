@@ -1,4 +1,4 @@
-"""The way of events from a run to its callbacks: one queue, one thread."""
+"""Delivery of events from a run to its callbacks: one queue, one thread."""
 
 from __future__ import annotations
 

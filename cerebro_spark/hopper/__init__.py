@@ -15,7 +15,7 @@ from cerebro_spark.hopper._keep import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
-from cerebro_spark.hopper._recorded import Recorded
+from cerebro_spark.hopper._replay_record import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots

@@ -1,4 +1,4 @@
-"""Assignment: gives units to workers that ask, and takes their reports (Cerebro, section 3.4.2, the scheduler)."""
+"""Assignment of units to workers, and receipt of their reports (Cerebro, section 3.4.2, the scheduler)."""
 
 from __future__ import annotations
 

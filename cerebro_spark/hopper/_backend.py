@@ -1,4 +1,4 @@
-"""``SparkBackend``: a Spark session, and how many of its task slots train."""
+"""Backend of searches: a Spark session, and the number of its task slots that train."""
 
 from __future__ import annotations
 

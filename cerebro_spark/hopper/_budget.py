@@ -1,4 +1,4 @@
-"""Limits of a run that are measured, not counted: seconds and money."""
+"""Budget of a run: limits in seconds and in cost."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._grouping import Grouping
     from cerebro_spark.hopper._journal import RunSpec
     from cerebro_spark.hopper._probe import Probed
-    from cerebro_spark.hopper._recorded import Recorded
+    from cerebro_spark.hopper._replay_record import Recorded
     from udfs.hopper import AdaptationSettings
     from udfs.shards import PreparedData
 

@@ -1,4 +1,4 @@
-"""The driver's side of a run: attaches workers, gives out units, recovers what was lost (Cerebro, section 3.5)."""
+"""Coordinator of a run on the driver: workers, units, and recovery from losses (Cerebro, section 3.5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOOK_S = 0.25
 
 
 class Coordinator:
-    """Trains some trials, epoch by epoch, over workers that call it. Every method may be called from any thread.
+    """Coordinator of trials that train on workers, epoch by epoch. Every method may be called from any thread.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Director: asks the procedure of a run after epochs, and journals what was said before it is carried out."""
+"""Director: requests to the procedure of a run after epochs, journalled before they are carried out."""
 
 from __future__ import annotations
 

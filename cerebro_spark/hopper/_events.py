@@ -1,4 +1,4 @@
-"""Events of a run that its observers hear of: a unit ended, a worker was lost, a trial ended."""
+"""Events of a run for its observers: the end of a unit, the loss of a worker, the end of a trial."""
 
 from __future__ import annotations
 

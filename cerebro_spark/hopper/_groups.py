@@ -1,4 +1,4 @@
-"""Groups of a run: formed when trials enter an epoch, formed anew where their trials are not alike any more."""
+"""Groups of a run: formed when trials enter an epoch, and again when their trials differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inspection of a store: everything in it is read once, and nothing is changed."""
+"""Inspection of a store: one read of all its files, without changes."""
 
 from __future__ import annotations
 

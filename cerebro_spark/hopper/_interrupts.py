@@ -1,4 +1,4 @@
-"""Interrupts by the user (Ctrl-C, a notebook's stop button): the first is raised, and what cleans up is left alone."""
+"""Interrupts by the user (Ctrl-C, a notebook's stop button): the first one is raised, later ones wait."""
 
 from __future__ import annotations
 

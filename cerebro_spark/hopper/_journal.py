@@ -1,4 +1,4 @@
-"""A run's record in the store: its settings, and the results of each epoch."""
+"""Journal of a run in the store: its settings, and the results of each epoch."""
 
 from __future__ import annotations
 

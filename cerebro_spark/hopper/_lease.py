@@ -1,4 +1,4 @@
-"""The lease of a run: one driver at a time, whatever the clocks of the machines say."""
+"""Lease of a run: one driver at a time, independent of the clocks of the machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what trials have printed to the store, while the run goes on."""
+"""Writer of the logs of trials to the store, during the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSE_S = 10.0
 
 
 class LogWriter:
-    """Writes the logs that have changed; no log is worth a run, so it fails silently.
+    """Writer of the logs that have changed. It fails silently, because a missing log must not end a run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The metrics of a trial's epoch, from the sums that its units reported."""
+"""Metrics of a trial's epoch, from the sums that its units reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's long-lived workers, shared by the runs that go on: started by the first one, ended with the last."""
+"""Pool of a session's long-lived workers: the first run starts them, all runs share them, the last run ends them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Pool:
     """The long-lived workers of a session, and the runs that share them. It supervises their Spark jobs.
 
     Each worker's process asks here which runs it serves, and talks to each run's own endpoint about the rest, with
-    credentials of that run. It trains for one at a time; :class:`udfs.hopper._turn.Turn` says for whom.
+    credentials of that run. It trains for one at a time; :class:`udfs.hopper._process_turns.Turn` says for whom.
 
     Parameters
     ----------

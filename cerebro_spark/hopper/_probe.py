@@ -1,4 +1,4 @@
-"""A trial of the user's function on the driver, so that its errors show before a worker starts."""
+"""Probe of the user's function on the driver, so that its errors show before a worker starts."""
 
 from __future__ import annotations
 

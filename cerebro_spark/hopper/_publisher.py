@@ -1,4 +1,4 @@
-"""The observer of a run's coordinator: makes events of what it hears and publishes them."""
+"""Publisher of a run's events to its callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Publisher", "run_started"]
 
 
 class Publisher:
-    """Publishes what the coordinator tells under its lock; every method returns at once.
+    """Observer of the coordinator that publishes events; every method returns at once.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rounds: when a trial enters its next epoch."""
+"""Rounds: times at which a trial enters its next epoch."""
 
 from __future__ import annotations
 

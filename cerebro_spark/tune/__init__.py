@@ -1,4 +1,4 @@
-"""Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
+"""Model selection: searches, their results, and the tuned model as a Spark ML Transformer."""
 
 from cerebro_spark.tune._asha import ASHA
 from cerebro_spark.tune._autolog import autolog

@@ -1,4 +1,4 @@
-"""``autolog``: searches that name no experiment log to MLflow's active one."""
+"""Automatic logging to MLflow's active experiment, for searches without an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that the rows of a fit have every class of the label."""
+"""Validation that the rows of a fit have every class of the label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a run: learning curves, and who trained where and when."""
+"""Pictures of a run: learning curves, and a Gantt chart of its units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of one configuration of a search."""
+"""Result of one configuration of a search."""
 
 from __future__ import annotations
 

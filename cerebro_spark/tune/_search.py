@@ -31,7 +31,7 @@ from cerebro_spark.hopper import (
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
-from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
+from cerebro_spark.tune._resume_checks import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name

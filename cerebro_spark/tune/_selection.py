@@ -17,7 +17,7 @@ from cerebro_spark.tune._placements import on_workers
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
-from cerebro_spark.tune._resumed import check_no_replay
+from cerebro_spark.tune._resume_checks import check_no_replay
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest

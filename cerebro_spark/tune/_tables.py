@@ -1,4 +1,4 @@
-"""A run's record as tables: what the papers call the metadata manager's (Cerebro, section 3.4)."""
+"""Tables of a run's record, those of the metadata manager (Cerebro, section 3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracking of a search: which callbacks its run gets, and MLflow runs, a parent and one child per trial."""
+"""Tracking of a search: callbacks of its run, and MLflow runs, a parent and one child per trial."""
 
 from __future__ import annotations
 

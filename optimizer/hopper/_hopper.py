@@ -1,4 +1,4 @@
-"""The online scheduler: Algorithms 1 and 2 with replicas, faults and elasticity (Sections 3.5.3, 3.5.5 and 3.5.6)."""
+"""Online scheduler: Algorithms 1 and 2 with replicas, faults and elasticity (Sections 3.5.3, 3.5.5 and 3.5.6)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from optimizer.errors import nearest
 
 from ._errors import HopperError, unknown
 from ._orders import Fixed, Replay
-from ._outlook import Outlook
 from ._policies import LeastFarAlong, LongestRemaining, Randomized
 from ._queue import Queue
+from ._remaining_work import Outlook
 from ._times import UnitTimes
 
 if TYPE_CHECKING:

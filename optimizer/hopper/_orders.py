@@ -13,8 +13,8 @@ from ._ring import Rings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ._outlook import Outlook
     from ._queue import Queue
+    from ._remaining_work import Outlook
     from ._unit import Placement
 
 __all__ = ["Fixed", "Replay"]

@@ -11,8 +11,8 @@ from ._ring import Rings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._outlook import Outlook
     from ._queue import Queue
+    from ._remaining_work import Outlook
 
 __all__ = ["LeastFarAlong", "LongestRemaining", "Policy", "Randomized"]
 

@@ -1,4 +1,4 @@
-"""Unit times: known in advance, or learned while units run."""
+"""Unit times, learned while units run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker of a model hopper run: holds its shards, and trains whatever trial hops to it."""
+"""Worker of a model hopper run: it holds shards, and trains the trials that hop to it."""
 
 from udfs.hopper._adaptation import AdaptationSettings, WarmStart, configuration_key
 from udfs.hopper._checkpoints import Checkpoints, Record

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in its store: each trial's last one, those at ends of epochs, and how they came to be."""
+"""Checkpoints of a run in its store: each trial's last one, those at ends of epochs, and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between the workers of a run, which ask, and its driver, which replies."""
+"""Messages from the workers of a run to its driver, and the replies."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Outcomes of a unit for each of its trials: a checkpoint on its way to the store, or a failure in words."""
+"""Outcomes of a unit for each of its trials: a checkpoint on its way to the store, or a described failure."""
 
 from __future__ import annotations
 

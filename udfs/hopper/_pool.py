@@ -1,4 +1,4 @@
-"""Messages between the long-lived workers of a session, which ask what runs there are, and its driver."""
+"""Messages from the long-lived workers of a session to its driver, about the runs to serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's loop: asks the driver for units, runs them, reports (Cerebro, section 3.4.2, the task executor)."""
+"""Service of a run: a loop that asks for units, runs and reports them (Cerebro, section 3.4.2, the task executor)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from udfs.shards import ShardError
 if TYPE_CHECKING:
     from udfs.heartbeat import Output, Printed
     from udfs.hopper._messages import EvaluateReport, TrainReport, UnitFailure
-    from udfs.hopper._place import Place
+    from udfs.hopper._process_place import Place
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
     from udfs.shards import Tensors

@@ -1,4 +1,4 @@
-"""A worker's process and the runs that it serves: a thread for each, and one that trains for all."""
+"""Services of a worker's process: a thread for each run, and one that trains for all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from udfs.handlers import register_framework
 from udfs.heartbeat import Output
 from udfs.hopper._messages import HOPPER
-from udfs.hopper._place import Place
 from udfs.hopper._pool import POOL, AskRuns, Close, ServiceEnded
+from udfs.hopper._process_place import Place
+from udfs.hopper._process_turns import Turn
 from udfs.hopper._service import Service
 from udfs.hopper._settings import WorkerSettings
-from udfs.hopper._turn import Turn
 from udfs.node import limit_threads
 from udfs.rpc import Caller, CallError, RefusedError
 

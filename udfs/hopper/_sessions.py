@@ -1,4 +1,4 @@
-"""Models that a worker has open, and the checkpoints that they go on from."""
+"""Open models of a worker, and the checkpoints that they continue from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of one worker, which it gets from the driver as soon as its job has started."""
+"""Settings of a worker, which it receives from the driver when its job has started."""
 
 from __future__ import annotations
 

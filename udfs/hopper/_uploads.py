@@ -1,4 +1,4 @@
-"""Writes a worker's checkpoints to the store, beside the training."""
+"""Uploads of a worker's checkpoints to the store, during the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The long-lived task of a session's runs, as Spark starts it.
+"""Long-lived task of a session's runs, as Spark starts it.
 
 Cerebro, section 3.4.2: the task executor and its side of a model hop; the calls go from the worker to the driver, so
 that only the driver's address has to be known beforehand.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from udfs.hopper._turn import Turn
+from udfs.hopper._process_turns import Turn
 
 
 @dataclass

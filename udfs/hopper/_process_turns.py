@@ -1,4 +1,4 @@
-"""Turns of the runs that share a worker's process: one trains at a time, and all get the same share of its time."""
+"""Turns of the runs that share a worker's process: one trains at a time, and all get equal time."""
 
 from __future__ import annotations
 

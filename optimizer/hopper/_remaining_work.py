@@ -1,4 +1,4 @@
-"""The remaining work in predicted seconds, by which policies choose."""
+"""Remaining work in predicted seconds, by which policies choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Place of one run in the queue for its worker's process."""
+"""Place of a run in the queue for its worker's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from udfs.hopper._messages import Queued, Stop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from udfs.hopper._turn import Turn
+    from udfs.hopper._process_turns import Turn
     from udfs.rpc import Caller
 
 __all__ = ["Place"]
