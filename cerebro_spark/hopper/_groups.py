@@ -26,11 +26,6 @@ class Groups:
 
     The scheduler has every trial as a configuration. A group is scheduled as its first trial; the others have nothing
     pending meanwhile. Trials of a group are in the same epoch, and have visited the same shards of it.
-
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run.
     """
 
     def __init__(self, state: RunState) -> None:

@@ -40,11 +40,6 @@ class Finding:
 def inspect_store(store: Store) -> Iterator[Finding]:
     """Read all prepared data and runs of a store, and compare them with their digests.
 
-    Parameters
-    ----------
-    store : Store
-        Store with the run.
-
     Yields
     ------
     Finding

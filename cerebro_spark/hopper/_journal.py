@@ -145,15 +145,7 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The files of a run.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the run.
-    run : str
-        Name of the run in the store.
-    """
+    """The files of a run."""
 
     store: Store
     run: str

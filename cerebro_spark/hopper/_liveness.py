@@ -30,13 +30,7 @@ _UNKNOWN_S = float("inf")
 
 
 class Liveness:
-    """Record of the calls of workers and of the duration of units. Its callers hold the run's lock.
-
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run.
-    """
+    """Record of the calls of workers and of the duration of units. Its callers hold the run's lock."""
 
     def __init__(self, state: RunState) -> None:
         self._state = state

@@ -46,15 +46,7 @@ _POLL_S = 10.0
 
 
 class Answers:
-    """Replies to the requests of :data:`udfs.hopper.HOPPER`, from any thread.
-
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run.
-    liveness, assignments, recovery, epochs
-        Parts of the coordinator.
-    """
+    """Replies to the requests of :data:`udfs.hopper.HOPPER`, from any thread."""
 
     def __init__(
         self,

@@ -18,13 +18,7 @@ __all__ = ["Publisher", "run_started"]
 
 
 class Publisher:
-    """Observer of the coordinator that publishes events; every method returns at once.
-
-    Parameters
-    ----------
-    stream : EventStream
-        Stream of events to the callbacks.
-    """
+    """Observer of the coordinator that publishes events; every method returns at once."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream

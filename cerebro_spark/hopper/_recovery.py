@@ -27,15 +27,7 @@ _TRIES = 3
 
 
 class Recovery:
-    """Handles lost workers and failed units. Its callers hold the run's lock.
-
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run.
-    groups : Groups
-        Groups that trials train in.
-    """
+    """Handles lost workers and failed units. Its callers hold the run's lock."""
 
     def __init__(self, state: RunState, groups: Groups) -> None:
         self._state = state

@@ -50,15 +50,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An earlier checkpoint that a worker still holds, to go back to should the last one be lost.
-
-    Parameters
-    ----------
-    worker : str
-        Name of the worker.
-    version : int
-        Version of the checkpoint.
-    """
+    """An earlier checkpoint that a worker still holds, to go back to should the last one be lost."""
 
     worker: str
     version: int

@@ -20,13 +20,6 @@ __all__ = ["check_objectives", "pareto_front", "rank_key"]
 def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | None) -> dict[str, list[str]]:
     """Check metrics and modes before there is a network that has them.
 
-    Parameters
-    ----------
-    metric : str or sequence of str
-        Name of the metric that decides, or of several.
-    mode : {"min", "max"}, sequence of them, or None
-        Direction in which each metric is better; ``None`` if the metrics define it.
-
     Returns
     -------
     dict

@@ -17,11 +17,6 @@ __all__ = ["check_no_replay", "check_same", "check_weights"]
 def check_no_replay(spec: RunSpec) -> None:
     """Refuse a run that repeats another: its store has not the visits that are to be repeated.
 
-    Parameters
-    ----------
-    spec : RunSpec
-        Settings of the run.
-
     Raises
     ------
     RunError

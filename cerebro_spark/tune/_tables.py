@@ -87,13 +87,6 @@ def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
 
     The files that they are read from are written as things happen; another process may read them.
 
-    Parameters
-    ----------
-    store : Store
-        Store with the run.
-    run_id : str
-        Name of the run in the store.
-
     Returns
     -------
     dict of str to pandas.DataFrame

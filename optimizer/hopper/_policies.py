@@ -31,13 +31,7 @@ class Policy(Protocol):
 
 
 class Randomized:
-    """Algorithms 1 and 2: a random unit among those that may run; Section 3.5.5 with replicas.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the run.
-    """
+    """Algorithms 1 and 2: a random unit among those that may run; Section 3.5.5 with replicas."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -134,13 +128,6 @@ class LeastFarAlong(LongestRemaining):
     the others from their next rung: a bracket's first rung would wait for the long epochs of another bracket, and its
     last configuration would train alone. Epochs that a configuration was granted beyond its own do not count, since a
     rung's promotions are not known yet.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the run.
-    partitions : int
-        Number of partitions.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:

@@ -19,13 +19,6 @@ class Outlook:
     """The remaining work of a queue in predicted seconds.
 
     A unit counts as many seconds as on the fastest live worker that holds its partition.
-
-    Parameters
-    ----------
-    queue : Queue
-        Queue of units.
-    times : UnitTimes
-        Unit times, known or learned.
     """
 
     def __init__(self, queue: Queue, times: UnitTimes) -> None:

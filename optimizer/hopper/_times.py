@@ -101,13 +101,6 @@ class UnitTimes:
     def predict(self, unit: Unit, worker: str) -> float:
         """Predict the seconds of a unit; before any measurement, relative to an average configuration.
 
-        Parameters
-        ----------
-        unit : Unit
-            Unit, a configuration and a partition.
-        worker : str
-            Name of the worker.
-
         Returns
         -------
         float

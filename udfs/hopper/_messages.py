@@ -355,13 +355,7 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(Request[Acknowledged | Stop]):
-    """The worker waits for its turn: another run trains in its process.
-
-    Parameters
-    ----------
-    worker, attempt : str
-        Name of the worker, and id of its attempt.
-    """
+    """The worker waits for its turn: another run trains in its process."""
 
     worker: str
     attempt: str
@@ -396,13 +390,7 @@ class CheckpointStored(Request[Acknowledged | Obsolete]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFailed(Request[Acknowledged]):
-    """The store does not take a checkpoint, after several tries.
-
-    Parameters
-    ----------
-    worker, trial_id, error : str
-        Name of the worker, id of the trial, and text of the error.
-    """
+    """The store does not take a checkpoint, after several tries."""
 
     worker: str
     trial_id: str
@@ -411,13 +399,7 @@ class CheckpointFailed(Request[Acknowledged]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFailed(Request[Acknowledged]):
-    """A shard is damaged: no worker can train on it.
-
-    Parameters
-    ----------
-    worker, error : str
-        Name of the worker, and text of the error.
-    """
+    """A shard is damaged: no worker can train on it."""
 
     worker: str
     error: str

@@ -30,13 +30,7 @@ class PooledRun:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs to serve from now on, beside those of earlier replies; none where nothing has changed.
-
-    Parameters
-    ----------
-    runs : tuple of PooledRun
-        Runs to serve.
-    """
+    """Runs to serve from now on, beside those of earlier replies; none where nothing has changed."""
 
     runs: tuple[PooledRun, ...]
 
