@@ -102,5 +102,5 @@ def test_the_function_that_a_run_names_is_not_imported(
         Selection.resume(store, run, backend=backend, trainer_fn=trainer)
     assert "antigravity" not in sys.modules
     assert f"began with the trainer_fn antigravity:fly and goes on with {__name__}:trainer" in caplog.text
-    with pytest.raises(InvalidArgumentError, match="trainer_fn='antigravity:fly': give the function"):
+    with pytest.raises(InvalidArgumentError, match="the run began with, got 'antigravity:fly'"):
         Selection.resume(store, run, backend=backend, trainer_fn=cast("Any", "antigravity:fly"))

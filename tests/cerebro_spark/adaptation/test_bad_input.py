@@ -47,7 +47,7 @@ FIRST = records(0, 60)
         ({"weight_column": "id"}, "id_column='id' is a label or the weight"),
         ({"image_size": 0}, "image_size=0"),
         ({"replicas": 0}, "replicas=0: a whole number from 1 on"),
-        ({"replicas": 3}, "replicas=3: from 1 to the 2 workers"),
+        ({"replicas": 3}, "replicas must be between 1 and the number of workers, 2, got 3"),
         ({"search": partial(Hyperband, max_epochs=3, replicas=2)}, r"give it to Adaptation\(replicas=...\)"),
         ({"test_fraction": 1.0}, "test_fraction=1.0"),
         ({"test_fraction": "a quarter"}, "test_fraction='a quarter'"),

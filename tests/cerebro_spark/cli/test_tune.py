@@ -169,7 +169,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
         ("", ("--sampler", "tpe"), "sampler='tpe' is no setting of a GridSearch"),
         ("max_epochs = 9", ("--procedure", "hyperband", "--sampler", "tpa"), "sampler='tpa'; did you mean 'tpe'"),
         ("max_epochs = 9", ("--procedure", "hyperband", "--concurrency", "2"), "concurrency=2 is no setting"),
-        ("max_cost = 9", (), "max_cost=9: give price="),
+        ("max_cost = 9", (), "max_cost must come with price"),
         ("", ("--procedure", "bohb"), "bohb"),
         ("", ("--procedure", "pbt"), "a PBT needs num_epochs: set it in .*, or with --num-epochs"),
         ("num_epochs = 2", ("--procedure", "pbt"), "a PBT needs population: set it in .*, or with --population"),
@@ -179,7 +179,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
             ("--procedure", "evolution", "--num-configurations", "3"),
             "configurations=3: at least population=4",
         ),
-        ("num_epochs = 2\nkeep = 'al'", (), "keep='al'"),
+        ("num_epochs = 2\nkeep = 'al'", (), "keep must be one of last, best, epochs, got 'al'"),
     ],
 )
 def test_a_procedure_that_cannot_be(line: str, options: tuple[str, ...], said: str, tmp_path: Path) -> None:

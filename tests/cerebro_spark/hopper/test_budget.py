@@ -34,7 +34,7 @@ def test_it_says_which_limit_is_reached(budget: Budget, seconds: float, worker_s
         ({"price": -1.0}, "price must be a positive number or None, got -1.0"),
         ({"price": "2"}, "price must be a positive number or None, got '2'"),
         ({"price": 1, "max_cost": float("nan")}, "max_cost must be a positive number or None, got nan"),
-        ({"max_cost": 2}, "max_cost=2: give price="),
+        ({"max_cost": 2}, "max_cost must come with price"),
     ],
     ids=["seconds", "negative", "text", "nan", "no price"],
 )

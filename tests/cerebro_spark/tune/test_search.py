@@ -432,7 +432,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
 ) -> None:
     runs = len(store.list("runs"))
     lock = threading.Lock()
-    with pytest.raises(TrainerError, match="cannot be sent to the workers"):
+    with pytest.raises(TrainerError, match="must be picklable"):
         search(spark, store, trainer_fn=lambda params: (lock, trainer(params)))
     with pytest.raises(TooFewSlotsError, match="the cluster runs 2 tasks"):
         search(spark, tmp_path / "unwritten", backend=SparkBackend(spark, num_workers=3)).fit(table)
