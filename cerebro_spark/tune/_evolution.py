@@ -99,5 +99,5 @@ class AgingEvolution(Search):
                 concurrency=self.concurrency,
                 seed=self.seed,
             ),
-            [self.space.sample(self.seed, 0)],
+            lambda: [self.space.sample(self.seed, 0)],
         )

@@ -76,4 +76,4 @@ class GridSearch(Search):
         if isinstance(self.num_epochs, bool) or not isinstance(self.num_epochs, int) or self.num_epochs < 1:
             raise InvalidArgumentError(f"num_epochs must be a positive integer, got {self.num_epochs!r}")
         configurations = self.configurations
-        return Strategy(partial(Listed, configurations, epochs=self.num_epochs), configurations)
+        return Strategy(partial(Listed, configurations, epochs=self.num_epochs), lambda: configurations)

@@ -116,5 +116,5 @@ class PBT(Search):
                 generations=self.generations,
                 seed=self.seed,
             ),
-            [self.space.sample(self.seed, 0)],
+            lambda: [self.space.sample(self.seed, 0)],
         )

@@ -58,12 +58,11 @@ class SampledSearch(Search):
 
     def _sampled(self, make: Callable[..., Procedure], **settings: Any) -> Strategy:
         """Return the strategy of a procedure whose first argument is a sampler."""
-        space = self.space
 
         def procedure(**rules: Any) -> Procedure:
             return make(self._sampler(), **settings, **rules)
 
-        return Strategy(procedure, [space.sample(self.seed, 0)])
+        return Strategy(procedure, lambda: [self.space.sample(self.seed, 0)])
 
     def _sampler(self) -> Sampler:
         """Return a new sampler of configurations."""

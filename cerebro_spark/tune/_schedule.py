@@ -61,4 +61,4 @@ class ScheduleSearch(Search):
     @property
     def strategy(self) -> Strategy:
         """See :attr:`Search.strategy`."""
-        return Strategy(partial(procedures.Replay, self.segments), [dict(self.segments.segments[0].params)])
+        return Strategy(partial(procedures.Replay, self.segments), lambda: [dict(self.segments.segments[0].params)])

@@ -427,7 +427,7 @@ class Search(Estimator[Selection]):
 
     def sample(self) -> dict[str, Any]:
         """Return a configuration of the search space, which the driver and the workers try first."""
-        return self.strategy.configurations[0]
+        return self.strategy.list_configurations()[0]
 
     def plan(self, unit_seconds: float | None = None, *, workers: Sequence[int] = ()) -> Plan:
         """Plan the search before it runs: stages, configurations, epochs, and time and cost by number of workers.
@@ -536,7 +536,7 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
-        configs = list(self.strategy.configurations)
+        configs = list(self.strategy.list_configurations())
         prepared = self._prepared(data)
         probed = self._probed(configs[0], prepared, self.plan().epochs_each)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)

@@ -24,21 +24,21 @@ class Strategy:
     make : callable
         Function that makes a procedure. It takes the keyword arguments ``metric``, ``mode``, ``stoppers`` and
         ``limits`` of :class:`optimizer.procedures.Procedure`.
-    configurations : sequence of dict
-        Params of all configurations of a grid. For other searches, those of one configuration.
+    list_configurations : callable
+        Function that lists the params of all configurations of a grid. For other searches, those of one configuration.
 
     Examples
     --------
     >>> from functools import partial
     >>> from optimizer.procedures import Listed
     >>> configurations = [{"lr": 0.1}, {"lr": 0.01}]
-    >>> strategy = Strategy(partial(Listed, configurations, epochs=2), configurations)
+    >>> strategy = Strategy(partial(Listed, configurations, epochs=2), lambda: configurations)
     >>> strategy.make(metric="loss", mode="min").plan().epochs
     4
     """
 
     make: Callable[..., Procedure]
-    configurations: Sequence[dict[str, Any]]
+    list_configurations: Callable[[], Sequence[dict[str, Any]]]
 
 
 def as_space(search_space: Mapping[str, Any] | Space) -> Space:

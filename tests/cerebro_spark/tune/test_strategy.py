@@ -24,7 +24,7 @@ class Pair(Search):
     @property
     def strategy(self) -> Strategy:
         configurations = [{"lr": 0.1}, {"lr": 0.01}]
-        return Strategy(partial(Listed, configurations, epochs=self.epochs), configurations)
+        return Strategy(partial(Listed, configurations, epochs=self.epochs), lambda: configurations)
 
 
 def settings(folder: Path) -> dict[str, Any]:
