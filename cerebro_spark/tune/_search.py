@@ -405,7 +405,7 @@ class Search(Estimator[Selection]):
     @property
     @abstractmethod
     def strategy(self) -> Strategy:
-        """Procedure that decides what trains, and the configurations it begins with."""
+        """Procedure that decides what trains, and the configurations it begins with. Subclasses define it."""
 
     def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Procedure:
         """Make a new procedure with the search's stoppers and limits.

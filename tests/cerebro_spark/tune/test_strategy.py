@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cerebro_spark import PBT, Search, SparkBackend, Store
+from cerebro_spark import PBT, Search, SparkBackend, Store, Strategy
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.tune import Strategy
 from optimizer.procedures import Listed
 
 if TYPE_CHECKING:
