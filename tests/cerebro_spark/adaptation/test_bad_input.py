@@ -62,7 +62,7 @@ FIRST = records(0, 60)
         ({"errors": "rise"}, "errors='rise'; did you mean 'raise'"),
         ({"metric": 3}, "metric"),
         ({"callbacks": [print]}, "callbacks"),
-        ({"rounds": "often"}, "rounds='often'"),
+        ({"rounds": "often"}, "rounds must be one of rolling, together, got 'often'"),
         (
             {"search": partial(Hyperband, max_epochs=3, metric="loss")},
             r"metric='loss', which is the campaign's",

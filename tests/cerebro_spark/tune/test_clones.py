@@ -430,7 +430,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (ScheduleSearch, {"segments": [{"lr": 0.1}]}, "a Schedule"),
         (RandomSearch, {"num_configurations": 1, "num_epochs": 1, "keep": "lsat"}, "did you mean 'last'"),
         (GridSearch, SMALL | {"checkpoints": "epoch"}, "did you mean 'epochs'"),
-        (PBT, {"checkpoints": "end"}, "PBT clones .* checkpoints='epochs'"),
+        (PBT, {"checkpoints": "end"}, "'visits' or 'epochs' .* PBT clones"),
         (GridSearch, SMALL | {"checkpoints": "end", "keep": "best"}, "keep='best' keeps"),
         (GridSearch, SMALL | {"checkpoints": "end", "max_seconds": 9.0}, "a limit may end"),
         (GridSearch, SMALL | {"checkpoints": "end", "stoppers": [Patience(1)]}, "stoppers end"),
