@@ -232,7 +232,7 @@ class Store:
             It cannot be deleted, or no part is given: that would be the whole store.
         """
         if not parts:
-            raise StoreError(f"{self.uri}: a store does not delete itself; name what in it is to go")
+            raise StoreError(f"a store does not delete itself; name a file or folder in {self.uri}")
         system, _ = _opened(self.uri)
         with _about(self, parts, "delete"):
             _delete(system, self.path(*parts))
@@ -291,14 +291,13 @@ def _opened(uri: str) -> tuple[fs.FileSystem, str]:
     if scheme == "file":
         address = urlsplit(uri)
         if address.netloc not in ("", "localhost"):
-            raise StoreError(f"{uri}: a file URI names no host; write file:///{address.netloc}{address.path}")
+            raise StoreError(f"a file URI names no host; write file:///{address.netloc}{address.path} instead of {uri}")
         return fs.LocalFileSystem(), unquote(address.path).rstrip("/")
     try:
         system, root = fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise StoreError(
-            f"no file system for the store {uri!r}{nearest(scheme, _SCHEMES)}; a store is a local path or a URI of "
-            f"{', '.join(_SCHEMES)}"
+            f"store must be a local path or a URI of {', '.join(_SCHEMES)}, got {uri!r}{nearest(scheme, _SCHEMES)}"
         ) from error
     except OSError as error:
         hint = "; HADOOP_HOME, JAVA_HOME and CLASSPATH have to lead to Hadoop's libhdfs" if scheme == "hdfs" else ""

@@ -80,7 +80,7 @@ def test_no_path_leads_out(store: Store, parts: tuple[str, ...]) -> None:
     ("uri", "message"),
     [
         ("", "is empty"),
-        ("sthree://bucket/x", "no file system for the store.*hdfs"),
+        ("sthree://bucket/x", "store must be a local path or a URI of .*hdfs"),
         ("hdf://host/x", "did you mean 'hdfs'"),
         ("file://host/x", "names no host; write file:///host/x"),
     ],

@@ -42,9 +42,9 @@ def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
     for incoming in batches:
         start = 0
         while count + incoming.num_rows - start >= size:
-            taken = size - count
-            waiting.append(incoming.slice(start, taken))
-            start += taken
+            length = size - count
+            waiting.append(incoming.slice(start, length))
+            start += length
             yield _join(waiting)
             waiting, count = [], 0
         if start < incoming.num_rows:

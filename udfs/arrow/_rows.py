@@ -205,15 +205,7 @@ class RowMap:
 
 
 class _Opened:
-    """A function as it runs over a partition: opened at the first rows, which it counts.
-
-    Parameters
-    ----------
-    rows : RowMap
-        Map to run.
-    bad : collections.Counter, optional
-        As of :meth:`RowMap.run`.
-    """
+    """A function as it runs over a partition: opened at the first rows, which it counts."""
 
     def __init__(self, rows: RowMap, bad: Counter[str] | None) -> None:
         from pyspark import TaskContext  # noqa: PLC0415 - who decodes images alone needs no Spark

@@ -72,9 +72,9 @@ def to_binary(
     if counts is None:
         offsets = _offsets(valid, size)
     else:
-        held = np.zeros(len(valid), np.int64)
-        held[valid] = counts
-        offsets = _offsets(held, size)
+        lengths = np.zeros(len(valid), np.int64)
+        lengths[valid] = counts
+        offsets = _offsets(lengths, size)
     buffers = [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(tensors)]
     return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
 
@@ -126,8 +126,8 @@ def ragged_from_binary(column: pa.Array, spec: TensorSpec) -> tuple[NDArray[np.g
     return flat.view(spec.dtype).reshape(-1, *spec.shape), (lengths // expected).astype(np.int64)
 
 
-def _wrong_length(spec: TensorSpec, found: list[int]) -> TensorError:
-    return TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {nbytes(spec):,} bytes; found {found}")
+def _wrong_length(spec: TensorSpec, lengths: list[int]) -> TensorError:
+    return TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {nbytes(spec):,} bytes; found {lengths}")
 
 
 def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArray:
@@ -153,8 +153,8 @@ def _check_rows(count: int, valid: NDArray[np.bool_]) -> None:
         raise ValueError(f"{count} tensors for {expected} valid row{'' if expected == 1 else 's'}")
 
 
-def _offsets(held: NDArray[np.bool_] | NDArray[np.int64], size: int) -> NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(held, dtype=np.int64) * size]).astype(np.int32)
+def _offsets(counts: NDArray[np.bool_] | NDArray[np.int64], size: int) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64) * size]).astype(np.int32)
 
 
 def _validity(valid: NDArray[np.bool_]) -> pa.Buffer | None:

@@ -1,7 +1,6 @@
 """Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
 from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
-from udfs.driver._causes import Cause, cause
 from udfs.driver._columns import (
     check_absent,
     check_image,
@@ -11,7 +10,9 @@ from udfs.driver._columns import (
     holds_image_lists,
     is_numeric,
 )
+from udfs.driver._driver_host import driver_host
 from udfs.driver._encryption import encrypts
+from udfs.driver._error_causes import Cause, cause
 from udfs.driver._files import (
     CATALOG,
     FILE_FORMATS,
@@ -29,11 +30,10 @@ from udfs.driver._files import (
     open_files,
     table_format,
 )
-from udfs.driver._host import driver_host
 from udfs.driver._interruptible import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
-from udfs.driver._live import live_display
+from udfs.driver._live_display import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
 from udfs.driver._persistence import (
     NetworkReader,

@@ -57,22 +57,22 @@ def map_rows(
     DataFrame
         The columns of ``rows.keep``, those that the function adds, and the one of reasons where the policy has it.
     """
-    given = {name: (reads or {}).get(name, name) for name in rows.function.reads}
+    read = {name: (reads or {}).get(name, name) for name in rows.function.reads}
     added = [StructField(field.name, _spark_type(field.type)) for field in rows.schema]
     if beside and hasattr(F, "arrow_udf") and rows.policy.errors == "null":
-        mapped = _beside(df, rows, list(given.values()), added)
+        mapped = _beside(df, rows, list(read.values()), added)
     else:
-        mapped = _through(df, rows, given, added)
+        mapped = _through(df, rows, read, added)
     if not vectors:
         return mapped
     return mapped.withColumns({name: as_vector(name, size) for name, size in vectors.items()})
 
 
-def _beside(df: DataFrame, rows: RowMap, given: Sequence[Column | str], added: Sequence[StructField]) -> DataFrame:
+def _beside(df: DataFrame, rows: RowMap, sources: Sequence[Column | str], added: Sequence[StructField]) -> DataFrame:
     """Run it as a scalar Arrow UDF, whose result has a field for each new column."""
-    arguments = {one if isinstance(one, str) else id(one): one for one in given}
+    arguments = {source if isinstance(source, str) else id(source): source for source in sources}
     places = {key: place for place, key in enumerate(arguments)}
-    read = tuple(places[one if isinstance(one, str) else id(one)] for one in given)
+    read = tuple(places[source if isinstance(source, str) else id(source)] for source in sources)
 
     def run(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return rows.beside(batches, read)
@@ -81,7 +81,7 @@ def _beside(df: DataFrame, rows: RowMap, given: Sequence[Column | str], added: S
     # Else Spark would run it once for a filter and once for what is selected.
     functions: Any = F  # its annotations do not have arrow_udf
     function = functions.arrow_udf(run, fields).asNondeterministic()
-    new = function(*(F.col(quoted(one)) if isinstance(one, str) else one for one in arguments.values()))
+    new = function(*(F.col(quoted(source)) if isinstance(source, str) else source for source in arguments.values()))
     kept = [F.col(quoted(name)) for name in rows.keep]
     # Spark 4.3 hands over columns of Parquet as they are, and fails if a vector of Spark ML is among them; it does not
     # behind an operator on rows. This one stays: its condition holds, which is known at run time only.
@@ -91,19 +91,23 @@ def _beside(df: DataFrame, rows: RowMap, given: Sequence[Column | str], added: S
     )
 
 
-def _through(df: DataFrame, rows: RowMap, given: Mapping[str, Column | str], added: Sequence[StructField]) -> DataFrame:
+def _through(
+    df: DataFrame, rows: RowMap, sources: Mapping[str, Column | str], added: Sequence[StructField]
+) -> DataFrame:
     """Run it over whole rows."""
     kept = rows.keep
-    names = list(dict.fromkeys((*kept, *(one for one in given.values() if isinstance(one, str)))))
-    expressions: dict[str | int, Column] = {id(one): one for one in given.values() if not isinstance(one, str)}
-    places: dict[str | int, int] = {one: place for place, one in enumerate([*names, *expressions])}
+    names = list(dict.fromkeys((*kept, *(source for source in sources.values() if isinstance(source, str)))))
+    expressions: dict[str | int, Column] = {
+        id(source): source for source in sources.values() if not isinstance(source, str)
+    }
+    places: dict[str | int, int] = {source: place for place, source in enumerate([*names, *expressions])}
     # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and go by their places.
     columns = [*(F.col(quoted(name)) for name in names), *expressions.values()]
     plain = df.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
     run = partial(
         rows.run,
         keep=tuple(places[name] for name in kept),
-        read=tuple(places[one if isinstance(one, str) else id(one)] for one in given.values()),
+        read=tuple(places[source if isinstance(source, str) else id(source)] for source in sources.values()),
     )
     schema = df.schema
     return plain.mapInArrow(run, StructType([*(schema[name] for name in kept), *added]))

@@ -42,17 +42,17 @@ def check_present(df: DataFrame, columns: Iterable[str], what: str) -> None:
     for column in columns:
         if column not in df.columns:
             raise ColumnError(
-                f"{what}: no column {column!r}{nearest(column, df.columns)}; columns: {', '.join(df.columns)}"
+                f"{what} has no column {column!r}{nearest(column, df.columns)}; columns: {', '.join(df.columns)}"
             )
 
 
 def check_absent(df: DataFrame, columns: Iterable[str], remedy: str) -> None:
     """Raise ``ColumnError`` where a column to be added is there already, or would be added twice."""
-    taken = set(df.columns)
+    existing = set(df.columns)
     for column in columns:
-        if column in taken:
+        if column in existing:
             raise ColumnError(f"column {column!r} exists already: {remedy}")
-        taken.add(column)
+        existing.add(column)
 
 
 def check_image(df: DataFrame, column: str, what: str) -> None:
@@ -61,9 +61,10 @@ def check_image(df: DataFrame, column: str, what: str) -> None:
     kind = df.schema[column].dataType
     if not _holds_images(kind):
         raise ColumnError(
-            f"{what}: column {column!r} is {kind.simpleString()}; an image is binary (encoded bytes), string (path), "
-            "Spark's image struct, or an array of float or double (a preprocessed tensor); several images are an array "
-            "of one of the first three"
+            f"column {column!r} of {what} must be an image: binary (encoded bytes), string (path), "
+            "Spark's image struct, or "
+            "an array of float or double (a preprocessed tensor), or an array of one of the first three for several "
+            f"images; got {kind.simpleString()}"
         )
 
 
@@ -72,7 +73,7 @@ def check_text(df: DataFrame, column: str, what: str) -> None:
     check_present(df, [column], what)
     kind = df.schema[column].dataType
     if not isinstance(kind, StringType):
-        raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}; a text is a string")
+        raise ColumnError(f"column {column!r} of {what} must be a string, got {kind.simpleString()}")
 
 
 def check_numbers(df: DataFrame, column: str, what: str) -> None:
@@ -81,8 +82,8 @@ def check_numbers(df: DataFrame, column: str, what: str) -> None:
     kind = df.schema[column].dataType
     if not isinstance(kind, VectorUDT) and not _holds_floats(kind):
         raise ColumnError(
-            f"{what}: column {column!r} is {kind.simpleString()}; the tensor of a layer is a Spark ML vector or an "
-            'array of float or double, as CNNFeaturizer(pooling="none") writes them'
+            f"column {column!r} of {what} must be a Spark ML vector or an array of float or double, as CNNFeaturizer("
+            f'pooling="none") writes tensors; got {kind.simpleString()}'
         )
 
 

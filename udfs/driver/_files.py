@@ -291,8 +291,8 @@ def _documents(system: FileSystem, infos: Iterable[FileInfo]) -> list[Any]:
     rows: list[Any] = []
     for info in infos:
         with system.open_input_stream(info.path, compression="detect") as stream:
-            held = json.loads(stream.read().decode("utf-8-sig"))
-        rows += held if isinstance(held, list) else [held]
+            content = json.loads(stream.read().decode("utf-8-sig"))
+        rows += content if isinstance(content, list) else [content]
     return rows
 
 

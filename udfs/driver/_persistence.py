@@ -82,8 +82,8 @@ class NetworkWriter(DefaultParamsWriter):
         """Save to a path that does not exist yet."""
         model: Any = self.instance
         self.saveMetadata(model, path, self.sparkSession, extraMetadata={_FACTS: model._facts})  # noqa: SLF001
-        held = self.sparkSession.createDataFrame([(bytearray(model._network),)], "network binary")  # noqa: SLF001
-        held.coalesce(1).write.parquet(os.path.join(path, "network"))  # noqa: PTH118 - may be a URI
+        network = self.sparkSession.createDataFrame([(bytearray(model._network),)], "network binary")  # noqa: SLF001
+        network.coalesce(1).write.parquet(os.path.join(path, "network"))  # noqa: PTH118 - may be a URI
 
 
 class NetworkReader(StageReader):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
-from udfs.driver._live import live_display
+from udfs.driver._live_display import live_display
 
 if TYPE_CHECKING:
     from types import TracebackType

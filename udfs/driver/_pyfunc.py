@@ -72,14 +72,14 @@ class Pyfunc:
         with tempfile.TemporaryDirectory() as scratch, _exact_signature():
             return mlflow.pyfunc.log_model(name=name, **self._options(Path(scratch), options))
 
-    def _options(self, scratch: Path, given: dict[str, Any]) -> dict[str, Any]:
+    def _options(self, scratch: Path, options: dict[str, Any]) -> dict[str, Any]:
         data = scratch / _DATA
         self._write(data)
-        own = {"signature": self._signature, "pip_requirements": self._requirements}
-        if given.get("signature") is None:
-            own["input_example"] = _example_of(self._signature, self._shapes)
-        wanted = {name: value for name, value in given.items() if value is not None}
-        merged = {name: value for name, value in (own | wanted).items() if value is not None}
+        defaults = {"signature": self._signature, "pip_requirements": self._requirements}
+        if options.get("signature") is None:
+            defaults["input_example"] = _example_of(self._signature, self._shapes)
+        wanted = {name: value for name, value in options.items() if value is not None}
+        merged = {name: value for name, value in (defaults | wanted).items() if value is not None}
         return {"loader_module": self._loader_module, "data_path": str(data), **merged}
 
 

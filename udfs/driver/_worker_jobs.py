@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import is_remote
 
-from udfs.driver._causes import cause
+from udfs.driver._error_causes import cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

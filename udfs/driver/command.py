@@ -17,8 +17,8 @@ from rich.console import Console
 
 from optimizer import __version__
 from optimizer.errors import CerebroError, InvalidArgumentError, nearest
-from udfs.driver._causes import cause
-from udfs.driver._quiet import quiet_spark
+from udfs.driver._error_causes import cause
+from udfs.driver._jvm_logging import quiet_spark
 from udfs.driver._user_module import user_module
 from udfs.node import check_device
 
@@ -200,7 +200,7 @@ def picture_file(text: str | Path) -> Path:
     """
     path = out_file(text)
     if path.suffix.lower() not in _PICTURES:
-        raise typer.BadParameter(f"{str(text)!r}: a picture ends with {', '.join(_PICTURES)}")
+        raise typer.BadParameter(f"a picture ends with {', '.join(_PICTURES)}, got {str(text)!r}")
     return path
 
 
@@ -226,7 +226,9 @@ def _local(text: str | Path, kind: str) -> Path:
 
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
-        raise typer.BadParameter(f"{text!r}: local[*], spark://..., yarn, k8s://..., or sc://... for Connect")
+        raise typer.BadParameter(
+            f"a master is local[*], spark://..., yarn, k8s://..., or sc://... for Connect, got {text!r}"
+        )
     return text
 
 

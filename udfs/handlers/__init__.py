@@ -11,7 +11,7 @@ from udfs.handlers._open_session import open_adapted, open_session, training_byt
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
 from udfs.handlers._random import apply_random, take_random
-from udfs.handlers._records import check_records, mixing_layer, with_neighbours
+from udfs.handlers._record_checks import check_records, mixing_layer, with_neighbours
 from udfs.handlers._registry import (
     ENTRY_POINTS,
     framework,

@@ -28,6 +28,7 @@ __all__ = [
     "OpenedModel",
     "check_frozen",
     "frozen_hash",
+    "opened_model",
     "trained_whole",
     "unchanged",
     "with_columns",
@@ -199,6 +200,15 @@ class OpenedModel(AdaptedModel):
         return name in self.graph.inputs and array.dtype == np.uint8
 
 
+def opened_model(trainer: Any, session: Session, cuts: Sequence[Cut], slots: int) -> OpenedModel:
+    """Make the :class:`Adapted` of a session that trains above cuts, one for each phase of the freezing schedule."""
+    first = cuts[0]
+    phases = tuple(cuts) if trainer.freeze_until else ()
+    return OpenedModel(
+        first.graph, first.feeds, slots, "", trainer.model, session, trainer, traced=first.traced, phases=phases
+    )
+
+
 def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Sequence[str]) -> LayerGraph:
     """Fingerprint a graph's inputs by the columns that they read, in the types in which the columns hold them."""
     described = dict(zip(graph.inputs, zip(inputs, columns, strict=True), strict=True))
@@ -240,11 +250,6 @@ def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
         Graph of the whole model, with columns for the fingerprints of its inputs.
     feeds : sequence of str
         Layers that the branch reads.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
     """
     needed = graph.subgraph(graph.outputs)
     told = [graph.expression(name) for name in feeds]

@@ -26,11 +26,6 @@ class UnsafeArchiveError(CerebroError, ValueError):
 def read_archive(archive: bytes | os.PathLike[str]) -> dict[str, bytes]:
     """Read a ZIP archive's members by name. None may be compressed, so that none is larger than the archive.
 
-    Parameters
-    ----------
-    archive : bytes or path
-        Archive as bytes, or its path.
-
     Raises
     ------
     UnsafeArchiveError

@@ -18,11 +18,6 @@ __all__ = ["building", "not_a_network"]
 def building(builder: Any) -> Iterator[None]:
     """Turn what a user's builder raises into one sentence.
 
-    Parameters
-    ----------
-    builder : callable
-        Builder that failed.
-
     Raises
     ------
     UntraceableModelError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from udfs.handlers._adapted import trained_whole
+from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import Handler, UntraceableModelError
-from udfs.handlers._travel import dumped
 from udfs.node import DeviceError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Framework(Handler, Protocol):
             This process has no such device.
         """
         if wanted not in {"auto", "cpu"}:
-            raise DeviceError(f"device={wanted!r}: {self.name} has the CPU alone; use 'cpu' or 'auto'")
+            raise DeviceError(f"device must be 'cpu' or 'auto' for {self.name}, got {wanted!r}")
         return "cpu"
 
     def device_of(self, model: Any) -> str | None:  # noqa: ARG002 - a default for frameworks of the CPU
@@ -207,12 +207,12 @@ class Framework(Handler, Protocol):
             It needs its author's code; the message says for what.
         """
         raise UntraceableModelError(
-            f"{type(model).__name__}: {self.name} has no form without its author's code (Framework.write_network)"
+            f"{self.name} has no form of a {type(model).__name__} without its author's code (Framework.write_network)"
         )
 
     def open_network(self, path: Path) -> Any:
         """Open what :meth:`write_network` wrote: a model that can be traced, its layers under the paths they had."""
-        raise UntraceableModelError(f"{path}: {self.name} opens no network without its author's code")
+        raise UntraceableModelError(f"{self.name} opens no network without its author's code: {path}")
 
     # --- networks that a function builds, as the roster's cards name them
 

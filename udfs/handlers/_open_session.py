@@ -72,8 +72,8 @@ def open_session(
     if isinstance(made, TrainingFunctions):
         return FunctionSession(made, dict(params), device)
     check_phases(made.freeze_until, epochs)
-    own = trainer_framework(made)
-    return own.open_training(made, own.device(device))
+    backend = trainer_framework(made)
+    return backend.open_training(made, backend.device(device))
 
 
 def open_adapted(
@@ -110,8 +110,8 @@ def open_adapted(
     if isinstance(made, TrainingFunctions):
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
-    own = trainer_framework(made)
-    return own.open_adapted(made, inputs, columns, own.device(device))
+    backend = trainer_framework(made)
+    return backend.open_adapted(made, inputs, columns, backend.device(device))
 
 
 def _made(
@@ -128,9 +128,9 @@ def _made(
         return made
     if not isinstance(made, ModelTrainer):
         raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
-    own = trainer_framework(made)
-    if weighted and not own.sample_weights:
-        raise TrainerError(f"models of {own.name} do not train on rows with weights: leave the weight column out")
+    backend = trainer_framework(made)
+    if weighted and not backend.sample_weights:
+        raise TrainerError(f"models of {backend.name} do not train on rows with weights: leave the weight column out")
     return made
 
 

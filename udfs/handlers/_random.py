@@ -21,9 +21,9 @@ def take_random() -> dict[str, Any]:
         "numpy": [kind, np.asarray(keys), int(position), int(has_gauss), float(cached)],
     }
     for name in imported_frameworks():
-        own = framework(name).take_random()
-        if own is not None:
-            state[name] = own
+        generators = framework(name).take_random()
+        if generators is not None:
+            state[name] = generators
     return state
 
 

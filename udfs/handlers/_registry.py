@@ -72,7 +72,8 @@ def framework(name: str) -> Framework:
     if declared is None:
         known = frameworks()
         raise InvalidArgumentError(
-            f"no framework {name!r}{nearest(name, known)}; frameworks: {', '.join(known)}. Another one is added by the "
+            f"framework must be one of {', '.join(known)}, got {name!r}{nearest(name, known)}. "
+            "Another one is added by the "
             f"entry point group {ENTRY_POINTS!r} of its package, or by udfs.handlers.register_framework"
         )
     try:
@@ -122,7 +123,7 @@ def register_framework(*added: Framework) -> None:
     >>> register_framework(framework("torch"))
     >>> unregister_framework("torch")
     """
-    _registered.update({one.name: one for one in added})
+    _registered.update({item.name: item for item in added})
 
 
 def registered_frameworks() -> tuple[Framework, ...]:

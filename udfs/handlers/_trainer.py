@@ -86,15 +86,16 @@ class ModelTrainer:
                 f"(there are: {', '.join(frameworks())})"
             )
         if self.batch_size < 1:
-            raise TrainerError(f"batch_size={self.batch_size}: at least 1")
+            raise TrainerError(f"batch_size must be at least 1, got {self.batch_size}")
         if self.epochs is not None and self.epochs < 1:
-            raise TrainerError(f"epochs={self.epochs}: at least 1")
+            raise TrainerError(f"epochs must be at least 1, got {self.epochs}")
         if self.scheduler_step not in {"epoch", "batch"}:
-            raise TrainerError(f'scheduler_step={self.scheduler_step!r}: "epoch" or "batch"')
+            raise TrainerError(f"scheduler_step must be 'epoch' or 'batch', got {self.scheduler_step!r}")
         check_phases(self.freeze_until, self.epochs)
         if self.freeze_until and not trainer_framework(self).freezing_schedules:
             raise TrainerError(
-                f"freeze_until: {self.framework} has no freezing schedules; train the phases one after the other, each "
+                f"freeze_until must be empty for {self.framework}, which has no freezing schedules: "
+                "train the phases one after the other, each "
                 "with layers frozen from the start, or write the model in torch"
             )
         for wanted in self.metrics:
@@ -103,8 +104,8 @@ class ModelTrainer:
     @property
     def framework(self) -> str | None:
         """Name of the framework that the model belongs to: ``"torch"``, ``"keras"`` or another; ``None`` of none."""
-        own = framework_of(self.model)
-        return None if own is None else own.name
+        backend = framework_of(self.model)
+        return None if backend is None else backend.name
 
 
 def trainer_framework(trainer: ModelTrainer) -> Framework:

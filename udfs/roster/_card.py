@@ -91,7 +91,7 @@ class ModelCard:
 
     def __post_init__(self) -> None:
         if ":" in self.name:
-            raise InvalidArgumentError(f"name={self.name!r}: a colon is for package.module:function; name it without")
+            raise InvalidArgumentError(f"name must have no colon, which package.module:function has, got {self.name!r}")
         listed: Any = self.layers
         listed = [listed] if isinstance(listed, str | FeatureLayer) else listed
         layers = tuple(FeatureLayer(layer, layer) if isinstance(layer, str) else layer for layer in listed)
@@ -99,9 +99,9 @@ class ModelCard:
         if self.weights is not None:
             object.__setattr__(self, "weights", os.fspath(self.weights))
         # Those that ship name their framework, and importing them imports none.
-        own = None if type(self.builder).__module__.startswith("udfs.roster.") else framework_of(self.builder)
-        if own is not None:
-            object.__setattr__(self, "framework", own.name)
+        backend = None if type(self.builder).__module__.startswith("udfs.roster.") else framework_of(self.builder)
+        if backend is not None:
+            object.__setattr__(self, "framework", backend.name)
 
     @property
     def kind(self) -> str:

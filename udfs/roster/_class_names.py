@@ -133,15 +133,15 @@ def _checked(names: Any, origin: str) -> tuple[str, ...]:
         try:
             by_class = {int(number): name for number, name in names.items()}
         except (TypeError, ValueError):
-            raise InvalidArgumentError(f"{origin}: keys of the mapping are numbers of classes, from 0") from None
+            raise InvalidArgumentError(f"keys of the mapping must be numbers of classes, from 0: {origin}") from None
         if by_class and min(by_class) < 0:
-            raise InvalidArgumentError(f"{origin}: class {min(by_class)}; classes are counted from 0")
+            raise InvalidArgumentError(f"classes are counted from 0, got {min(by_class)}: {origin}")
         names = [by_class.get(number, "") for number in range(max(by_class, default=-1) + 1)]
     if not isinstance(names, Sequence) or isinstance(names, str):
-        raise InvalidArgumentError(f"{origin}: a list of names or a mapping from classes to names")
+        raise InvalidArgumentError(f"class names must be a list of names or a mapping from classes to names: {origin}")
     # Keras stores a WordNet id and a name for each class.
     plain = [name[-1] if isinstance(name, list | tuple) and name else name for name in names]
     wrong = next((number for number, name in enumerate(plain) if not isinstance(name, str)), None)
     if wrong is not None:
-        raise InvalidArgumentError(f"{origin}: the name of class {wrong} is {plain[wrong]!r}, not a string")
+        raise InvalidArgumentError(f"the name of class {wrong} must be a string, got {plain[wrong]!r}: {origin}")
     return tuple(name.replace("_", " ") for name in plain)

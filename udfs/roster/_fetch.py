@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from optimizer import __version__
 from optimizer.errors import InvalidArgumentError
 from udfs.node import written_once
-from udfs.roster._published import PUBLISHED, UNPUBLISHED
+from udfs.roster._published_weights import PUBLISHED, UNPUBLISHED
 from udfs.roster._registry import card
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from udfs.roster._published import PublishedWeights
+    from udfs.roster._published_weights import PublishedWeights
 
 __all__ = ["fetch_weights", "fetched_weights", "published_weights"]
 
@@ -55,7 +55,7 @@ def published_weights(model: str) -> PublishedWeights:
         return PUBLISHED[model]
     card(model)
     reason = UNPUBLISHED.get(model, "it is one of your own: name its weights by path or URI")
-    raise InvalidArgumentError(f"no weights of {model!r} are fetched: {reason}")
+    raise InvalidArgumentError(f"weights of {model!r} cannot be fetched: {reason}")
 
 
 def fetch_weights(
@@ -143,7 +143,7 @@ def _target(published: PublishedWeights, folder: str | os.PathLike[str] | None) 
 
 def _checked(mirror: str) -> str:
     if not mirror.startswith(("http://", "https://")):
-        raise InvalidArgumentError(f"mirror={mirror!r}: the address of a folder, http://... or https://...")
+        raise InvalidArgumentError(f"mirror must be the address of a folder, http://... or https://..., got {mirror!r}")
     return mirror
 
 
@@ -174,11 +174,11 @@ def _check(path: Path, published: PublishedWeights, said: str, url: str) -> None
     if not expected:
         _LOG.warning("%s: neither the publisher nor the server gives a digest; its content was not checked", url)
         return
-    found = _digest(path, published)
-    if not found.startswith(expected):
+    digest = _digest(path, published)
+    if not digest.startswith(expected):
         raise WeightsError(
-            f"{url} is not the published file: its {published.algorithm} is {found}, not {expected}"
-            f"{'...' if len(expected) < len(found) else ''}. It was not kept; fetch it again, or from another address"
+            f"{url} is not the published file: its {published.algorithm} is {digest}, not {expected}"
+            f"{'...' if len(expected) < len(digest) else ''}. It was not kept; fetch it again, or from another address"
         )
 
 

@@ -35,11 +35,6 @@ def pretrained_folder(name_or_folder: str | os.PathLike[str], revision: str | No
     revision : str or None
         Branch, tag or commit of the hub.
 
-    Returns
-    -------
-    str
-        Absolute path, or the URI as it was given.
-
     Raises
     ------
     InvalidArgumentError

@@ -24,11 +24,6 @@ def initialise(module: nn.Module) -> nn.Module:
     ----------
     module : torch.nn.Module
         Changed in place; on the meta device nothing happens.
-
-    Returns
-    -------
-    torch.nn.Module
-        The same module.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -16,16 +16,6 @@ def initialise(model: Any) -> Any:
 
     As for torch networks (:mod:`udfs.roster._initialise`): with Keras's default, Glorot's uniform distribution,
     the signal of a deep network vanishes to its bias.
-
-    Parameters
-    ----------
-    model : keras.Model
-        Changed in place.
-
-    Returns
-    -------
-    keras.Model
-        The same model.
     """
     drawn = np.random.default_rng(random.getrandbits(64))
     for layer in model.layers:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from udfs.handlers import framework, framework_of
 from udfs.roster._card import ModelCard
-from udfs.roster._of import of
+from udfs.roster._resolve import of
 
 if TYPE_CHECKING:
     import os

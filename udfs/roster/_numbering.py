@@ -44,11 +44,6 @@ def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) 
         The network, opened.
     channels_last : bool
         Whether a feature map has its channels as the last axis.
-
-    Returns
-    -------
-    tuple of FeatureLayer
-        From the bottom to the top, each named by its path.
     """
     known = [path for path in paths if _layer(path, traced) is not None]
     inside: dict[str, list[str]] = {}

@@ -191,7 +191,7 @@ def _stage(item: nn.Module) -> str | None:
         return ""
     if not type(item).__name__.endswith("Stage"):
         return None
-    return next((name for name, held in item.named_children() if _is_list(name, held)), None)
+    return next((name for name, child in item.named_children() if _is_list(name, child)), None)
 
 
 def _is_list(path: str, module: nn.Module) -> bool:

@@ -109,8 +109,8 @@ class _OneTensor:
     def forward(self, pixel_values: Tensor) -> Tensor:
         """Compute the logits, or the features of a network without a head."""
         outputs = super().forward(pixel_values=pixel_values)  # type: ignore[misc]
-        given = (getattr(outputs, name, None) for name in ("logits", "pooler_output", "last_hidden_state"))
-        features: Tensor = next(tensor for tensor in given if tensor is not None)
+        candidates = (getattr(outputs, name, None) for name in ("logits", "pooler_output", "last_hidden_state"))
+        features: Tensor = next(tensor for tensor in candidates if tensor is not None)
         vector = getattr(self, "vector", None)
         return features if vector is None else vector(features)
 
@@ -146,8 +146,8 @@ class _OneTensor:
             # The head of the task that it was trained for.
             unknown = {key for key in unknown if key.partition(".")[0] in {*children, network.base_model_prefix}}
         misshapen = [
-            f"{key} is {tuple(given)} where the model has {tuple(wanted)}"
-            for key, given, wanted in report["mismatched_keys"]
+            f"{key} is {tuple(shape)} where the model has {tuple(wanted)}"
+            for key, shape, wanted in report["mismatched_keys"]
         ]
         faults = {"missing": report["missing_keys"], "unexpected": unknown, "of another shape": misshapen}
         listed = "; ".join(f"{len(keys)} {fault}: {_some(keys)}" for fault, keys in faults.items() if keys)

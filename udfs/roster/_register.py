@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, UnknownLayerError
 from udfs.handlers import framework
-from udfs.roster._of import settle
 from udfs.roster._registry import add, names
+from udfs.roster._resolve import settle
 from udfs.roster._text_builtin import folder_card
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     if model.name in names() and not overwrite:
         raise InvalidArgumentError(f"the roster has a model {model.name!r}; pass overwrite=True to replace it")
     settled = settle(model)
-    own, inputs = framework(settled.framework), settled.preprocessing.inputs
+    backend, inputs = framework(settled.framework), settled.preprocessing.inputs
     network = settled.skeleton()
-    paths = own.paths(network, inputs)
+    paths = backend.paths(network, inputs)
     for layer in settled.layers:
         if layer.module not in paths:
             where = f"the network of model {model.name!r}, of what gives one tensor at inference"
             raise UnknownLayerError(layer.module, paths, where)
-    parameters = own.parameters(network)
+    parameters = backend.parameters(network)
     if parameters != settled.parameters:
         raise InvalidArgumentError(
             f"model {model.name!r} has {parameters} parameters, its card says {model.parameters}"

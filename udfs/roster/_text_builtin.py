@@ -67,7 +67,7 @@ def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
     shape = _distilbert_shape(config) if kind == "distilbert" else _bert_shape(config)
     if shape.activation not in ACTIVATIONS:
         raise InvalidArgumentError(
-            f"{folder}: activation {shape.activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}"
+            f"activation must be one of {', '.join(ACTIVATIONS)}, got {shape.activation!r} in {folder}"
         )
     return text_card(
         name,

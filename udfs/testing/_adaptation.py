@@ -102,10 +102,10 @@ class AdaptationContract:
             order = ordered(adapted, sample, epoch)
             for session, rows in ((whole, data), (adapted.session, fed)):
                 session.sums.results(session.evaluate(rows))
-            expected, found = (
+            expected, actual = (
                 session.train(rows, order, ends_epoch=True) for session, rows in ((whole, data), (adapted.session, fed))
             )
-            assert_same_bits(found["loss"], expected["loss"], f"loss of epoch {epoch}")
+            assert_same_bits(actual["loss"], expected["loss"], f"loss of epoch {epoch}")
             self.assert_alike(sample, adapted.model, whole.model)
         for session, rows in ((adapted.session, fed), (whole, data)):
             assert_same_random(session, whole)
@@ -286,9 +286,9 @@ def own(session: Session, part: Callable[[], Any]) -> Any:
 
 def assert_same_weights(sample: AdaptationSample, model: Any, other: Any) -> None:
     """Compare all weights and buffers of two models bit for bit."""
-    found, expected = sample.weights(model), sample.weights(other)
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+    actual, expected = sample.weights(model), sample.weights(other)
+    assert actual.keys() == expected.keys()
+    for name, array in actual.items():
         assert_same_bits(array, expected[name], name)
 
 

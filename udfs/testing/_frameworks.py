@@ -200,8 +200,8 @@ class HandlerContract:
     def test_fed_tensor_wins_over_what_would_be_computed(self, sample: Sample) -> None:
         traced, fed = _opened(self, sample)
         for output in traced.graph.outputs:
-            given = np.full_like(traced.run(fed, [output])[output], 7)
-            assert_same_bits(traced.run({**fed, output: given}, [output])[output], given, output)
+            fed_output = np.full_like(traced.run(fed, [output])[output], 7)
+            assert_same_bits(traced.run({**fed, output: fed_output}, [output])[output], fed_output, output)
 
     def test_feeds_are_left_as_they_are(self, sample: Sample) -> None:
         traced, fed = _opened(self, sample)
@@ -268,16 +268,16 @@ def records(spec: TensorSpec, batch: int = _BATCH, seed: int = 0) -> NDArray[np.
     return (random.standard_normal(shape) if floating else random.integers(0, 2, shape)).astype(spec.dtype)
 
 
-def assert_same_bits(found: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:
+def assert_same_bits(actual: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:
     """Compare two arrays by their bytes, whatever their memory layout."""
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype), what
-    if found.tobytes() != expected.tobytes():
-        worst = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max()
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), what
+    if actual.tobytes() != expected.tobytes():
+        worst = np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max()
         raise AssertionError(f"{what}: differs by up to {worst:.3g}")
 
 
-def _assert_close(found: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:
-    assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5), what
+def _assert_close(actual: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:
+    assert np.allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5), what
 
 
 def _opened(contract: HandlerContract, sample: Sample, *, prepared: bool = False) -> tuple[TracedModel, Arrays]:

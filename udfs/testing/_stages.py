@@ -198,10 +198,10 @@ class StageContract:
             assert out.schema[name].metadata == df.schema[name].metadata
         assert df.schema["indexed"].metadata
         kept = [{name: row[name] for name in df.columns} for row in _collected(out)]
-        for one, other in zip(kept, _collected(df), strict=True):
+        for before, other in zip(kept, _collected(df), strict=True):
             for name in [name for name, value in other.items() if isinstance(value, np.ndarray)]:
-                np.testing.assert_array_equal(one.pop(name), other.pop(name))
-            assert one == other
+                np.testing.assert_array_equal(before.pop(name), other.pop(name))
+            assert before == other
 
     def test_output_columns_may_have_any_name(self, stage: StageSample, ready: Any, spark: SparkSession) -> None:
         df = stage.frame(spark, 2)
@@ -353,8 +353,8 @@ class StageContract:
         maps = [{estimator.getParam(name): value} for value in choices]
         models = estimator.fit(df, maps)
         assert len(models) == len(choices)
-        one, other = (_collected(model.transform(df)) for model in models)
-        assert not np.array_equal(one[0][stage.feature], other[0][stage.feature])
+        first, other = (_collected(model.transform(df)) for model in models)
+        assert not np.array_equal(first[0][stage.feature], other[0][stage.feature])
         assert estimator.getOrDefault(name) == stage.make().getOrDefault(name)
 
     @pytest.mark.usefixtures("estimator")
@@ -405,13 +405,13 @@ def _collected(df: DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def _assert_same(found: DataFrame, expected: DataFrame) -> None:
-    assert found.columns == expected.columns
-    ours, theirs = _collected(found), _collected(expected)
+def _assert_same(actual: DataFrame, expected: DataFrame) -> None:
+    assert actual.columns == expected.columns
+    ours, theirs = _collected(actual), _collected(expected)
     assert len(ours) == len(theirs) > 0
-    for one, other in zip(ours, theirs, strict=True):
+    for first, other in zip(ours, theirs, strict=True):
         for name, value in other.items():
-            _assert_alike(one[name], value, name)
+            _assert_alike(first[name], value, name)
 
 
 def _assert_alike(value: Any, expected: Any, path: str) -> None:

@@ -97,11 +97,11 @@ class FrameworkContract(HandlerContract):
             assert self.framework.device(resolved) == resolved
 
     def test_one_seed_gives_one_model_and_one_training(self) -> None:
-        one, other, another = self.session(), self.session(), self.session(4)
-        assert one.checkpoint() == other.checkpoint() != another.checkpoint()
-        self.unit(one)
+        first, other, another = self.session(), self.session(), self.session(4)
+        assert first.checkpoint() == other.checkpoint() != another.checkpoint()
+        self.unit(first)
         self.unit(other)
-        assert one.checkpoint() == other.checkpoint()
+        assert first.checkpoint() == other.checkpoint()
 
     def test_restored_training_continues_bit_for_bit(self) -> None:
         stays, hops = self.session(), self.session(5)
@@ -169,8 +169,10 @@ class FrameworkContract(HandlerContract):
         clone.adopt(state)
         warm.adopt(state, optimizer=False)
         self.assert_predicts_as(warm, source)
-        taken = [{name for name, entry in _entries(one).items() if entry != new[name]} for one in (warm, clone)]
-        assert taken[0] < taken[1], "the optimizer's slots were taken too"
+        inherited = [
+            {name for name, entry in _entries(session).items() if entry != new[name]} for session in (warm, clone)
+        ]
+        assert inherited[0] < inherited[1], "the optimizer's slots were taken too"
         self.unit(clone)
         self.unit(warm)
         assert warm.checkpoint() != clone.checkpoint()
@@ -237,10 +239,10 @@ class FrameworkContract(HandlerContract):
         data = self.training.data
         plain, measures = self.trained_on(data)
         for weight in (1.0, 0.3, 1e30):
-            equal, found = self.trained_on(replace(data, weights=np.full(data.rows, weight, np.float32)))
+            equal, actual = self.trained_on(replace(data, weights=np.full(data.rows, weight, np.float32)))
             assert equal.checkpoint() == plain.checkpoint(), weight
             for name, value in measures.items():
-                assert abs(found[name] - value) <= 1e-12 * abs(value), (weight, name)
+                assert abs(actual[name] - value) <= 1e-12 * abs(value), (weight, name)
 
     def test_doubled_weights_change_nothing(self) -> None:
         if not self.framework.sample_weights:
@@ -248,8 +250,8 @@ class FrameworkContract(HandlerContract):
         data = self.training.data
         weights = np.random.default_rng(1).uniform(0.1, 3, data.rows).astype(np.float32)
         once, measures = self.trained_on(replace(data, weights=weights))
-        twice, found = self.trained_on(replace(data, weights=2 * weights))
-        assert (once.checkpoint(), measures) == (twice.checkpoint(), found)
+        twice, actual = self.trained_on(replace(data, weights=2 * weights))
+        assert (once.checkpoint(), measures) == (twice.checkpoint(), actual)
         assert self.trained_on(data)[0].checkpoint() != once.checkpoint()
 
     def test_a_row_of_weight_three_is_evaluated_as_three_rows(self) -> None:
@@ -294,8 +296,8 @@ class FrameworkContract(HandlerContract):
         opened = PortableNetwork(self.framework.name, network.data).open()
         for rows in (1, len(inputs[0])):
             part = tuple(array[:rows] for array in inputs)
-            for exported, own in zip(opened(session.read(part)), session.predict(part), strict=True):
-                np.testing.assert_allclose(exported, own, rtol=1e-5, atol=1e-6)
+            for exported, predicted in zip(opened(session.read(part)), session.predict(part), strict=True):
+                np.testing.assert_allclose(exported, predicted, rtol=1e-5, atol=1e-6)
 
     def test_measures_are_those_of_the_weights(self) -> None:
         session = self.session()
@@ -304,9 +306,9 @@ class FrameworkContract(HandlerContract):
 
     def test_networks_are_built_from_a_seed_and_generators_put_back(self, sample: Sample) -> None:
         before = random.getstate()
-        one, other = (self.framework.build(sample.build, sample.inputs, 7) for _ in range(2))
+        first, other = (self.framework.build(sample.build, sample.inputs, 7) for _ in range(2))
         assert random.getstate() == before
-        assert self.framework.trace(one, sample.inputs).graph == self.framework.trace(other, sample.inputs).graph
+        assert self.framework.trace(first, sample.inputs).graph == self.framework.trace(other, sample.inputs).graph
 
     def test_named_layers_are_those_of_the_graph(self, sample: Sample) -> None:
         traced = self.trace(sample)

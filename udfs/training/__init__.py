@@ -6,8 +6,8 @@
 from udfs.training._errors import Diverged, TrainerError, TrainingError
 from udfs.training._freezing import check_phases, frozen_up_to
 from udfs.training._functions import TrainingFunctions
+from udfs.training._random_seeds import initial_seed, row_order
 from udfs.training._session import BatchWeights, OutputKind, Rows, Session, Trainer
-from udfs.training._unit import initial_seed, row_order
 from udfs.training._weights import batch_weights
 
 __all__ = [

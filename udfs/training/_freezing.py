@@ -29,10 +29,10 @@ def check_phases(phases: Mapping[int, str | None], epochs: int | None) -> None:
     """
     for epoch, layer in phases.items():
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise TrainerError(f"freeze_until: {epoch!r} is no epoch: phases begin with 0, 1, 2, ...")
+            raise TrainerError(f"keys of freeze_until must be epochs 0, 1, 2, ..., got {epoch!r}")
         if epochs is not None and epoch >= epochs:
             raise TrainerError(
-                f"freeze_until: the phase of epoch {epoch} never begins, for epochs={epochs} end with {epochs - 1}"
+                f"keys of freeze_until must be below epochs={epochs}, got {epoch}: that phase never begins"
             )
         if not (layer is None or (isinstance(layer, str) and layer)):
             raise TrainerError(

@@ -52,12 +52,12 @@ def batch_weights(data: Rows, picked: Any, rows: int) -> BatchWeights:
     """
     if data.weights is None:
         return BatchWeights(float(rows))
-    own = data.weights[picked]
-    least = own.min()
+    weights = data.weights[picked]
+    least = weights.min()
     if not least > 0:
         raise TrainerError(f"a row has the weight {least}: leave rows without weight out, and give others more than 0")
-    exact = own.astype(np.float64)
+    exact = weights.astype(np.float64)
     total = float(exact.sum())
-    if least == own.max():
-        return BatchWeights(total, own)
-    return BatchWeights(total, own, (exact * (rows / total)).astype(np.float32))
+    if least == weights.max():
+        return BatchWeights(total, weights)
+    return BatchWeights(total, weights, (exact * (rows / total)).astype(np.float32))

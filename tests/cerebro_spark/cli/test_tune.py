@@ -273,7 +273,7 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, (*TABLE, "--num-epochs", "0"), "Invalid value for '--num-epochs'"),
         (SEARCH, (*TABLE, "--schedule", "randomised"), "did you mean 'randomized'"),
         (SEARCH, (*TABLE, "--errors", "null"), "drop, raise"),
-        (SEARCH, (*TABLE, "--store", "s4://bucket"), "no file system for the store 's4://bucket'"),
+        (SEARCH, (*TABLE, "--store", "s4://bucket"), "got 's4://bucket'"),
         (SEARCH, (*TABLE, "--master", "lcoal"), "local[*]"),
         (SEARCH, (*TABLE, "--out", "s3://bucket/out"), "is a URI"),
         (SEARCH, ("--resume", "no-such-run"), "no-such-run"),

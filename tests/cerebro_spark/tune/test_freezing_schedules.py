@@ -58,5 +58,5 @@ def test_models_that_are_interrupted_resumed_and_replayed_are_those_of_a_plain_l
     check(found)
     check(found.replay(backend=backend, progress=False))
     short = search(spark, store, trainer_fn=scheduled, search_space=space, num_epochs=2)
-    with pytest.raises(TrainerError, match="the phase of epoch 2 never begins, for epochs=2 end with 1"):
+    with pytest.raises(TrainerError, match="must be below epochs=2, got 2"):
         short.fit(found.prepared)

@@ -329,7 +329,7 @@ def test_opening_draws_nothing_and_leaves_the_modes() -> None:
 
 
 def test_what_cannot_be_adapted_is_refused() -> None:
-    with pytest.raises(TrainerError, match="nothing of Linear learns"):
+    with pytest.raises(TrainerError, match="that of Linear has none"):
         open_adapted(trainer_fn(lambda: frozen(nn.Linear(6, 3))), {}, 1, inputs=VECTOR, columns=["x"])
     with pytest.raises(TrainerError, match="1 inputs and 2 columns"):
         open_adapted(trainer_fn(chain), {}, 1, inputs=VECTOR, columns=["x", "y"])

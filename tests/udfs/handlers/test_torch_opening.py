@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from torch import fx, nn
 
-from udfs.handlers import ModelTrainer, TensorSpec, _records, open_adapted
-from udfs.handlers.torch import _fingerprint, _known
+from udfs.handlers import ModelTrainer, TensorSpec, _record_checks, open_adapted
+from udfs.handlers.torch import _fingerprint, _measure_reuse
 from udfs.handlers.torch._fx import capture, capture_training
 from udfs.handlers.torch._measure import BATCHES, Measure, measure
 
@@ -36,9 +36,9 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Begin as a new process does; what a test calls has it forget again."""
 
     def forgotten() -> None:
-        monkeypatch.setattr(_known, "_KNOWN", {})
+        monkeypatch.setattr(_measure_reuse, "_KNOWN", {})
         monkeypatch.setattr(_fingerprint, "_FOUND", {})
-        monkeypatch.setattr(_records, "_passed", set())
+        monkeypatch.setattr(_record_checks, "_passed", set())
 
     forgotten()
     return forgotten
@@ -121,7 +121,7 @@ def described(adapted: Any) -> dict[str, Any]:
         "outputs": adapted.graph.outputs,
         "feeds": adapted.feeds,
         "whole": adapted.whole,
-        "held": sorted(adapted.session.held()),
+        "held": sorted(adapted.session.saved_tensors()),
         "features": {name: (array.dtype, array.tobytes()) for name, array in features.items()},
     }
 

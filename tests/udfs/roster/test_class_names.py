@@ -52,9 +52,9 @@ def test_files_of_all_forms_give_the_same_names(tmp_path: Path, name: str, conte
     ("given", "said"),
     [
         ("nowhere.txt", "class_names='nowhere.txt' cannot be read: .*No such file"),
-        ([1, 2], "the name of class 0 is 1, not a string"),
-        ({"one": "cat"}, "keys of the mapping are numbers of classes"),
-        ({-1: "cat"}, "class -1; classes are counted from 0"),
+        ([1, 2], "the name of class 0 must be a string, got 1"),
+        ({"one": "cat"}, "keys of the mapping must be numbers of classes"),
+        ({-1: "cat"}, "classes are counted from 0, got -1"),
         (7, "a list of names or a mapping"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from real_inputs import mobilenet_v2_weights
 from typer.testing import CliRunner
 
-from udfs.roster._published import PUBLISHED
+from udfs.roster._published_weights import PUBLISHED
 from vista_spark import roster
 from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError, UnknownModelError, WeightsError

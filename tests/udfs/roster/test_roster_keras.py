@@ -290,7 +290,7 @@ def test_a_card_that_contradicts_its_network() -> None:
         roster.register(replace(TINY, layers=(FeatureLayer("seven", "body/sigmoid"),)))
     with pytest.raises(InvalidArgumentError, match="has 122 parameters, its card says 7"):
         roster.register(replace(TINY, parameters=7))
-    with pytest.raises(InvalidArgumentError, match=r"no framework 'kears'; did you mean 'keras'\?"):
+    with pytest.raises(InvalidArgumentError, match=r"got 'kears'; did you mean 'keras'\?"):
         roster.register(replace(TINY, framework="kears"))
     assert "tiny" not in roster.names()
 

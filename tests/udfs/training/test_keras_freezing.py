@@ -244,7 +244,7 @@ class Own(keras.Model):
     ("build", "layer", "said"),
     [
         (lambda: chain(layers.Dense(3)), "furst", r"freeze_until\[0\]: the model has no layer 'furst': do .* 'first'"),
-        (lambda: chain(layers.Dense(3, name="top")), "top", "nothing learns in epoch 0: .* at or below 'top'"),
+        (lambda: chain(layers.Dense(3, name="top")), "top", "nothing that learns in epoch 0: .* at or below 'top'"),
         (network, "base", ""),
         (network, "base/lo", "do you mean 'base/low'"),
         (network, "low", "the model has no layer 'low'"),

@@ -477,5 +477,5 @@ def test_keras_trains_on_the_device_of_the_run(own: bool, monkeypatch: pytest.Mo
     session.train(data, np.arange(data.rows), ends_epoch=True)
     session.evaluate(data)
     assert set(seen) == {("CPU:0",)}
-    with pytest.raises(DeviceError, match="no device 'cuda:7'"):
+    with pytest.raises(DeviceError, match="got 'cuda:7': use 'cpu' or 'auto'"):
         open_session(trainer_fn, {}, 0, device="cuda:7")

@@ -284,7 +284,7 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
     files = (str(tmp_path / "image.jpg"), "--out", str(tmp_path / "new" / "heat.png"))
     elsewhere = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights", "--device", "cuda:99")
     assert (elsewhere.returncode, elsewhere.stderr.count("\n")) == (2, 1), elsewhere.stderr
-    assert "no device 'cuda:99' in this process" in elsewhere.stderr
+    assert "got 'cuda:99': use 'cpu' or 'auto'" in elsewhere.stderr
     done = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -490,7 +490,7 @@ def test_what_is_wrong_is_said_before_a_job(
         ({"outputCols": ["a", "b"]}, df, ColumnError, r"2 outputCols for 1 layers \(fire9\)"),
         ({"layers": 2, "outputCols": ["a", "a"]}, df, ColumnError, r"'a' exists already"),
         ({"outputCols": ["image_error"]}, df, ColumnError, r"'image_error' exists already"),
-        ({}, numbers, ColumnError, r"'image' is bigint; an image is binary.*string.*struct.*array of float"),
+        ({}, numbers, ColumnError, r"must be an image: binary.*string.*struct.*array of float.*got bigint"),
         ({"inputCol": "list"}, numbers, ColumnError, r"'list' is array<bigint>"),
         ({"inputCol": "img"}, df, ColumnError, r"no column 'img'.*did you mean 'image'"),
     ]

@@ -88,7 +88,7 @@ def test_params_of_the_downstream_model_reach_a_copy() -> None:
 
 
 def test_wrong_columns_are_named_before_a_job(joined: DataFrame) -> None:
-    with pytest.raises(ColumnError, match=r"FeatureTransfer: no column 'lefts'.*did you mean 'left'"):
+    with pytest.raises(ColumnError, match=r"FeatureTransfer has no column 'lefts'.*did you mean 'left'"):
         transfer(label_column="top", feature_columns=["lefts"]).fit(joined)
 
 

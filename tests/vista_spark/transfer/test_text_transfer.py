@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, texts = tables
     with pytest.raises(TextError, match="null: id 4 and others"):
         run(transfer(plan="eager", errors="raise"), tables)
-    with pytest.raises(ColumnError, match="the text table: column 'id' is bigint; a text is a string"):
+    with pytest.raises(ColumnError, match="column 'id' of the text table must be a string, got bigint"):
         transfer().run(structured, texts, feature_columns=["noise"], image_column="id")
     with pytest.raises(InvalidArgumentError, match="hog"):
         run(transfer(hog=True), tables)

@@ -10,18 +10,18 @@ from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted import Cut, frozen_hash, opened_model, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers._records import check_trunk
-from udfs.handlers.keras._apart import keeps_records_apart
+from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.keras._branch_session import BranchSession
+from udfs.handlers.keras._call_graph import is_functional
 from udfs.handlers.keras._capture import capture
 from udfs.handlers.keras._fingerprint import structure
 from udfs.handlers.keras._graph import layer_graph
 from udfs.handlers.keras._measure import BATCHES, measure
 from udfs.handlers.keras._model import KerasModel
 from udfs.handlers.keras._names import value_names
-from udfs.handlers.keras._open import is_functional
+from udfs.handlers.keras._record_independence import keeps_records_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,23 +107,13 @@ def _opened(
             learned |= learning
             constant = None if not phases else phases[-1].cut.constant
             phases.append(_phase(trainer.model, (inputs, columns, device), epoch, learned, constant))
-    first, last = phases[0].cut, phases[-1].cut
+    last = phases[-1].cut
     session.open(
         [phase.branch for phase in phases],
         frozenset[int]().union(*(phase.moving for phase in phases)),
         frozen_hash(last.graph, last.feeds),
     )
-    return OpenedModel(
-        first.graph,
-        first.feeds,
-        slots,
-        "",
-        trainer.model,
-        session,
-        trainer,
-        traced=first.traced,
-        phases=tuple(phase.cut for phase in phases) if trainer.freeze_until else (),
-    )
+    return opened_model(trainer, session, [phase.cut for phase in phases], slots)
 
 
 def _phase(
@@ -163,11 +153,11 @@ def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> li
     key = f"{structure(captured, model)} {inputs}"
     if key not in _known:
         made = [measure(captured, inputs, batch, model) for batch in BATCHES]
-        _known[key] = [_renamed(one, {**variables, 0: _NOBODY}) for one in made]
+        _known[key] = [_renamed(measure_, {**variables, 0: _NOBODY}) for measure_ in made]
         while len(_known) > _KEPT:
             _known.pop(next(iter(_known)))
     ids = {place: variable for variable, place in variables.items()}
-    return [_renamed(one, {**ids, _NOBODY: 0}) for one in _known[key]]
+    return [_renamed(measure_, {**ids, _NOBODY: 0}) for measure_ in _known[key]]
 
 
 def _renamed(measured: Measure, names: Mapping[int, int]) -> Measure:
@@ -188,9 +178,11 @@ def _check_own(trainer: Trainer) -> None:
             f"{kind.__name__} has a call of its own, which may take another way in training: build the model with "
             "keras.Model(inputs, outputs) or keras.Sequential"
         )
-    own = [name for name in _STEPS if not str(getattr(kind, name).__module__).startswith("keras.")]
-    if own:
-        raise UntraceableModelError(f"{kind.__name__} has a {own[0]} of its own, which reads the whole model's inputs")
+    overridden = [name for name in _STEPS if not str(getattr(kind, name).__module__).startswith("keras.")]
+    if overridden:
+        raise UntraceableModelError(
+            f"{kind.__name__} has a {overridden[0]} of its own, which reads the whole model's inputs"
+        )
     if model.compute_dtype != model.variable_dtype:
         raise UntraceableModelError(
             f"{model.name} computes in {model.compute_dtype} and keeps {model.variable_dtype}: its inputs are "

@@ -22,19 +22,10 @@ def rate_places(optimizer: Any) -> list[int]:
     return [place for place, variable in enumerate(optimizer.variables) if variable.name == _RATE]
 
 
-def adopt_state(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
+def adopt_state(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over weights, buffers, the optimizer's slots and its steps; rate and seed generators stay the model's own.
 
     Everything is compared before anything is taken over.
-
-    Parameters
-    ----------
-    model : keras.Model
-        Compiled and new: nothing has been trained with it.
-    held : sequence of keras.Variable
-        Those of the model that a checkpoint has.
-    saved : mapping
-        State of a session of Keras.
 
     Raises
     ------
@@ -48,50 +39,45 @@ def adopt_state(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> No
     own_rates, rates = rate_places(optimizer), saved.get("rates", rate_places(optimizer))
     slots = [variable for place, variable in enumerate(optimizer.variables) if place not in own_rates]
     kept = [value for place, value in enumerate(saved["optimizer"]) if place not in rates]
-    _check(held, saved["model"], "model")
+    _check(variables, saved["model"], "model")
     _check(slots, kept, "optimizer")
-    _assign(held, saved["model"], {id(variable) for variable in model.weights})
+    _assign(variables, saved["model"], {id(variable) for variable in model.weights})
     for variable, value in zip(slots, kept, strict=True):
         variable.assign(value)
 
 
-def adopt_weights(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
+def adopt_weights(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over the weights and buffers of layers that learn; those of frozen layers and the optimizer stay its own.
-
-    Parameters
-    ----------
-    model, held, saved
-        As for :func:`adopt_state`.
 
     Raises
     ------
     StateError
         It has variables of other shapes; the message names the first of them.
     """
-    _check(held, saved["model"], "model")
+    _check(variables, saved["model"], "model")
     frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}  # noqa: SLF001 - has no public reader
-    _assign(held, saved["model"], {id(variable) for variable in model.weights} - frozen)
+    _assign(variables, saved["model"], {id(variable) for variable in model.weights} - frozen)
 
 
-def _assign(held: Sequence[Any], values: Sequence[Any], weights: set[int]) -> None:
+def _assign(variables: Sequence[Any], values: Sequence[Any], weights: set[int]) -> None:
     """Assign weights and buffers, without the states of metrics and of the seed generators that dropout draws from."""
-    for variable, value in zip(held, values, strict=True):
+    for variable, value in zip(variables, values, strict=True):
         if id(variable) in weights:
             variable.assign(value)
 
 
-def _check(variables: Sequence[Any], values: Sequence[Any], of: str) -> None:
+def _check(variables: Sequence[Any], values: Sequence[Any], kind: str) -> None:
     for variable, value in zip(variables, values, strict=False):
         if tuple(variable.shape) != np.shape(value):
             raise StateError(
-                f"the variable {variable.path} of the new {of} is {tuple(variable.shape)}, and that of the source in "
+                f"the variable {variable.path} of the new {kind} is {tuple(variable.shape)}, and that of the source in "
                 f"its place is {np.shape(value)}: a hyperparameter that shapes the network cannot change in a clone"
             )
     if len(variables) > len(values):
-        raise StateError(f"the source's {of} has no variable in the place of {variables[len(values)].path}")
+        raise StateError(f"the source's {kind} has no variable in the place of {variables[len(values)].path}")
     if len(values) > len(variables):
         more = len(values) - len(variables)
         raise StateError(
-            f"the source's {of} has {more} variables more than the new one's {len(variables)}; the first of them is "
+            f"the source's {kind} has {more} variables more than the new one's {len(variables)}; the first of them is "
             f"{np.shape(values[len(variables)])}"
         )

@@ -47,11 +47,6 @@ def load_archive(path: Path, archive: bytes) -> Any:
     archive : bytes
         Bytes of the archive.
 
-    Returns
-    -------
-    keras.Model
-        Model of the archive.
-
     Raises
     ------
     UnsafeArchiveError

@@ -55,15 +55,7 @@ class Branch(keras.Model):  # type: ignore[misc] # Keras is untyped
 
 
 class BranchSession(KerasSession):
-    """A session of Keras whose checkpoints have no frozen variables; see :class:`udfs.handlers.Adapted`.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        Trainer of the whole model.
-    placed : callable
-        As for :class:`KerasSession`.
-    """
+    """A session of Keras whose checkpoints have no frozen variables; see :class:`udfs.handlers.Adapted`."""
 
     def __init__(self, trainer: Trainer, placed: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__(trainer, placed)
@@ -72,7 +64,8 @@ class BranchSession(KerasSession):
         self._pixels: frozenset[int] | None = None
         self._changing: frozenset[int] = frozenset()
         self._frozen: str | None = None
-        self._adopted = False
+        # Whether it began with weights of another configuration, or of an earlier run.
+        self.adopted = False
 
     @property
     def learning(self) -> frozenset[int]:
@@ -114,20 +107,10 @@ class BranchSession(KerasSession):
         ]
         self.follow(0)
 
-    @property
-    def epoch(self) -> int:
-        """Epochs that are over."""
-        return self._epoch
-
-    @property
-    def adopted(self) -> bool:
-        """True if it began with weights of another configuration, or of an earlier run."""
-        return self._adopted
-
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         super().adopt(state, optimizer=optimizer)
-        self._adopted = True
+        self.adopted = True
 
     def follow(self, place: int) -> None:
         """Train the part of another phase from now on."""
@@ -138,7 +121,7 @@ class BranchSession(KerasSession):
     def load(self, saved: dict[str, Any]) -> None:
         """Take everything from a checkpoint's state."""
         super().load(saved)
-        self._adopted = bool(saved.get("adopted"))
+        self.adopted = bool(saved.get("adopted"))
 
     def _compiled(self, run: Callable[..., list[Any]]) -> Branch:
         branch = Branch(self.model, run)
@@ -146,15 +129,15 @@ class BranchSession(KerasSession):
             branch.compile(optimizer=self.model.optimizer, loss=self._trainer.loss, jit_compile=False)
         return branch
 
-    def held(self) -> list[Any]:
+    def saved_tensors(self) -> list[Any]:
         """List the variables that learn and those that move."""
         if self._frozen is None:
-            return super().held()
+            return super().saved_tensors()
         return [variable for variable in self.model.variables if id(variable) in self._changing]
 
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint has."""
-        told = {"adopted": self._adopted} if len(self._parts) > 1 else {}
+        told = {"adopted": self.adopted} if len(self._parts) > 1 else {}
         return {**super().state(), "frozen": self._frozen, **told}
 
     def opened(self, state: bytes) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import keras
 
 from udfs.handlers._outputs import keyed_outputs
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._call_graph import in_order, inference, is_functional, opened, symbols_of, unnumbered
 from udfs.handlers.keras._modes import is_frozen
-from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of, unnumbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,10 +62,10 @@ class Step:
     def __call__(self, values: Mapping[int, Any], *, training: bool = False) -> list[Any]:
         """Call the operation, by default in inference mode; returns the values for ``writes``."""
 
-        def given(value: Any) -> Any:
+        def fed(value: Any) -> Any:
             return values[value.index] if isinstance(value, Ref) else value
 
-        args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs))
+        args, kwargs = keras.tree.map_structure(fed, (self.args, self.kwargs))
         if getattr(self.operation, "_call_has_training_arg", False):
             kwargs["training"] = training and not self.frozen
         flat: list[Any] = keras.tree.flatten(self.operation(*args, **kwargs))
@@ -200,8 +200,8 @@ def _walk(
             captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values), still))
         else:
             symbols, returned = inside
-            given = {id(symbol): value for symbol, value in zip(symbols, reads, strict=True)}
-            values = _walk(captured, returned, given, f"{path}/", training=training, frozen=still)
+            fed = {id(symbol): value for symbol, value in zip(symbols, reads, strict=True)}
+            values = _walk(captured, returned, fed, f"{path}/", training=training, frozen=still)
         if len(values) == 1:
             captured.returned.setdefault(path, values[0])
         known.update({id(symbol): value for symbol, value in zip(node.outputs, values, strict=True)})
@@ -216,11 +216,11 @@ def _check(symbols: Sequence[Any], inputs: Sequence[TensorSpec]) -> None:
             raise UntraceableModelError(
                 f"input {symbol.name!r} has the batch size {symbol.shape[0]} fixed: leave batch_size out of keras.Input"
             )
-        own = tuple(symbol.shape[1:])
-        fits = len(own) == len(spec.shape) and all(a in (None, b) for a, b in zip(own, spec.shape, strict=False))
+        shape = tuple(symbol.shape[1:])
+        fits = len(shape) == len(spec.shape) and all(a in (None, b) for a, b in zip(shape, spec.shape, strict=False))
         if not fits or symbol.dtype != spec.dtype:
             raise UntraceableModelError(
-                f"input {symbol.name!r} is of another shape or type: the model takes {own} of {symbol.dtype}, "
+                f"input {symbol.name!r} is of another shape or type: the model takes {shape} of {symbol.dtype}, "
                 f"described is {spec.shape} of {spec.dtype}"
             )
 

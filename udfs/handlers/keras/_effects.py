@@ -57,19 +57,7 @@ class Effects:
 
 
 def effects(step: Step, graph: Any, operations: Sequence[Any], variables: Sequence[Any]) -> Effects:
-    """Read the effects of a step off the operations that it has just put into a graph.
-
-    Parameters
-    ----------
-    step : Step
-        Called in training.
-    graph : tensorflow.Graph
-        Graph of the step.
-    operations : sequence of tensorflow.Operation
-        Operations of the step.
-    variables : sequence of keras.Variable
-        Variables of the model.
-    """
+    """Read the effects of a step off the operations that it has just put into a graph."""
     ids = {id(variable.value.handle): id(variable) for variable in variables}
     handles = {id(inside): ids.get(id(outside), 0) for outside, inside in graph.captures}
     moves = {handles.get(id(operation.inputs[0]), 0) for operation in operations if _CHANGES.fullmatch(operation.type)}

@@ -38,11 +38,6 @@ def fingerprint(steps: Sequence[Step], place: int, known: Mapping[int, str], wei
         What to call each value that the steps read.
     weights : sequence of keras.Variable
         What ``steps`` hold, in an order of theirs.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits, the same in every process.
     """
     digest = hashlib.blake2b(digest_size=16)
     places = {id(variable): i for i, variable in enumerate(weights)}
@@ -58,15 +53,7 @@ def fingerprint(steps: Sequence[Step], place: int, known: Mapping[int, str], wei
 
 
 def structure(captured: Capture, model: Any) -> str:
-    """Hash all of a captured model but the values of its weights: what is frozen, too.
-
-    Parameters
-    ----------
-    captured : Capture
-        Capture of the model.
-    model : keras.Model
-        The captured one.
-    """
+    """Hash all of a captured model but the values of its weights: what is frozen, too."""
     digest = hashlib.blake2b(digest_size=16)
     known = {index: f"value {index}" for index in range(len(captured.symbols))}
     places = {id(variable): place for place, variable in enumerate(model.variables)}
@@ -86,8 +73,8 @@ def _description(step: Step, known: Mapping[int, str], places: Mapping[int, int]
     yield f"{type(operation).__module__}.{type(operation).__qualname__}"
     yield _plain((step.args, step.kwargs), known, places)
     if isinstance(operation, keras.Layer):
-        held = [places.get(id(variable), -1) for variable in operation.weights]
-        yield f"weights {held}"
+        weights = [places.get(id(variable), -1) for variable in operation.weights]
+        yield f"weights {weights}"
         yield f"computes in {operation.compute_dtype}"
     yield from _configuration(operation, known, places)
 
@@ -100,8 +87,8 @@ def _configuration(operation: Any, known: Mapping[int, str], places: Mapping[int
     except (NotImplementedError, OSError, TypeError, ValueError):  # a class of the user's that cannot be saved
         config = {}
     yield _plain(_without_names(config), known, places)
-    own = {name: value for name, value in vars(operation).items() if name not in _NOT_CONFIGURATION}
-    for name, value in sorted(own.items()):
+    attributes = {name: value for name, value in vars(operation).items() if name not in _NOT_CONFIGURATION}
+    for name, value in sorted(attributes.items()):
         # What a configuration says of a function is its name; two lambdas have the same.
         if isinstance(value, types.FunctionType):
             yield f"{name}={_code(value)}"

@@ -77,7 +77,9 @@ class KerasFramework(Framework):
         kind, _, number = wanted.lower().partition(":")
         kind = {"cuda": "GPU", "gpu": "GPU", "cpu": "CPU"}.get(kind, "")
         if not kind or (number and not number.isdigit()) or int(number or 0) >= present[kind]:
-            raise DeviceError(f"no device {wanted!r} in this process: use 'cpu' or 'auto' ({present['GPU']} GPUs seen)")
+            raise DeviceError(
+                f"device must be one of this process ({present['GPU']} GPUs seen), got {wanted!r}: use 'cpu' or 'auto'"
+            )
         return f"{kind}:{number or 0}"
 
     @contextmanager
@@ -114,7 +116,7 @@ class KerasFramework(Framework):
         from udfs.training import TrainerError  # noqa: PLC0415 - inference needs nothing of training
 
         if trainer.model.built and not trainer.model.trainable_variables:
-            raise TrainerError(f"nothing of {trainer.model.name!r} learns: no layer with weights is trainable")
+            raise TrainerError(f"model must have a trainable layer with weights, and {trainer.model.name!r} has none")
         if keras.backend.backend() != "tensorflow":
             why = f"Keras runs on {keras.backend.backend()}, and models are opened on TensorFlow alone"
             return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
@@ -145,7 +147,7 @@ class KerasFramework(Framework):
 
     def fingerprint(self, model: Any) -> str:
         """Hash configuration, classes and the values of the weights."""
-        from udfs.handlers.keras import _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
 
         return _travel.fingerprint(model)
 
@@ -160,13 +162,13 @@ class KerasFramework(Framework):
 
     def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
         """Write a ``.keras`` archive of Keras's own layers; a model of other classes as the layers that it calls."""
-        from udfs.handlers.keras import _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
 
         _travel.write_network(model, inputs, path)
 
     def open_network(self, path: Path) -> Any:
         """Open a ``.keras`` archive, which runs no code."""
-        from udfs.handlers.keras import _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
 
         return _travel.open_network(path)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._call_graph import is_functional, is_numbered, unnumbered
 from udfs.handlers.keras._capture import capture
-from udfs.handlers.keras._open import is_functional, is_numbered, unnumbered
 from udfs.tensors import TensorSpec
 from udfs.training import TrainerError, frozen_up_to
 
@@ -27,11 +27,6 @@ class Freezing:
 
     Only layers that learn as the user built the model are ever switched, and between two units all of them are as they
     were built. Each phase has training functions of its own, for those of Keras have what learned as they were traced.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        Trainer with a freezing schedule.
 
     Raises
     ------
@@ -56,19 +51,14 @@ class Freezing:
                 _check_layer(captured, layers, epoch, layer)
                 frozen = _below(captured, layers, layer)
                 if learning <= {id(variable) for each in frozen for variable in each.variables}:
-                    raise TrainerError(f"nothing learns in epoch {epoch}: all that does lies at or below {layer!r}")
+                    raise TrainerError(
+                        f"freeze_until leaves nothing that learns in epoch {epoch}: all that does lies at "
+                        f"or below {layer!r}"
+                    )
                 self._frozen[layer] = frozen
 
     def begin(self, epoch: int, network: Any) -> None:
-        """Freeze what does not learn in an epoch.
-
-        Parameters
-        ----------
-        epoch : int
-            From 0.
-        network : keras.Model
-            Runs the steps: the model, or a part of it.
-        """
+        """Freeze what does not learn in an epoch."""
         self.end()
         if not self._phases:
             return
@@ -101,18 +91,20 @@ def _captured(model: Any) -> Capture:
     backend = keras.backend.backend()
     if backend != "tensorflow":
         raise TrainerError(
-            f"freeze_until: Keras runs on {backend}; it follows a schedule on TensorFlow alone, where an optimizer "
-            "steps some of its variables and keeps the slots of the others"
+            f"freeze_until must be empty where Keras runs on {backend}: it follows a schedule on "
+            "TensorFlow alone, where "
+            "an optimizer steps some of its variables and keeps the slots of the others"
         )
     if not is_functional(model):
         raise TrainerError(
-            f"freeze_until: {type(model).__name__} has a call of its own, which does not say what lies below a layer: "
+            f"the model of freeze_until, a {type(model).__name__}, has a call of its own, which does "
+            "not say what lies below a layer: "
             "build the model with keras.Model(inputs, outputs) or keras.Sequential"
         )
     try:
         return capture(model, [TensorSpec(tuple(symbol.shape[1:]), symbol.dtype) for symbol in model.inputs])
     except UntraceableModelError as error:
-        raise TrainerError(f"freeze_until: what lies below a layer is not known: {error}") from error
+        raise TrainerError(f"freeze_until needs the layers below a layer, which are not known: {error}") from error
 
 
 def _below(captured: Capture, layers: list[Any], layer: str) -> list[Any]:
@@ -144,10 +136,10 @@ def _steps(captured: Capture, layer: str) -> Iterator[Step]:
 
 
 def _check_layer(captured: Capture, layers: list[Any], epoch: int, layer: str) -> None:
-    own = [step for step in _steps(captured, layer) if isinstance(step.operation, keras.Layer)]
+    matching = [step for step in _steps(captured, layer) if isinstance(step.operation, keras.Layer)]
     numbered = {each.name for each in layers if is_numbered(each)}
     # A layer that is found under a name without a number may well have it from the user.
-    told = {unnumbered(each) for each in layers if each.name in numbered and not own}
+    told = {unnumbered(each) for each in layers if each.name in numbered and not matching}
     told |= {each.name for each in layers if each.name in numbered and each.name != unnumbered(each)}
     odd = next((name for name in layer.split("/") if name in told), None)
     if odd is not None:
@@ -155,13 +147,13 @@ def _check_layer(captured: Capture, layers: list[Any], epoch: int, layer: str) -
             f"freeze_until[{epoch}]={layer!r}: Keras itself gave a layer the name {odd!r}, and numbers by all that a "
             "process ever made, so another one has it elsewhere: give the layer a name of your own"
         )
-    if not own:
+    if not matching:
         known = {path for step in captured.steps if isinstance(step.operation, keras.Layer) for path in _paths(step)}
         named = sorted(path for path in known if numbered.isdisjoint(path.split("/")))
         close = difflib.get_close_matches(layer, named, n=3, cutoff=0.4)
         meant = f": do you mean {', '.join(map(repr, close))}?" if close else "; model.summary() lists them"
         raise TrainerError(f"freeze_until[{epoch}]: the model has no layer {layer!r}{meant}")
-    weights = [variable for step in own for variable in step.operation.weights]
+    weights = [variable for step in matching for variable in step.operation.weights]
     if weights and not any(variable.trainable for variable in weights):
         raise TrainerError(
             f"freeze_until[{epoch}]: {layer!r} does not learn as the model is built, so no phase can free it. The "

@@ -92,11 +92,11 @@ def layer_graph(captured: Capture, measures: Sequence[Measure], learning: Collec
 
 
 def _record_shape(index: int, small: Measure, large: Measure) -> tuple[int, ...] | None:
-    one, other = small.shapes.get(index), large.shapes.get(index)
-    if not one or not other or (one[0], other[0]) != BATCHES or one[1:] != other[1:]:
+    first, other = small.shapes.get(index), large.shapes.get(index)
+    if not first or not other or (first[0], other[0]) != BATCHES or first[1:] != other[1:]:
         return None
-    known = tuple(extent for extent in one[1:] if extent is not None)
-    return known if len(known) == len(one) - 1 else None
+    known = tuple(extent for extent in first[1:] if extent is not None)
+    return known if len(known) == len(first) - 1 else None
 
 
 def _folded(
@@ -138,11 +138,11 @@ def _learns(variable: Any, learning: Collection[int] | None) -> bool:
 
 def _inner_bytes(steps: Sequence[int], index: int, small: Measure, large: Measure) -> int:
     """Count what grows with the batch, for one record."""
-    own = math.prod(extent or 1 for extent in small.shapes[index][1:]) * tf.as_dtype(small.dtypes[index]).size
+    size = math.prod(extent or 1 for extent in small.shapes[index][1:]) * tf.as_dtype(small.dtypes[index]).size
     if not small.effects:
-        return int(own)
+        return int(size)
     made = [sum(measured.effects[number].made_bytes for number in steps) for measured in (small, large)]
-    return max(int(own), (made[1] - made[0]) // (BATCHES[1] - BATCHES[0]))
+    return max(int(size), (made[1] - made[0]) // (BATCHES[1] - BATCHES[0]))
 
 
 def _bytes(variable: Any) -> int:

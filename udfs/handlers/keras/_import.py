@@ -82,16 +82,16 @@ def _without_noise() -> Iterator[None]:
     except OSError:  # a process without standard error
         yield
         return
-    with tempfile.TemporaryFile() as held:
+    with tempfile.TemporaryFile() as captured:
         sys.stderr.flush()
-        os.dup2(held.fileno(), 2)
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(real, 2)
             os.close(real)
-            held.seek(0)
-            kept = [line for line in held if not _NOISE.search(line)]
+            captured.seek(0)
+            kept = [line for line in captured if not _NOISE.search(line)]
             if kept:
                 os.write(2, b"".join(kept))

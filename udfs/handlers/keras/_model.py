@@ -20,7 +20,7 @@ from udfs.handlers.keras._graph import layer_graph  # noqa: E402
 from udfs.handlers.keras._measure import BATCHES, measure  # noqa: E402
 from udfs.handlers.keras._modes import unfused  # noqa: E402
 from udfs.handlers.keras._names import value_names  # noqa: E402
-from udfs.handlers.keras._travel import known_paths  # noqa: E402
+from udfs.handlers.keras._pickling import known_paths  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -151,16 +151,16 @@ class KerasModel:
         >>> traced.run(below, ["b"])["b"].shape
         (5, 2)
         """
-        given = {self._index(name): array for name, array in feeds.items()}
+        fed = {self._index(name): array for name, array in feeds.items()}
         wanted = [self._index(name) for name in want]
-        needed = self._needed(given, wanted)
-        computed = list(dict.fromkeys(index for index in wanted if index not in given))
-        reads = sorted(needed & given.keys())
-        values: dict[int, Any] = dict(given)
+        needed = self._needed(fed, wanted)
+        computed = list(dict.fromkeys(index for index in wanted if index not in fed))
+        reads = sorted(needed & fed.keys())
+        values: dict[int, Any] = dict(fed)
         if computed:
             part = self._part(reads, computed, needed)
             with tf.device(self._device), unfused():
-                tensors = part(*(tf.convert_to_tensor(given[index]) for index in reads))
+                tensors = part(*(tf.convert_to_tensor(fed[index]) for index in reads))
             values.update(zip(computed, map(_array, tensors), strict=True))
         return {name: values[index] for name, index in zip(want, wanted, strict=True)}
 
@@ -170,10 +170,10 @@ class KerasModel:
         except KeyError:
             raise UnknownLayerError(name, self._values) from None
 
-    def _needed(self, given: Mapping[int, object], wanted: Sequence[int]) -> set[int]:
+    def _needed(self, computed: Mapping[int, object], wanted: Sequence[int]) -> set[int]:
         """List the values to have for ``wanted``: those that are given, and those to compute."""
         named = ", ".join(self._names[index] for index in wanted)
-        if not given:
+        if not computed:
             raise GraphError(f"{named} cannot be computed from nothing: feed the inputs, or an earlier run's tensors")
         needed: set[int] = set()
         ahead = list(wanted)
@@ -182,10 +182,10 @@ class KerasModel:
             if index in needed:
                 continue
             needed.add(index)
-            if index in given:
+            if index in computed:
                 continue
             if index not in self._maker:
-                fed = ", ".join(sorted(self._names[index] for index in given))
+                fed = ", ".join(sorted(self._names[index] for index in computed))
                 raise GraphError(
                     f"{named} cannot be computed from {fed}: the input {self._names[index]!r} is needed too"
                 )

@@ -22,11 +22,6 @@ def frozen_in_inference(model: Any) -> Iterator[None]:
 
     Keras itself does so for batch norm alone: a dropout in a frozen block would draw. It counts where a step is traced.
 
-    Parameters
-    ----------
-    model : keras.Model
-        Model whose operations run.
-
     Examples
     --------
     >>> import keras

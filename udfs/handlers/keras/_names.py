@@ -25,13 +25,13 @@ def value_names(captured: Capture) -> list[str]:
     index is added: ``"split.0"``.
     """
     names: dict[int, str] = {}
-    taken: set[str] = set()
-    unnamed = _unique(taken)
+    used: set[str] = set()
+    unnamed = _unique(used)
 
     for position, index in enumerate(captured.inputs, start=1):
         history = getattr(captured.symbols[index], "_keras_history", None)
-        own = str(history.operation.name if history else captured.symbols[index].name)
-        names[index] = unnamed(f"input_{position}" if _AUTOMATIC.fullmatch(own) else own)
+        base = str(history.operation.name if history else captured.symbols[index].name)
+        names[index] = unnamed(f"input_{position}" if _AUTOMATIC.fullmatch(base) else base)
     # The first calls first: the second call of `fc` must not take the name of a layer `fc_1`.
     first: dict[str, Step] = {}
     for step in captured.steps:
@@ -60,13 +60,13 @@ def _is_layer(step: Step) -> bool:
     return isinstance(step.operation, keras.Layer)
 
 
-def _unique(taken: set[str]) -> Callable[[str], str]:
+def _unique(used: set[str]) -> Callable[[str], str]:
     def name(wanted: str) -> str:
         free, copies = wanted, 0
-        while free in taken:
+        while free in used:
             copies += 1
             free = f"{wanted}_{copies}"
-        taken.add(free)
+        used.add(free)
         return free
 
     return name

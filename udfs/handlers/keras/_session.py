@@ -76,7 +76,7 @@ class KerasSession:
             model.optimizer.build(model.trainable_variables)
         self._trainer = trainer
         self.model = model
-        self._epoch = 0
+        self.epoch = 0  # epochs that are over
         self._freezing = Freezing(trainer)
         self._evaluations: dict[int, Callable[[Any, Any, Any], tuple[Any, Any]]] = {}
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
@@ -90,9 +90,9 @@ class KerasSession:
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights and buffers."""
-        return sum(int(np.asarray(variable).nbytes) for variable in self.held())
+        return sum(int(np.asarray(variable).nbytes) for variable in self.saved_tensors())
 
-    def held(self) -> list[Any]:
+    def saved_tensors(self) -> list[Any]:
         """List the variables that a checkpoint has, with the states of seed generators, which dropout draws from."""
         return list(self.model.variables)
 
@@ -103,12 +103,12 @@ class KerasSession:
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint has."""
         return {
-            "model": [variable.numpy() for variable in self.held()],
+            "model": [variable.numpy() for variable in self.saved_tensors()],
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
             "optimizer_class": type(self.model.optimizer).__name__,
             "rates": rate_places(self.model.optimizer),
             "random": self.random,
-            "epoch": self._epoch,
+            "epoch": self.epoch,
         }
 
     def restore(self, state: bytes) -> None:
@@ -117,27 +117,27 @@ class KerasSession:
 
     def load(self, saved: dict[str, Any]) -> None:
         """Take everything from a checkpoint's state; StateError where it does not fit."""
-        pairs = ((saved["model"], self.held()), (saved["optimizer"], self.model.optimizer.variables))
+        pairs = ((saved["model"], self.saved_tensors()), (saved["optimizer"], self.model.optimizer.variables))
         for kept, variables in pairs:
             if [np.shape(value) for value in kept] != [tuple(variable.shape) for variable in variables]:
                 raise StateError("a checkpoint of another model: its variables have other shapes")
         for kept, variables in pairs:
             for value, variable in zip(kept, variables, strict=True):
                 variable.assign(value)
-        self.random, self._epoch = saved["random"], saved.get("epoch", 0)
+        self.random, self.epoch = saved["random"], saved.get("epoch", 0)
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         saved = self.opened(state)
         try:
             if optimizer:
-                adopt_state(self.model, self.held(), saved)
+                adopt_state(self.model, self.saved_tensors(), saved)
             else:
-                adopt_weights(self.model, self.held(), saved)
+                adopt_weights(self.model, self.saved_tensors(), saved)
         except (KeyError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
         # A schedule of freezing goes on with a clone, and begins anew with weights alone.
-        self._epoch = saved.get("epoch", 0) if optimizer else 0
+        self.epoch = saved.get("epoch", 0) if optimizer else 0
 
     def opened(self, state: bytes) -> dict[str, Any]:
         """Open a checkpoint."""
@@ -156,7 +156,7 @@ class KerasSession:
     def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
         """Take one step."""
         if not self._freezing.begun:
-            self._freezing.begin(self._epoch, self.network)
+            self._freezing.begin(self.epoch, self.network)
         # Some releases of Keras give a batch's loss, others the mean since the last reset.
         self.network.reset_metrics()
         fed = _one_or_all(self.read(inputs))
@@ -171,7 +171,7 @@ class KerasSession:
 
     def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Close the unit."""
-        self._epoch += ends_epoch
+        self.epoch += ends_epoch
         self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
@@ -232,8 +232,10 @@ class KerasSession:
         def step(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
             outputs = model(inputs, **_not_training(model.call))
             # A user's own compute_loss may know no weights.
-            given = {} if weights is None else {"sample_weight": weights}
-            loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs, **given, **_not_training(model.compute_loss))
+            keywords = {} if weights is None else {"sample_weight": weights}
+            loss = model.compute_loss(
+                x=inputs, y=labels, y_pred=outputs, **keywords, **_not_training(model.compute_loss)
+            )
             return loss, outputs
 
         compiled: Callable[[Any, Any, Any], tuple[Any, Any]] = step

@@ -52,9 +52,9 @@ def window(operation: Any, shape: Sequence[int | None]) -> Window | None:
     return Window(kernel, strides, tuple(before), dilation)
 
 
-def _shift(given: Any, sign: int) -> Window:
-    """Describe what only moves the index: ``given`` is a pair an axis, or the pair of one axis."""
-    pairs = [given] if isinstance(given[0], int) else given
+def _shift(padding: Any, sign: int) -> Window:
+    """Describe what only moves the index: ``padding`` is a pair an axis, or the pair of one axis."""
+    pairs = [padding] if isinstance(padding[0], int) else padding
     ones = (1,) * len(pairs)
     return Window(ones, ones, tuple(sign * int(before) for before, _ in pairs), ones)
 

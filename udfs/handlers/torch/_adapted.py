@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted import Cut, frozen_hash, opened_model, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers._records import check_trunk
+from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
 from udfs.handlers.torch._fx import capture_training, check_training
@@ -35,7 +35,8 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
     session = BranchSession(trainer, device)
     if not session.learning:
         raise TrainerError(
-            f"nothing of {type(trainer.model).__name__} learns: the optimizer has no parameter that requires a gradient"
+            "optimizer must have a parameter that requires a gradient, and that of "
+            f"{type(trainer.model).__name__} has none"
         )
     slots = _slots(trainer)
     try:
@@ -85,18 +86,7 @@ def _opened(
         frozenset().union(*(phase.moving for phase in phases)),
         frozen_hash(last.graph, last.feeds),
     )
-    first = phases[0].cut
-    return OpenedModel(
-        first.graph,
-        first.feeds,
-        slots,
-        "",
-        trainer.model,
-        session,
-        trainer,
-        traced=first.traced,
-        phases=tuple(phase.cut for phase in phases) if trainer.freeze_until else (),
-    )
+    return opened_model(trainer, session, [phase.cut for phase in phases], slots)
 
 
 def _phase(
@@ -139,11 +129,11 @@ def _phase(
 
 def _check_own(phase: _Phase, trainer: Trainer) -> None:
     """Refuse weights that a norm computed as the model was opened, of a module that learns before it is frozen."""
-    own = {id(parameter) for parameter in trainer.model.parameters()}
+    parameters = {id(parameter) for parameter in trainer.model.parameters()}
     branch = phase.branch
     modules = () if branch is None else (branch.training, branch.inference)
     for module in modules:
-        odd = next((name for name, held in module.named_parameters() if id(held) not in own), None)
+        odd = next((name for name, held in module.named_parameters() if id(held) not in parameters), None)
         if odd is not None:
             raise UntraceableModelError(f"freeze_until freezes what has learned, and {odd} is computed from weights")
 
@@ -163,11 +153,11 @@ def _moving(module: fx.GraphModule, measured: Measure) -> frozenset[int]:
 def _matched(traced: TorchModel, evaluated: TorchModel, feeds: Sequence[str]) -> list[str]:
     """Find the same layers in the graph of inference, by what they compute."""
     theirs = {key: name for name, key in evaluated.keys().items()}
-    own = traced.keys()
-    missing = next((name for name in feeds if own[name] not in theirs), None)
+    names = traced.keys()
+    missing = next((name for name in feeds if names[name] not in theirs), None)
     if missing is not None:
         raise UntraceableModelError(f"{missing}, which does not learn, is computed in training alone")
-    return [theirs[own[name]] for name in feeds]
+    return [theirs[names[name]] for name in feeds]
 
 
 def _slots(trainer: Trainer) -> int:

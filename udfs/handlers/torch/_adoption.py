@@ -20,22 +20,11 @@ __all__ = ["adopt_state", "adopt_weights", "used_slots"]
 
 
 def adopt_state(
-    trainer: Trainer, saved: Mapping[str, Any], own: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+    trainer: Trainer, saved: Mapping[str, Any], tensors: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
 ) -> None:
     """Take over tensors, the optimizer's slots and step counts; every hyperparameter stays the trainer's.
 
     Everything is compared before anything is taken over.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        New: nothing has been trained with it.
-    saved : mapping
-        State of a session of torch.
-    own : mapping
-        The model's tensors that such a state holds, by name.
-    load : callable
-        Takes the model's tensors from a state.
 
     Raises
     ------
@@ -43,7 +32,7 @@ def adopt_state(
         It has other tensors, tensors of other shapes, another optimizer, or lacks a slot; the message names it.
     """
     optimizer, model = trainer.optimizer, trainer.model
-    _check_tensors(own, saved["model"])
+    _check_tensors(tensors, saved["model"])
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     grouped = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
     slots = _slots(optimizer, grouped, saved)
@@ -59,28 +48,23 @@ def adopt_state(
 
 
 def adopt_weights(
-    trainer: Trainer, saved: Mapping[str, Any], own: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+    trainer: Trainer, saved: Mapping[str, Any], tensors: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
 ) -> None:
     """Take over what learns and the buffers; frozen parameters, the optimizer and the schedule stay the trainer's.
-
-    Parameters
-    ----------
-    trainer, saved, own, load
-        As for :func:`adopt_state`.
 
     Raises
     ------
     StateError
         It has other tensors, or tensors of other shapes; the message names the first of them.
     """
-    _check_tensors(own, saved["model"])
+    _check_tensors(tensors, saved["model"])
     # Of a model that could not be opened, a checkpoint has the frozen parameters too.
     frozen = {name: value for name, value in trainer.model.named_parameters() if not value.requires_grad}
-    load({**saved, "model": {**saved["model"], **{name: frozen[name].detach() for name in own if name in frozen}}})
+    load({**saved, "model": {**saved["model"], **{name: frozen[name].detach() for name in tensors if name in frozen}}})
 
 
-def _check_tensors(own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-    for name, value in own.items():
+def _check_tensors(tensors: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    for name, value in tensors.items():
         if name not in saved:
             raise StateError(f"the source has no tensor {name}, which the new model has")
         if isinstance(value, torch.Tensor) and value.shape != saved[name].shape:
@@ -89,23 +73,23 @@ def _check_tensors(own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
                 "model: a hyperparameter that shapes the network cannot change in a clone"
             )
     for name in saved:
-        if name not in own:
+        if name not in tensors:
             raise StateError(f"the source has a tensor {name}, which the new model has not")
 
 
-def _slots(optimizer: Any, own: Sequence[Sequence[str]], saved: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+def _slots(optimizer: Any, names: Sequence[Sequence[str]], saved: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
     """Choose the source's slots that the new optimizer uses, by the place of each parameter."""
     kind = type(optimizer).__name__
     if saved.get("optimizer_class", kind) != kind:
         raise StateError(f"the optimizer is {saved['optimizer_class']} in the source and {kind} in the new trainer")
     groups = saved["optimizer"]["param_groups"]
-    if [len(group["params"]) for group in groups] != [len(group) for group in own]:
+    if [len(group["params"]) for group in groups] != [len(group) for group in names]:
         counts = [len(group["params"]) for group in groups]
         raise StateError(
-            f"the optimizer's groups have {counts} parameters in the source and {[len(group) for group in own]} in the "
-            f"new trainer, from {own[0][0]} on"
+            f"the optimizer's groups have {counts} parameters in the source and {[len(group) for group in names]} in "
+            f"the new trainer, from {names[0][0]} on"
         )
-    places = dict(enumerate(name for group in own for name in group))
+    places = dict(enumerate(name for group in names for name in group))
     used = {place: set(slots) for place, slots in used_slots(optimizer).items()}
     chosen: dict[int, dict[str, Any]] = {}
     for place, slots in saved["optimizer"]["state"].items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from udfs.handlers._archives import UnsafeArchiveError, members, read_archive
-from udfs.handlers.torch._rules import checked_payload, checked_program
+from udfs.handlers.torch._archive_rules import checked_payload, checked_program
 
 if TYPE_CHECKING:
     import os
@@ -39,11 +39,6 @@ def load_program(
         Archive as bytes, or its path.
     extra_files : dict of str to str, optional
         Gets the texts of the archive's extra files, for the keys that it has.
-
-    Returns
-    -------
-    torch.export.ExportedProgram
-        Program of the archive.
 
     Raises
     ------

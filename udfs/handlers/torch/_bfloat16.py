@@ -22,11 +22,11 @@ def to_bfloat16(module: fx.GraphModule) -> fx.GraphModule:
     """
     last = _last(module)
     targets = {str(node.target) for node in last}
-    kept = {id(held) for path in targets for held in module.get_submodule(path).parameters()}
+    kept = {id(tensor) for path in targets for tensor in module.get_submodule(path).parameters()}
     # What the copy takes instead of copies.
     memo = {
-        id(held): held if id(held) in kept or held.dtype != torch.float32 else _cast(held)
-        for held in (*module.parameters(), *module.buffers())
+        id(tensor): tensor if id(tensor) in kept or tensor.dtype != torch.float32 else _cast(tensor)
+        for tensor in (*module.parameters(), *module.buffers())
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
@@ -41,9 +41,9 @@ def to_bfloat16(module: fx.GraphModule) -> fx.GraphModule:
     return lean
 
 
-def _cast(held: torch.Tensor) -> torch.Tensor:
-    tensor = held.detach().bfloat16()
-    return nn.Parameter(tensor, requires_grad=False) if isinstance(held, nn.Parameter) else tensor
+def _cast(value: torch.Tensor) -> torch.Tensor:
+    tensor = value.detach().bfloat16()
+    return nn.Parameter(tensor, requires_grad=False) if isinstance(value, nn.Parameter) else tensor
 
 
 def _last(module: fx.GraphModule) -> list[fx.Node]:

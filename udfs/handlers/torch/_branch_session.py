@@ -67,7 +67,8 @@ class BranchSession(TorchSession):
         self._inputs: frozenset[str] = frozenset()
         self._moving: frozenset[int] = frozenset()
         self._frozen: str | None = None
-        self._adopted = False
+        # Whether it began with weights of another configuration, or of an earlier run.
+        self.adopted = False
 
     @property
     def learning(self) -> frozenset[int]:
@@ -125,20 +126,10 @@ class BranchSession(TorchSession):
         self._branches, self._moving, self._frozen = tuple(branches), moving, frozen
         self.follow(0)
 
-    @property
-    def epoch(self) -> int:
-        """Epochs that are over."""
-        return self._epoch
-
-    @property
-    def adopted(self) -> bool:
-        """True if it began with weights of another configuration, or of an earlier run."""
-        return self._adopted
-
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         super().adopt(state, optimizer=optimizer)
-        self._adopted = True
+        self.adopted = True
 
     def follow(self, place: int) -> None:
         """Train the part of another phase from now on."""
@@ -152,12 +143,12 @@ class BranchSession(TorchSession):
     @property
     def weight_bytes(self) -> int:
         """Bytes of what training changes, which is all that the session has for itself."""
-        return sum(tensor.nbytes for tensor in self.held().values())
+        return sum(tensor.nbytes for tensor in self.saved_tensors().values())
 
-    def held(self) -> dict[str, Any]:
+    def saved_tensors(self) -> dict[str, Any]:
         """Name the parameters that learn and the buffers that move."""
         if self._frozen is None:
-            return super().held()
+            return super().saved_tensors()
         changing = self.learning | self._moving
         state = self.model.state_dict(keep_vars=True)
         return {name: value.detach() for name, value in state.items() if id(value) in changing}
@@ -167,19 +158,21 @@ class BranchSession(TorchSession):
         if self._frozen is None:
             super().load(saved)
             return
-        self._adopted = bool(saved.get("adopted"))
-        own, given = self.held(), saved["model"]
+        self.adopted = bool(saved.get("adopted"))
+        current, stored = self.saved_tensors(), saved["model"]
         check_frozen(self._frozen, saved)
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in given.items()}:
-            odd = min(set(own) ^ set(given), default="a tensor of another shape")
+        if {name: value.shape for name, value in current.items()} != {
+            name: value.shape for name, value in stored.items()
+        }:
+            odd = min(set(current) ^ set(stored), default="a tensor of another shape")
             raise StateError(f"a checkpoint of another model: it and this model do not both have {odd}")
         with torch.no_grad():
-            for name, value in own.items():
-                value.copy_(given[name])
+            for name, value in current.items():
+                value.copy_(stored[name])
 
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint holds."""
-        told = {"adopted": self._adopted} if len(self._branches) > 1 else {}
+        told = {"adopted": self.adopted} if len(self._branches) > 1 else {}
         return {**super().state(), "frozen": self._frozen, **told}
 
     def forward(self, inputs: Sequence[NDArray[Any]], *, training: bool) -> Any:
@@ -187,7 +180,7 @@ class BranchSession(TorchSession):
         if self._branch is None:
             return super().forward(inputs, training=training)
         if training and not self._modes_are_set:
-            self._freezing.begin(self._epoch, self._not_seen)
+            self._freezing.begin(self.epoch, self._not_seen)
         self._modes_are_set = training
         tensors = [
             self._tensor(array) if name in self._inputs else self._branch.traced.lent(name, array)

@@ -113,10 +113,10 @@ def _is_per_place(module: fx.GraphModule, node: fx.Node) -> bool:
 def _rewrite(module: fx.GraphModule, first: fx.Node, rank: int, layers: list[fx.Node], ends: Iterable[fx.Node]) -> None:
     (source,) = first.all_input_nodes
     for node in layers:
-        own = _module(module, node, rank)
-        if own is not None:
+        made = _module(module, node, rank)
+        if made is not None:
             path = f"lowered_{node.name}"
-            module.add_submodule(path, own.eval())
+            module.add_submodule(path, made.eval())
             module.meta.setdefault("lowered", set()).add(path)
             node.op, node.target, node.args, node.kwargs = "call_module", path, (node.args[0],), {}
         elif operation(node) in _ARITHMETIC:
@@ -144,14 +144,14 @@ def _module(module: fx.GraphModule, node: fx.Node, rank: int) -> nn.Module | Non
         (channels,) = _argument(node, 1, "normalized_shape", ())
         return ChannelNorm(weight, bias, channels, _argument(node, 4, "eps", 1e-5))
     if name in ("Linear", "linear"):
-        held = (inner.weight, inner.bias) if inner is not None else _constants(module, node, (1, 2))
-        weight, bias = held or (None, None)
+        parameters = (inner.weight, inner.bias) if inner is not None else _constants(module, node, (1, 2))
+        weight, bias = parameters or (None, None)
         assert weight is not None  # noqa: S101 - of a linear layer
         with torch.device("meta"):
-            own: Any = _CONVOLUTIONS[rank](weight.shape[1], weight.shape[0], 1, bias=bias is not None)
-        own.weight = _parameter(weight.detach().reshape(*weight.shape, *(1,) * (rank - 2)))
-        own.bias = _parameter(bias)
-        return own  # type: ignore[no-any-return]
+            convolution: Any = _CONVOLUTIONS[rank](weight.shape[1], weight.shape[0], 1, bias=bias is not None)
+        convolution.weight = _parameter(weight.detach().reshape(*weight.shape, *(1,) * (rank - 2)))
+        convolution.bias = _parameter(bias)
+        return convolution  # type: ignore[no-any-return]
     return None
 
 

@@ -39,24 +39,18 @@ class NodeEffects:
 
 
 class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own is untyped
-    """Watches the operations within a ``with`` block.
+    """Watches the operations within a ``with`` block."""
 
-    Parameters
-    ----------
-    held : collection of int
-        Ids of the model's buffers.
-    """
-
-    def __init__(self, held: Collection[int]) -> None:
+    def __init__(self, buffers: Collection[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._held = held
+        self._held = buffers
         # Held until the end: an address that is free again would look like a tensor that is known.
         self._made: dict[int, torch.UntypedStorage] = {}
         self._draws = False
         self._moves = False
 
     @property
-    def found(self) -> NodeEffects:
+    def observed(self) -> NodeEffects:
         """Side effects so far."""
         return NodeEffects(self._draws, self._moves, sum(storage.nbytes() for storage in self._made.values()))
 
@@ -67,9 +61,9 @@ class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own
         named = _named(func, args, kwargs or {})
         self._draws |= _draws(func, named)
         self._moves |= _moves(func, named, self._held)
-        given = {_key(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
+        inputs = {_key(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
         for value in tree_leaves(returned):
-            if isinstance(value, torch.Tensor) and _key(value) not in given:
+            if isinstance(value, torch.Tensor) and _key(value) not in inputs:
                 self._made.setdefault(_key(value), value.untyped_storage())
         return returned
 
@@ -92,10 +86,10 @@ def _draws(func: Any, named: dict[str, Any]) -> bool:
     return not any(named.get(flag) is False for flag in _FLAGS) and not any(named.get(rate) == 0 for rate in _RATES)
 
 
-def _moves(func: Any, named: dict[str, Any], held: Collection[int]) -> bool:
+def _moves(func: Any, named: dict[str, Any], buffers: Collection[int]) -> bool:
     schema = func._schema  # noqa: SLF001 - has no public reader
     # Batch norms write to their statistics without saying so.
     if "batch_norm" in schema.name and named.get("running_mean") is not None:
         return any(named.get(flag) is True for flag in _FLAGS)
     writes = (argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write)
-    return any(id(named.get(name)) in held for name in writes)
+    return any(id(named.get(name)) in buffers for name in writes)

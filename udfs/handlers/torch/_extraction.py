@@ -9,10 +9,10 @@ from torch import fx, nn
 
 from optimizer.errors import UnknownLayerError
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._causes import first_line
 from udfs.handlers.torch._fx import capture, private, trace_fx
 from udfs.handlers.torch._measure import BATCHES, measure
 from udfs.handlers.torch._names import node_names
+from udfs.handlers.torch._tracer_errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,8 +116,8 @@ class Extraction:
         UnknownLayerError
             There is no such layer.
         """
-        found = {self._node(name) for name in layers}
-        return tuple(self._name(node) for node in sorted(found, key=self._order.__getitem__))
+        nodes = {self._node(name) for name in layers}
+        return tuple(self._name(node) for node in sorted(nodes, key=self._order.__getitem__))
 
     def network(self, layers: Sequence[str]) -> fx.GraphModule:
         """Cut the network above some layers.
@@ -161,13 +161,13 @@ class Extraction:
         if self._inputs is not None:
             shape = measure(self._module, self._inputs, BATCHES[0]).values[node.name].shape[1:]
             return (shape[0], True) if len(shape) == _IMAGE_RANK else (shape[-1], False)
-        found: fx.Node | None = node
-        while found is not None:
-            inner = self._modules[str(found.target)] if found.op == "call_module" else None
+        current: fx.Node | None = node
+        while current is not None:
+            inner = self._modules[str(current.target)] if current.op == "call_module" else None
             known = next((getattr(inner, name) for name in _WIDTHS if hasattr(inner, name)), None)
             if known is not None:
                 return int(known[-1] if isinstance(known, tuple) else known), isinstance(inner, _OF_IMAGES)
-            found = next(iter(found.all_input_nodes), None) if self._keeps_width(found, inner) else None
+            current = next(iter(current.all_input_nodes), None) if self._keeps_width(current, inner) else None
         raise UntraceableModelError(
             f"the modules of {type(self._net).__name__} do not say how wide layer {layer!r} is: say what the network "
             "reads, inputs=[TensorSpec((3, 224, 224)), ...], without the batch axis"

@@ -43,11 +43,6 @@ def fingerprint(
         The layers it reads: ``cat([a, b, a])`` is not ``cat([a, b, b])``.
     parameters : sequence of torch.Tensor
         What ``nodes`` hold; equal in value is equal, whatever the memory layout. Values on the meta device are unknown.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits, the same in every process.
     """
     place = {id(tensor): i for i, tensor in enumerate(parameters)}
     known = {
@@ -57,34 +52,38 @@ def fingerprint(
     lines = [line for node in nodes for line in _description(module, node, known, place)]
     # Whole tensors are read each time, by a hash that is five times as fast: what was changed in place is seen.
     contents = [(tensor, _content(tensor)) for tensor in parameters]
-    key = (*lines, *((tensor.dtype, tensor.shape, _hashes(held)) for tensor, held in contents))
-    found = _FOUND.get(key)
-    if found is None:
+    key = (*lines, *((tensor.dtype, tensor.shape, _hashes(content)) for tensor, content in contents))
+    digest = _FOUND.get(key)
+    if digest is None:
         if len(_FOUND) >= _MOST:
             _FOUND.clear()
-        found = _FOUND[key] = _digest(lines, contents)
-    return found
+        digest = _FOUND[key] = _digest(lines, contents)
+    return digest
 
 
-def _hashes(held: memoryview | None) -> tuple[int, ...] | None:
-    return None if held is None else tuple(hash(bytes(held[at : at + _PART])) for at in range(0, len(held), _PART))
+def _hashes(content: memoryview | None) -> tuple[int, ...] | None:
+    return (
+        None
+        if content is None
+        else tuple(hash(bytes(content[at : at + _PART])) for at in range(0, len(content), _PART))
+    )
 
 
 def _content(tensor: torch.Tensor) -> memoryview | None:
     if tensor.is_meta:
         return None
-    own = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-    return own.data
+    data = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    return data.data
 
 
 def _digest(lines: Sequence[str], contents: Sequence[tuple[torch.Tensor, memoryview | None]]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for line in lines:
         digest.update(f"{line}\n".encode())
-    for tensor, held in contents:
+    for tensor, content in contents:
         digest.update(f"{tensor.dtype}|{tuple(tensor.shape)}\n".encode())
-        if held is not None:
-            digest.update(held)
+        if content is not None:
+            digest.update(content)
     return digest.hexdigest()
 
 
@@ -136,7 +135,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, (set, frozenset)):
         return f"set[{', '.join(sorted(map(_plain, value)))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_plain(key)}: {_plain(own)}' for key, own in value.items())}}}"
+        return f"{{{', '.join(f'{_plain(key)}: {_plain(entry)}' for key, entry in value.items())}}}"
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}.{name}{_body(value)}" if name else f"{type(value).__qualname__}{_body(value)}"
 
@@ -149,6 +148,6 @@ def _body(value: Any) -> str:
         return _plain([value.co_code, value.co_names, value.co_consts])
     if isinstance(value, FunctionType) and "<" in value.__qualname__:
         # A function that calls itself closes over itself.
-        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
-        return _plain([value.__code__, value.__defaults__, value.__kwdefaults__, held])
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return _plain([value.__code__, value.__defaults__, value.__kwdefaults__, cells])
     return ""

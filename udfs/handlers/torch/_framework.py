@@ -11,9 +11,10 @@ from torch import nn
 
 from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch import _export, _networks, _program, _travel
+from udfs.handlers.torch import _export, _networks, _program
+from udfs.handlers.torch import _pickling as _travel
+from udfs.handlers.torch._copyable import has_meta_tensor
 from udfs.handlers.torch._fx import capture, unwrapped
-from udfs.handlers.torch._held import has_meta_tensor
 from udfs.handlers.torch._model import TorchModel
 from udfs.node import DeviceError
 
@@ -66,10 +67,13 @@ class TorchFramework(Framework):
         try:
             device = torch.device(wanted)
         except RuntimeError as error:
-            raise DeviceError(f"device={wanted!r} is no device of torch; use 'auto', 'cpu' or 'cuda:0'") from error
+            raise DeviceError(
+                f"device must be a torch device such as 'auto', 'cpu' or 'cuda:0', got {wanted!r}"
+            ) from error
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise DeviceError(
-                f"no device {wanted!r} in this process: use 'cpu' or 'auto' ({torch.cuda.device_count()} GPUs seen)"
+                f"device must be one of this process ({torch.cuda.device_count()} GPUs seen), got "
+                f"{wanted!r}: use 'cpu' or 'auto'"
             )
         return wanted
 

@@ -24,11 +24,6 @@ class Freezing:
     Only parameters that learn as the user built the model are ever switched, and between two units all of them are as
     they were built.
 
-    Parameters
-    ----------
-    trainer : Trainer
-        Trainer with a freezing schedule.
-
     Raises
     ------
     TrainerError
@@ -47,9 +42,9 @@ class Freezing:
         for epoch, layer in self._phases.items():
             if layer is not None:
                 _check_layer(modules, epoch, layer)
-        held = {id(parameter) for group in trainer.optimizer.param_groups for parameter in group["params"]}
+        optimized = {id(parameter) for group in trainer.optimizer.param_groups for parameter in group["params"]}
         for name, parameter in self._model.named_parameters():
-            if parameter.requires_grad and id(parameter) not in held:
+            if parameter.requires_grad and id(parameter) not in optimized:
                 raise TrainerError(
                     f"the optimizer does not hold {name}, which freeze_until would never free: build it from all "
                     "parameters that learn in any phase, or set requires_grad=False for those that never do"
@@ -78,7 +73,9 @@ class Freezing:
             self._frozen[layer] = self._below(layer, evaluate)
         frozen = self._frozen[layer]
         if all(id(parameter) in frozen for parameter in self._learning):
-            raise TrainerError(f"nothing learns in epoch {epoch}: all that does lies at or below {layer!r}")
+            raise TrainerError(
+                f"freeze_until leaves nothing that learns in epoch {epoch}: all that does lies at or below {layer!r}"
+            )
         self._off = True
         for parameter in self._learning:
             parameter.requires_grad_(id(parameter) not in frozen)
@@ -105,7 +102,7 @@ class Freezing:
         finally:
             hook.remove()
         if not returned:
-            raise TrainerError(f"freeze_until: the model never calls {layer!r}, so nothing lies below it")
+            raise TrainerError(f"freeze_until names {layer!r}, which the model never calls: nothing lies below it")
         tensors = [value for value in returned if isinstance(value, torch.Tensor)]
         return frozenset(id(parameter) for parameter in [*module.parameters(), *_leaves(tensors)])
 

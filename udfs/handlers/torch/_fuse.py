@@ -13,8 +13,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from udfs.handlers.torch._channels import put_channels_second
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import lower
+from udfs.handlers.torch._mutations import is_only_reader
 from udfs.handlers.torch._names import node_names
-from udfs.handlers.torch._pure import is_only_reader
 
 __all__ = ["fuse"]
 
@@ -50,9 +50,9 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
     for node in fused.graph.nodes:
         inner = modules[node.target] if node.op == "call_module" else None
         if inner is not None and hasattr(inner, "inplace") and node.target not in shared and not has_hooks(inner):
-            own = copy.copy(inner)
-            own.inplace = True
-            _put(fused, str(node.target), own)
+            copied = copy.copy(inner)
+            copied.inplace = True
+            _put(fused, str(node.target), copied)
         elif node.op == "call_function" and "inplace" in node.kwargs and is_only_reader(node, modules):
             node.kwargs = {**node.kwargs, "inplace": True}
     fused.recompile()
@@ -70,15 +70,15 @@ def _fold(module: fx.GraphModule, source: fx.Node, node: fx.Node) -> None:
     returns = any(user.op == "output" for user in node.users)  # an output keeps its name
     if returns or has_hooks(convolution) or has_hooks(norm):
         return
-    own = copy.copy(convolution)
-    own._parameters = dict(convolution._parameters)  # noqa: SLF001 - what copy.copy shares
+    copied = copy.copy(convolution)
+    copied._parameters = dict(convolution._parameters)  # noqa: SLF001 - what copy.copy shares
     with torch.no_grad():
         weight, bias = fuse_conv_bn_weights(
             convolution.weight, convolution.bias, norm.running_mean, cast("torch.Tensor", norm.running_var),
             norm.eps, norm.weight, norm.bias,
         )  # fmt: skip
-    own.weight, own.bias = weight, bias
-    _put(module, str(source.target), own)
+    copied.weight, copied.bias = weight, bias
+    _put(module, str(source.target), copied)
     returned = module.meta["returned"]
     returned.update({path: source.name for path, name in returned.items() if name == node.name})
     node.replace_all_uses_with(source)

@@ -14,17 +14,17 @@ from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._causes import first_line, quiet, way_out
-from udfs.handlers.torch._held import check_held, not_copyable
+from udfs.handlers.torch._batch_size import free_sizes
+from udfs.handlers.torch._copyable import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
-from udfs.handlers.torch._lazily import lazily_compiled
+from udfs.handlers.torch._lazy_compilation import lazily_compiled
 from udfs.handlers.torch._modes import frozen_modules, set_training
+from udfs.handlers.torch._mutations import InplaceProxy, MutationError, purify
 from udfs.handlers.torch._names import returned_by_stack
-from udfs.handlers.torch._opened import is_program
-from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
-from udfs.handlers.torch._recalled import recalled, remember_program
-from udfs.handlers.torch._sizes import free_sizes
+from udfs.handlers.torch._opened_program import is_program
+from udfs.handlers.torch._program_reuse import recalled, remember_program
+from udfs.handlers.torch._tracer_errors import first_line, quiet, way_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,9 +84,9 @@ class _Tracer(fx.Tracer):
 
 def example(inputs: Sequence[TensorSpec], batch: int, network: nn.Module | None = None) -> tuple[torch.Tensor, ...]:
     """Make zeros of shape ``(batch, *spec.shape)``, one tensor an input, in a network's precision and on its device."""
-    own = None if network is None else _precision(network)
+    precision = None if network is None else _precision(network)
     device = None if network is None else next((tensor.device for tensor in network.parameters()), None)
-    types = (_type(spec, own) for spec in inputs)
+    types = (_type(spec, precision) for spec in inputs)
     return tuple(
         torch.zeros((batch, *spec.shape), dtype=kind, device=device) for spec, kind in zip(inputs, types, strict=True)
     )
@@ -183,9 +183,9 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
         module = _captured(model, inputs, copied, learning=True)
     finally:
         _set_generators(before)
-    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, parameter in module.named_parameters():
-        if parameter.requires_grad and id(parameter) not in own:
+        if parameter.requires_grad and id(parameter) not in registered:
             raise UntraceableModelError(f"{name} is computed from other weights, so that training would not reach them")
     return module
 
@@ -206,7 +206,7 @@ def _still(trace: Callable[[], fx.GraphModule]) -> fx.GraphModule:
     module = trace()
     after = _generators()
     same = before[0] == after[0] and torch.equal(before[2], after[2])
-    if not same or not all(np.array_equal(one, other) for one, other in zip(before[1], after[1], strict=True)):
+    if not same or not all(np.array_equal(first, other) for first, other in zip(before[1], after[1], strict=True)):
         raise TypeError("random numbers of Python, not of a tensor's operation, decide what the network computes")
     return module
 
@@ -263,13 +263,13 @@ def trace_fx(model: nn.Module) -> fx.GraphModule:
     model = unwrapped(model)
     check_held(model)
     parameters = inspect.signature(model.forward).parameters.values()
-    given = [
+    arguments = [
         parameter
         for parameter in parameters
         if parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    module = _by_fx(baked(model), max(1, len(given)))
+    module = _by_fx(baked(model), max(1, len(arguments)))
     reshape_views(module)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
     return module
@@ -344,7 +344,7 @@ def _precision(model: nn.Module) -> torch.dtype | None:
     UntraceableModelError
         It is bfloat16 or narrower, which numpy and tables do not have.
     """
-    floating = {held.dtype for held in model.parameters() if held.is_floating_point()}
+    floating = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     other = [kind for kind in floating if kind not in (torch.float32, *_PRECISIONS)]
     if other:
         name = str(other[0]).removeprefix("torch.")
@@ -440,8 +440,8 @@ def _open_named_tuples(graph: fx.Graph) -> None:
             fields = getattr(value.target, "_fields", None) if value.op == "call_function" else None
             if fields is None:
                 return value
-            given = dict(zip(fields, value.args, strict=False)) | value.kwargs
-            return tuple(opened(given[field]) for field in fields)
+            fields_ = dict(zip(fields, value.args, strict=False)) | value.kwargs
+            return tuple(opened(fields_[field]) for field in fields)
         if isinstance(value, dict):
             return {key: opened(entry) for key, entry in value.items()}
         return type(value)(map(opened, value)) if type(value) in (list, tuple) else value

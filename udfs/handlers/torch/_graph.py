@@ -9,10 +9,10 @@ from torch import fx
 
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._batch_size import reads
 from udfs.handlers.torch._fingerprint import fingerprint
 from udfs.handlers.torch._measure import BATCHES, measure
 from udfs.handlers.torch._names import node_names, operation
-from udfs.handlers.torch._sizes import reads
 from udfs.handlers.torch._window import window
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ def has_global_hooks() -> bool:
 
 def has_hooks(module: nn.Module) -> bool:
     """Return whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
-    own = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
-    return bool(own) or has_global_hooks()
+    registered = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
+    return bool(registered) or has_global_hooks()
 
 
 def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:

@@ -104,25 +104,25 @@ def lower(module: fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         name = operation(node)
         if node.op == "call_method" and name == "mean":
-            own = _mean(module, node, _options(_MEAN, node))
+            lowered = _mean(module, node, _options(_MEAN, node))
         elif node.op == "call_module" and _is_without_statistics(module.get_submodule(str(node.target))):
             norm = module.get_submodule(str(node.target))
-            own = PerRecordNorm(norm.weight, norm.bias, norm.eps)  # type: ignore[arg-type]  # a batch norm's
+            lowered = PerRecordNorm(norm.weight, norm.bias, norm.eps)  # type: ignore[arg-type]  # a batch norm's
         elif node.op == "call_function" and name in _LOWERED:
-            own = _LOWERED[name](module, node)
+            lowered = _LOWERED[name](module, node)
         else:
             continue
-        if own is not None:
-            _call(module, node, own)
+        if lowered is not None:
+            _call(module, node, lowered)
     for node in reversed(list(module.graph.nodes)):  # weights that only the functions read
         if not node.users and node.op in ("get_attr", "call_function"):
             module.graph.erase_node(node)
 
 
-def _call(module: fx.GraphModule, node: fx.Node, own: nn.Module) -> None:
+def _call(module: fx.GraphModule, node: fx.Node, inner: nn.Module) -> None:
     """Make a node, which keeps its name and its readers, a call of a module."""
     path = f"lowered_{node.name}"
-    module.add_submodule(path, own.eval())
+    module.add_submodule(path, inner.eval())
     module.meta.setdefault("lowered", set()).add(path)
     source = _options(("input",), node)["input"]
     # An operator that returns a tuple: readers of the tensor in it read the module.
@@ -166,7 +166,7 @@ def _convolution(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     settings = {key: _plain(options[key]) for key in ("stride", "padding", "dilation") if key in options}
     outputs, inputs, *kernel = weight.shape
     with torch.device("meta"):
-        own: Any = _CONVOLUTIONS[operation(node)](
+        convolution: Any = _CONVOLUTIONS[operation(node)](
             inputs * groups,
             outputs,
             tuple(kernel),  # type: ignore[arg-type]  # one of three classes
@@ -174,8 +174,8 @@ def _convolution(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
             bias=bias is not None,
             **settings,
         )
-    own.weight, own.bias = _parameter(weight), _parameter(bias)
-    return own  # type: ignore[no-any-return]
+    convolution.weight, convolution.bias = _parameter(weight), _parameter(bias)
+    return convolution  # type: ignore[no-any-return]
 
 
 def _max_pool(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
@@ -241,23 +241,23 @@ def _mean(module: fx.GraphModule, node: fx.Node, options: dict[str, Any]) -> nn.
 def _batch_norm(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     aten = hasattr(node.target, "overloadpacket")
     options = _options(_ATEN_NORMS[operation(node)] if aten or node.target is torch.batch_norm else _BATCH_NORM, node)
-    held = {name: _tensor(module, options.get(name)) for name in ("weight", "bias", "running_mean", "running_var")}
-    if any(options.get(name) is not None and tensor is None for name, tensor in held.items()):
+    tensors = {name: _tensor(module, options.get(name)) for name in ("weight", "bias", "running_mean", "running_var")}
+    if any(options.get(name) is not None and tensor is None for name, tensor in tensors.items()):
         return None
     if _is_aten_tuple(node) and any(user.target is not operator.getitem or user.args[1] for user in node.users):
         return None
     eps = options.get("eps", 1e-5)
-    if held["running_mean"] is None or held["running_var"] is None or options.get("training", False):
-        return PerRecordNorm(held["weight"], held["bias"], eps)
+    if tensors["running_mean"] is None or tensors["running_var"] is None or options.get("training", False):
+        return PerRecordNorm(tensors["weight"], tensors["bias"], eps)
     shape = getattr(node.args[0].meta.get("val"), "shape", ())  # type: ignore[union-attr]  # a node
     if len(shape) not in _NORMS:
         return None
     with torch.device("meta"):
-        own: Any = _NORMS[len(shape)](len(held["running_mean"]), eps=eps, affine=held["weight"] is not None)
-    own.running_mean, own.running_var = held["running_mean"], held["running_var"]
-    own.num_batches_tracked = None
-    own.weight, own.bias = _parameter(held["weight"]), _parameter(held["bias"])
-    return own  # type: ignore[no-any-return]
+        norm: Any = _NORMS[len(shape)](len(tensors["running_mean"]), eps=eps, affine=tensors["weight"] is not None)
+    norm.running_mean, norm.running_var = tensors["running_mean"], tensors["running_var"]
+    norm.num_batches_tracked = None
+    norm.weight, norm.bias = _parameter(tensors["weight"]), _parameter(tensors["bias"])
+    return norm  # type: ignore[no-any-return]
 
 
 _LOWERED: dict[str, Callable[[fx.GraphModule, fx.Node], nn.Module | None]] = {

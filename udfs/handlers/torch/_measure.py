@@ -12,10 +12,10 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.flop_counter import FlopCounterMode
 
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._causes import first_line, quiet, way_out
 from udfs.handlers.torch._effects import Effects, NodeEffects
 from udfs.handlers.torch._fx import example
-from udfs.handlers.torch._known import Known, Questions, UnknownError, known, remember, stand_in
+from udfs.handlers.torch._measure_reuse import Known, Questions, UnknownError, known, remember, stand_in
+from udfs.handlers.torch._tracer_errors import first_line, quiet, way_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,9 +76,9 @@ class Measure(FakeTensorProp):
         # The counter is the inner one, and takes operations apart before the other sees them.
         with Effects(self._buffers) as effects, FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
-        flops, found = counter.get_total_flops(), effects.found
-        self._keep(n, value, flops, found)
-        return value, flops, found
+        flops, observed = counter.get_total_flops(), effects.observed
+        self._keep(n, value, flops, observed)
+        return value, flops, observed
 
     def _make_arguments(self, n: fx.Node) -> None:
         """Make the fake tensors that a node is to run on, where they were only remembered."""
@@ -181,9 +181,9 @@ def strides(
     return common_strides(*(measure(module, inputs, batch, layout) for batch in BATCHES))
 
 
-def common_strides(one: Measure, other: Measure) -> dict[str, tuple[int, ...]]:
+def common_strides(first: Measure, other: Measure) -> dict[str, tuple[int, ...]]:
     """Find the strides that two measures at different batch sizes agree on; see :func:`strides`."""
-    small, large = one.values, other.values
+    small, large = first.values, other.values
     return {
         name: value.stride()
         for name, value in small.items()

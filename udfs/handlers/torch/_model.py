@@ -14,6 +14,7 @@ from torch import fx, nn
 from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._outputs import keyed_outputs, output_at
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._batch_size import is_batch_size, reads
 from udfs.handlers.torch._bfloat16 import to_bfloat16
 from udfs.handlers.torch._constants import constant, is_constant
 from udfs.handlers.torch._fuse import fuse
@@ -22,7 +23,6 @@ from udfs.handlers.torch._layout import needs_contiguous
 from udfs.handlers.torch._measure import strides
 from udfs.handlers.torch._names import node_names, returned_structure
 from udfs.handlers.torch._part import keys, part
-from udfs.handlers.torch._sizes import is_batch_size, reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,8 +91,8 @@ class TorchModel:
 
     def _check_values(self) -> None:
         """Refuse weights on the meta device, which has shapes and no numbers."""
-        held = (*self._module.named_parameters(), *self._module.named_buffers())
-        empty = next((name for name, tensor in held if tensor.is_meta), None)
+        named = (*self._module.named_parameters(), *self._module.named_buffers())
+        empty = next((name for name, tensor in named if tensor.is_meta), None)
         if empty is not None:
             raise UntraceableModelError(
                 f"the network reads a tensor that torch does not know as a weight ({empty}), so that it has no values "
@@ -102,9 +102,9 @@ class TorchModel:
     def _lay_out(self, layout: torch.memory_format) -> None:
         self._layout = layout
         self.__dict__.pop("_strides", None)
-        for held in (*self._module.parameters(), *self._module.buffers()):
-            if held.dim() == _IMAGE_RANK:
-                held.data = held.data.contiguous(memory_format=layout)
+        for tensor in (*self._module.parameters(), *self._module.buffers()):
+            if tensor.dim() == _IMAGE_RANK:
+                tensor.data = tensor.data.contiguous(memory_format=layout)
 
     def share_weights(self, other: object) -> int:
         """Read weights that another network has as well from its memory, and free the own ones.
@@ -123,14 +123,14 @@ class TorchModel:
             return 0
         there: dict[Any, list[torch.Tensor]] = {}
         theirs = other._module  # noqa: SLF001 - of its own class
-        for held in (*theirs.parameters(), *theirs.buffers()):
-            there.setdefault(_kind(held), []).append(held)
+        for tensor in (*theirs.parameters(), *theirs.buffers()):
+            there.setdefault(_kind(tensor), []).append(tensor)
         shared = 0
-        for held in (*self._module.parameters(), *self._module.buffers()):
-            equal = next((each for each in there.get(_kind(held), []) if torch.equal(each, held)), None)
+        for tensor in (*self._module.parameters(), *self._module.buffers()):
+            equal = next((each for each in there.get(_kind(tensor), []) if torch.equal(each, tensor)), None)
             if equal is not None:
-                held.data = equal.data
-                shared += held.nbytes
+                tensor.data = equal.data
+                shared += tensor.nbytes
         return shared
 
     def fused(self) -> TorchModel:
@@ -430,8 +430,8 @@ class TorchModel:
         """Device of the weights: the model's own, until :meth:`prepare` moves them."""
         if self._prepared:
             return self._device
-        held = next(chain(self._module.parameters(), self._module.buffers()), None)
-        return self._device if held is None else held.device
+        tensor = next(chain(self._module.parameters(), self._module.buffers()), None)
+        return self._device if tensor is None else tensor.device
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, ...]]:
@@ -517,5 +517,5 @@ def _lent(array: NDArray[np.generic]) -> NDArray[np.generic]:
     return array if array.flags.writeable else np.asarray(_Lent(array))
 
 
-def _kind(held: torch.Tensor) -> tuple[Any, ...]:
-    return held.dtype, held.device, tuple(held.shape), held.stride()
+def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()

@@ -20,11 +20,6 @@ def set_training(model: nn.Module) -> None:
     not move. A module without parameters, as a dropout between two layers, does as the module around it. Of a model
     with nothing frozen all modules train.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Model to train.
-
     Examples
     --------
     >>> trunk = nn.Sequential(nn.Linear(3, 3), nn.Dropout()).requires_grad_(False)

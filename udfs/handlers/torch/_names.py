@@ -28,11 +28,11 @@ def node_names(module: fx.GraphModule) -> dict[str, str]:
         path = _leaf(node, module)
         count[path] = count.get(path, 0) + 1
     names: dict[str, str] = {}
-    given: dict[str, str] = module.meta.get("names", {})  # of the graph that this one was made from
-    taken = set(given.values())
+    former: dict[str, str] = module.meta.get("names", {})  # of the graph that this one was made from
+    used = set(former.values())
     for node in module.graph.nodes:
-        if node.name in given:
-            names[node.name] = given[node.name]
+        if node.name in former:
+            names[node.name] = former[node.name]
             continue
         path, stack = _leaf(node, module), _stack(node)
         if node.op not in _CALLS:
@@ -42,10 +42,10 @@ def node_names(module: fx.GraphModule) -> dict[str, str]:
         else:
             wanted = ".".join((*(list(stack.values())[-1:] or _module_of(node)), operation(node)))
         name, copies = wanted, 0
-        while name in taken:
+        while name in used:
             copies += 1
             name = f"{wanted}_{copies}"
-        taken.add(name)
+        used.add(name)
         names[node.name] = name
     return names
 

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from optimizer.errors import GraphError
-from udfs.handlers.torch._lazily import lazily_compiled
+from udfs.handlers.torch._batch_size import is_batch_size, reads
+from udfs.handlers.torch._lazy_compilation import lazily_compiled
 from udfs.handlers.torch._names import operation
-from udfs.handlers.torch._sizes import is_batch_size, reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +21,6 @@ __all__ = ["keys", "part"]
 
 def part(module: fx.GraphModule, feeds: Sequence[fx.Node], returned: Any) -> fx.GraphModule:
     """Copy the nodes that compute what is returned from the feeds; modules and parameters are shared.
-
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        Captured.
-    feeds : sequence of torch.fx.Node
-        What the part takes, in this order.
-    returned : object
-        A node, or tuples, lists and dictionaries of them.
 
     Raises
     ------
@@ -56,7 +47,7 @@ def part(module: fx.GraphModule, feeds: Sequence[fx.Node], returned: Any) -> fx.
 def keys(module: fx.GraphModule) -> dict[fx.Node, str]:
     """Hash what each node computes, by the paths of modules and tensors: nodes of two captures of one model compare."""
     hashes: dict[fx.Node, str] = {}
-    held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     inputs = 0
     for node in module.graph.nodes:
         told: list[Any] = [node.op]
@@ -70,7 +61,7 @@ def keys(module: fx.GraphModule) -> dict[fx.Node, str]:
             parent, _, leaf = str(node.target).rpartition(".")
             value = getattr(module.get_submodule(parent), leaf)
             # Names of a graph's own constants are numbered as they come.
-            told += [value.tolist()] if isinstance(value, torch.Tensor) and id(value) not in held else []
+            told += [value.tolist()] if isinstance(value, torch.Tensor) and id(value) not in registered else []
         hashes[node] = hashlib.sha256(repr(told).encode()).hexdigest()
     return hashes
 

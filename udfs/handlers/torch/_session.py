@@ -13,7 +13,7 @@ from udfs.handlers._steps import train_in_steps
 from udfs.handlers.torch._adoption import adopt_state, adopt_weights
 from udfs.handlers.torch._freezing import Freezing
 from udfs.handlers.torch._modes import set_training
-from udfs.handlers.torch._weighted import WeightedLoss
+from udfs.handlers.torch._weighted_loss import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights
@@ -57,15 +57,7 @@ _OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMargin
 
 
 class TorchSession:
-    """A session of torch; see :class:`udfs.training.Session`.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        Trainer of the session.
-    device : str
-        The model is moved there.
-    """
+    """A session of torch; see :class:`udfs.training.Session`."""
 
     def __init__(self, trainer: Trainer, device: str) -> None:
         if not isinstance(trainer.optimizer, torch.optim.Optimizer):
@@ -73,12 +65,12 @@ class TorchSession:
                 f"optimizer is a {type(trainer.optimizer).__name__}: a model of torch takes a torch.optim.Optimizer "
                 "over its parameters"
             )
-        held = {id(parameter) for parameter in trainer.model.parameters()}
-        own = [id(parameter) for group in trainer.optimizer.param_groups for parameter in group["params"]]
-        if not held.issuperset(own):
+        parameters = {id(parameter) for parameter in trainer.model.parameters()}
+        optimized = [id(parameter) for group in trainer.optimizer.param_groups for parameter in group["params"]]
+        if not parameters.issuperset(optimized):
             raise TrainerError("the optimizer holds parameters of another model: build it from model.parameters()")
         self._trainer = trainer
-        self._epoch = 0
+        self.epoch = 0  # epochs that are over
         self._freezing = Freezing(trainer)
         self._device = torch.device(device)
         if self._device.type == "cuda" and self._device.index is not None:
@@ -105,10 +97,10 @@ class TorchSession:
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights and buffers."""
-        held = [*self.model.parameters(), *self.model.buffers()]
-        return sum(tensor.nbytes for tensor in held)
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        return sum(tensor.nbytes for tensor in tensors)
 
-    def held(self) -> dict[str, Any]:
+    def saved_tensors(self) -> dict[str, Any]:
         """Name the tensors that a checkpoint holds of the model."""
         return dict(self.model.state_dict())
 
@@ -123,12 +115,12 @@ class TorchSession:
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint holds."""
         return {
-            "model": self.held(),
+            "model": self.saved_tensors(),
             "optimizer": self._trainer.optimizer.state_dict(),
             "optimizer_class": type(self._trainer.optimizer).__name__,
             "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
             "random": self.random,
-            "epoch": self._epoch,
+            "epoch": self.epoch,
         }
 
     def restore(self, state: bytes) -> None:
@@ -141,22 +133,22 @@ class TorchSession:
                 self._trainer.scheduler.load_state_dict(saved["scheduler"])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
-        self.random, self._epoch = saved["random"], saved.get("epoch", 0)
+        self.random, self.epoch = saved["random"], saved.get("epoch", 0)
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         saved = unpack(state, as_tensor)
         try:
             if optimizer:
-                adopt_state(self._trainer, saved, self.held(), self.load)
+                adopt_state(self._trainer, saved, self.saved_tensors(), self.load)
             else:
-                adopt_weights(self._trainer, saved, self.held(), self.load)
+                adopt_weights(self._trainer, saved, self.saved_tensors(), self.load)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"a checkpoint of another model: {error}") from error
         # A schedule of freezing goes on with a clone, and begins anew with weights alone.
-        self._epoch = saved.get("epoch", 0) if optimizer else 0
+        self.epoch = saved.get("epoch", 0) if optimizer else 0
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
@@ -191,7 +183,7 @@ class TorchSession:
         scheduler = self._trainer.scheduler
         if scheduler is not None and self._trainer.scheduler_step == "epoch" and ends_epoch:
             scheduler.step()
-        self._epoch += ends_epoch
+        self.epoch += ends_epoch
         self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
@@ -223,7 +215,7 @@ class TorchSession:
         if not training:
             self.model.eval()
         elif not self._modes_are_set:
-            self._freezing.begin(self._epoch, lambda: self.forward([array[:1] for array in inputs], training=False))
+            self._freezing.begin(self.epoch, lambda: self.forward([array[:1] for array in inputs], training=False))
             set_training(self.model)
         self._modes_are_set = training
         return self.model(*(self._tensor(array) for array in inputs))

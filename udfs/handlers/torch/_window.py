@@ -49,8 +49,8 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     if isinstance(inner, _PADS):
         return _offset(inner.padding, len(shape_of(node)) - 2)
     if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # noqa: SLF001 - the common base
-        own = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
-        return _window(own, len(shape_of(node)) - 2)
+        settings = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
+        return _window(settings, len(shape_of(node)) - 2)
     if node.target is operator.getitem:
         source = node.args[0]
         if not isinstance(source, fx.Node) or not operation(source).endswith("_with_indices"):

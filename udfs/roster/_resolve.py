@@ -18,7 +18,7 @@ from optimizer.errors import InvalidArgumentError, UnknownLayerError
 from udfs.handlers import framework as framework_named
 from udfs.handlers import framework_of, frameworks
 from udfs.inference import NetworkFile
-from udfs.roster._assumed import assumed_preprocessing
+from udfs.roster._assumed_preprocessing import assumed_preprocessing
 from udfs.roster._card import FeatureLayer, ModelCard
 from udfs.roster._numbering import numbered
 from udfs.roster._registry import card, names
@@ -103,7 +103,7 @@ def of(
     >>> [layer.name for layer in mine.resolve([-1, "0"])], mine.parameters
     (['0', '2'], 808)
     """
-    given = _card_of(model, framework, preprocessing, layers, name, image_size)
+    model_card = _card_of(model, framework, preprocessing, layers, name, image_size)
     changed: dict[str, Any] = {
         "preprocessing": preprocessing,
         "layers": None if layers is None else tuple(layers),
@@ -111,8 +111,8 @@ def of(
     }
     changed = {field: value for field, value in changed.items() if value is not None}
     if isinstance(model, ModelCard | str) and changed:
-        given = replace(given, **changed, assumed="" if preprocessing is not None else given.assumed)
-    return settle(given)
+        model_card = replace(model_card, **changed, assumed="" if preprocessing is not None else model_card.assumed)
+    return settle(model_card)
 
 
 def is_name(model: object) -> bool:
@@ -140,21 +140,21 @@ def _card_of(
         return card(model)
     if isinstance(model, str):
         function = _imported(model)
-        given = function() if callable(function) and framework_of(function) is None else function
+        returned = function() if callable(function) and framework_of(function) is None else function
         return of(
-            given, framework=framework, preprocessing=preprocessing, layers=layers, image_size=image_size,
-            name=name or (None if isinstance(given, str | ModelCard) else model.rpartition(":")[2]),
+            returned, framework=framework, preprocessing=preprocessing, layers=layers, image_size=image_size,
+            name=name or (None if isinstance(returned, str | ModelCard) else model.rpartition(":")[2]),
         )  # fmt: skip
-    own = framework_of(model) if framework is None else framework_named(framework)
-    if own is not None and own.recognises(model):
-        return _given(model, own, preprocessing, layers, name, image_size)
+    backend = framework_of(model) if framework is None else framework_named(framework)
+    if backend is not None and backend.recognises(model):
+        return _given(model, backend, preprocessing, layers, name, image_size)
     if callable(model):
         return of(
             model(), framework=framework, preprocessing=preprocessing, layers=layers, name=name, image_size=image_size
         )
     raise InvalidArgumentError(
-        f"model={model!r}: give a model of {', '.join(frameworks())}, a ModelCard, a name of roster.names(), or "
-        '"package.module:function"'
+        f"model must be a model of {', '.join(frameworks())}, a ModelCard, a name of roster.names(), or "
+        f'"package.module:function"; got {model!r}'
     )
 
 
@@ -171,7 +171,7 @@ def _imported(text: str) -> Any:
 
 def _given(
     model: Any,
-    own: Framework,
+    backend: Framework,
     preprocessing: Inputs | None,
     layers: Sequence[str | FeatureLayer] | None,
     name: str | None,
@@ -179,11 +179,11 @@ def _given(
 ) -> ModelCard:
     assumed = ""
     if preprocessing is None:
-        preprocessing, assumed = assumed_preprocessing(model, own, image_size)
+        preprocessing, assumed = assumed_preprocessing(model, backend, image_size)
     elif image_size is not None and preprocessing.kind == "image":
         preprocessing = preprocessing.with_size(image_size)
     named = name or _name(model)
-    builder = NetworkFile.of(model, own, preprocessing.inputs)
+    builder = NetworkFile.of(model, backend, preprocessing.inputs)
     if assumed and (builder.digest, assumed) not in _STATED:
         _STATED.add((builder.digest, assumed))
         _LOG.warning("model %s: nothing says how its images are prepared, so this assumes %s", named, assumed)
@@ -193,7 +193,7 @@ def _given(
         preprocessing=preprocessing,
         layers=() if layers is None else tuple(layers),  # type: ignore[arg-type]  # a card takes strings too
         reference=f"{type(model).__module__}.{type(model).__qualname__}, as it was given",
-        framework=own.name,
+        framework=backend.name,
         assumed=assumed,
     )
 
@@ -201,15 +201,15 @@ def _given(
 def _name(model: Any) -> str:
     """Name a model: as its author did, without the number by which Keras tells models of a process apart."""
     named = getattr(model, "name", None)
-    own = re.sub(r"_\d+$", "", named) if isinstance(named, str) else ""
-    return re.sub(r"\W", "_", own) or type(model).__name__
+    base = re.sub(r"_\d+$", "", named) if isinstance(named, str) else ""
+    return re.sub(r"\W", "_", base) or type(model).__name__
 
 
-def settle(given: ModelCard) -> ModelCard:
+def settle(model_card: ModelCard) -> ModelCard:
     """Copy a model that the card's builder hands out, and fill in what the card leaves open."""
-    if given.framework != "torch":  # the default of cards that name none
-        framework_named(given.framework)
-    settled = _with_own_copy(given)
+    if model_card.framework != "torch":  # the default of cards that name none
+        framework_named(model_card.framework)
+    settled = _with_own_copy(model_card)
     if settled.layers and settled.parameters:
         return settled
     if isinstance(settled.builder, NetworkFile):
@@ -219,18 +219,24 @@ def settle(given: ModelCard) -> ModelCard:
     return replace(settled, layers=layers, parameters=parameters)
 
 
-def _with_own_copy(given: ModelCard) -> ModelCard:
-    builder = given.builder
+def _with_own_copy(model_card: ModelCard) -> ModelCard:
+    builder = model_card.builder
     if isinstance(builder, NetworkFile) or _module_of(builder).startswith(_ROSTER):
-        return given
-    own = framework_of(builder)
-    if own is not None:
-        return replace(given, builder=NetworkFile.of(builder, own, given.preprocessing.inputs), framework=own.name)
+        return model_card
+    backend = framework_of(builder)
+    if backend is not None:
+        return replace(
+            model_card,
+            builder=NetworkFile.of(builder, backend, model_card.preprocessing.inputs),
+            framework=backend.name,
+        )
     made, hands_out = (_kind if isinstance(builder, Hashable) else _kind.__wrapped__)(builder)
     if not hands_out:
-        return given if made in ("", given.framework) else replace(given, framework=made)
-    own = framework_named(made)
-    return replace(given, builder=NetworkFile.of(builder(), own, given.preprocessing.inputs), framework=made)
+        return model_card if made in ("", model_card.framework) else replace(model_card, framework=made)
+    backend = framework_named(made)
+    return replace(
+        model_card, builder=NetworkFile.of(builder(), backend, model_card.preprocessing.inputs), framework=made
+    )
 
 
 @lru_cache(maxsize=64)
@@ -247,8 +253,8 @@ def _kind(builder: Callable[..., Any]) -> tuple[str, bool]:
             first, second = apart.submit(_two, builder).result()
         except Exception:  # noqa: BLE001 - the user's own function, which may need memory that it does not get here
             return "", False
-    own = framework_of(first)
-    return ("", False) if own is None else (own.name, first is second)
+    backend = framework_of(first)
+    return ("", False) if backend is None else (backend.name, first is second)
 
 
 def _two(builder: Callable[..., Any]) -> tuple[Any, Any]:
@@ -278,24 +284,24 @@ def _counted(
     return _opened(ModelCard(name, builder, preprocessing, layers, framework=builder.framework))
 
 
-def _opened(given: ModelCard) -> tuple[tuple[FeatureLayer, ...], int]:
+def _opened(model_card: ModelCard) -> tuple[tuple[FeatureLayer, ...], int]:
     """Find a network's layers, unless it has some, and count its parameters."""
-    own, inputs = framework_named(given.framework), given.preprocessing.inputs
-    network = own.build(given.builder, inputs, 0)
+    backend, inputs = framework_named(model_card.framework), model_card.preprocessing.inputs
+    network = backend.build(model_card.builder, inputs, 0)
     try:
-        paths = own.paths(network, inputs)
+        paths = backend.paths(network, inputs)
     except Exception as error:
         raise InvalidArgumentError(
-            f"model {given.name!r} does not run on {given.kind}s of {given.preprocessing.size} "
+            f"model {model_card.name!r} does not run on {model_card.kind}s of {model_card.preprocessing.size} "
             f"({type(error).__name__}: {str(error).strip().partition(os.linesep)[0]}): say what it reads, as "
             "image_size= or roster.of(model, preprocessing=...)"
         ) from error
-    traced = own.trace(network, inputs)
-    for layer in given.layers:
+    traced = backend.trace(network, inputs)
+    for layer in model_card.layers:
         try:
             traced.layer(layer.module)
         except UnknownLayerError as error:
-            where = f"the network of model {given.name!r}, of what gives one tensor at inference"
+            where = f"the network of model {model_card.name!r}, of what gives one tensor at inference"
             raise UnknownLayerError(layer.module, paths, where) from error
-    layers = given.layers or numbered(paths, traced, channels_last=own.channels_last)
-    return layers, given.parameters or own.parameters(network)
+    layers = model_card.layers or numbered(paths, traced, channels_last=backend.channels_last)
+    return layers, model_card.parameters or backend.parameters(network)

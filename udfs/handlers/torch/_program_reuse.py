@@ -17,8 +17,8 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from udfs.handlers._records import drawn
-from udfs.handlers.torch._known import UnknownError, plain
+from udfs.handlers._record_checks import drawn
+from udfs.handlers.torch._measure_reuse import UnknownError, plain
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -54,8 +54,8 @@ def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule |
         return None
     if program is None:
         return None
-    own = _held(model)
-    bound = {id(tensor): own[name] for name, tensor in _held(program).items() if name in own}
+    tensors = _held(model)
+    bound = {id(tensor): tensors[name] for name, tensor in _held(program).items() if name in tensors}
     made: fx.GraphModule = copy.deepcopy(program, bound)
     return made if _alike(model, made, inputs) else None
 
@@ -68,10 +68,10 @@ def remember_program(model: nn.Module, inputs: Sequence[TensorSpec], program: fx
         return
     if not _alike(model, program, inputs):
         return
-    own = _held(model)
+    tensors = _held(model)
     empty: dict[int, Any] = {}
     for name, tensor in _held(program).items():
-        if name in own and id(tensor) not in empty:
+        if name in tensors and id(tensor) not in empty:
             meta = torch.empty_like(tensor, device="meta")
             empty[id(tensor)] = nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
     if len(_PROGRAMS) >= _MOST:
@@ -90,9 +90,9 @@ def _key(model: nn.Module, inputs: Sequence[TensorSpec]) -> Hashable:
     for path, part in model.named_modules(remove_duplicate=False):
         state = vars(part)
         tensors = {**state["_parameters"], **state["_buffers"]}
-        held = tuple((name, _sizes(tensor, places)) for name, tensor in tensors.items())
+        sizes = tuple((name, _sizes(tensor, places)) for name, tensor in tensors.items())
         others = {name: value for name, value in state.items() if name not in ("_parameters", "_buffers", "_modules")}
-        told.append((path, type(part), type(part).forward, held, _told(others, 0)))
+        told.append((path, type(part), type(part).forward, sizes, _told(others, 0)))
     return tuple(told), tuple((spec.shape, spec.dtype) for spec in inputs), torch.get_default_dtype()
 
 
@@ -111,7 +111,7 @@ def _told(value: Any, depth: int) -> Hashable:
     if isinstance(value, (type, enum.Enum, FunctionType, BuiltinFunctionType)):
         return type(value), value
     if isinstance(value, dict):
-        return type(value), tuple((_told(key, depth + 1), _told(own, depth + 1)) for key, own in value.items())
+        return type(value), tuple((_told(key, depth + 1), _told(item, depth + 1)) for key, item in value.items())
     if isinstance(value, (tuple, list)):
         return type(value), tuple(_told(entry, depth + 1) for entry in value)
     if isinstance(value, (set, frozenset)):
@@ -132,13 +132,13 @@ def _alike(model: nn.Module, program: fx.GraphModule, inputs: Sequence[TensorSpe
     random = np.random.default_rng(_SEED)
     device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     records = [np.concatenate([drawn(spec, random) for _ in range(_RECORDS)]) for spec in inputs]
-    given = [torch.from_numpy(each).to(device) for each in records]
+    tensors = [torch.from_numpy(each).to(device) for each in records]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            one, other = (list(_results(run, model, given)) for run in (model, program))
+            first, other = (list(_results(run, model, tensors)) for run in (model, program))
     except Exception:  # noqa: BLE001 - the user's forward may raise anything
         return False
-    return len(one) == len(other) and all(map(_same, one, other))
+    return len(first) == len(other) and all(map(_same, first, other))
 
 
 def _results(run: nn.Module, model: nn.Module, records: Sequence[torch.Tensor]) -> Iterator[torch.Tensor | None]:
@@ -161,8 +161,8 @@ def _results(run: nn.Module, model: nn.Module, records: Sequence[torch.Tensor]) 
                 buffer.copy_(value)
 
 
-def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    same = one.dtype == other.dtype and one.shape == other.shape
-    return same and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+def _same(first: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    same = first.dtype == other.dtype and first.shape == other.shape
+    return same and torch.allclose(first, other, rtol=0, atol=0, equal_nan=True)

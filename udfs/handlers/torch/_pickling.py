@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers._travel import dumped
+from udfs.handlers.torch._copyable import check_held
 from udfs.handlers.torch._fx import unwrapped
-from udfs.handlers.torch._held import check_held
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def pack(model: nn.Module, path: Path) -> bytes:
     Raises
     ------
     UntraceableModelError
-        It holds something that cannot be sent to another process, or as :func:`udfs.handlers.torch._held.check_held`.
+        It holds something that cannot be sent to another process, or :func:`check_held` refuses it.
     """
     code, tensors = _packed(model)
     torch.save({str(number): tensor for number, tensor in enumerate(tensors)}, path)
@@ -71,7 +71,7 @@ def unpack(code: bytes, path: Path) -> nn.Module:
 def _packed(model: nn.Module) -> tuple[bytes, list[torch.Tensor]]:
     model = unwrapped(model)
     numbers: dict[int, int] = {}
-    held: list[torch.Tensor] = []  # keeps the ids from being used again
+    kept: list[torch.Tensor] = []  # keeps the ids from being used again
     tensors: list[torch.Tensor] = []
 
     def persistent(value: object) -> tuple[int, bool] | None:
@@ -80,7 +80,7 @@ def _packed(model: nn.Module) -> tuple[bytes, list[torch.Tensor]]:
         assert isinstance(value, torch.Tensor)  # noqa: S101 - for the type checker
         if id(value) not in numbers:
             numbers[id(value)] = len(tensors)
-            held.append(value)
+            kept.append(value)
             tensors.append(_own(value))
         return numbers[id(value)], type(value) is nn.Parameter
 

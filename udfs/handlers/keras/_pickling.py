@@ -16,7 +16,7 @@ import numpy as np
 from udfs.handlers._archives import UnsafeArchiveError, parsed, read_archive
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._archive import load_archive
-from udfs.handlers.keras._flat import flattened, own_classes
+from udfs.handlers.keras._flat_model import flattened, own_classes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +105,8 @@ def open_network(path: Path) -> Any:
 
 def known_paths(model: Any) -> dict[str, str]:
     """Map the paths that an opened model's layers had to names of its values; empty where they are its own."""
-    held, paths = _known.get(id(model), (None, {}))
-    return paths if held is model else {}
+    cached, paths = _known.get(id(model), (None, {}))
+    return paths if cached is model else {}
 
 
 # Paths of models that were opened: an attribute of the model would become part of it, as Keras tracks them.
@@ -122,13 +122,13 @@ def _check_same(model: Any, written: Any, inputs: Sequence[TensorSpec]) -> None:
         else np.ones((_ROWS, *spec.shape), spec.dtype)
         for spec in inputs
     ]
-    given: Any = rows if len(rows) > 1 else rows[0]
+    batch: Any = rows if len(rows) > 1 else rows[0]
     pairs = zip(
-        keras.tree.flatten(model(given, training=False)),
-        keras.tree.flatten(written(given, training=False)),
+        keras.tree.flatten(model(batch, training=False)),
+        keras.tree.flatten(written(batch, training=False)),
         strict=True,
     )
-    if not all(np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True) for one, other in pairs):
+    if not all(np.allclose(first, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True) for first, other in pairs):
         raise UntraceableModelError(
             f"{model.name} gives other numbers as layers of Keras than as its author wrote it: its call is not a "
             "function of its inputs alone"

@@ -16,13 +16,6 @@ def lazily_compiled(root: nn.Module, graph: fx.Graph) -> fx.GraphModule:
     """Make a module of a graph, as :class:`torch.fx.GraphModule` does at five times the cost.
 
     Most of what is captured is changed several times, and then run node by node, without code.
-
-    Parameters
-    ----------
-    root : torch.nn.Module
-        Has the modules and tensors that the graph names.
-    graph : torch.fx.Graph
-        Graph to compile.
     """
     with _use_lazy_graph_module(True):
         made: fx.GraphModule = _make_graph_module(root, graph)

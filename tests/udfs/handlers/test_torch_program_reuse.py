@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from udfs.handlers import ModelTrainer, TensorSpec, open_adapted
-from udfs.handlers.torch import _fx, _recalled
+from udfs.handlers.torch import _fx, _program_reuse
 from udfs.shards import Tensors
 from udfs.training import batch_weights
 
@@ -64,7 +64,7 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return export(model, *args, **options)
 
     monkeypatch.setattr(_fx, "_by_export", counted)
-    monkeypatch.setattr(_recalled, "_PROGRAMS", {})
+    monkeypatch.setattr(_program_reuse, "_PROGRAMS", {})
     return made
 
 
@@ -108,7 +108,7 @@ def test_the_next_model_alike_is_not_exported_and_trains_as_if_it_were(
     learned = trained(again)
     assert learned["weights"] != trained(first)["weights"]
 
-    monkeypatch.setattr(_recalled, "_PROGRAMS", {})
+    monkeypatch.setattr(_program_reuse, "_PROGRAMS", {})
     alone = opened(Net, seed=2)
     assert len(exports) == 4
     assert (list(alone.graph), alone.feeds) == (list(again.graph), again.feeds)

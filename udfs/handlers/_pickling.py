@@ -36,8 +36,8 @@ def dumped(
     from pyspark import cloudpickle  # noqa: PLC0415 - images and networks are opened without Spark, too
 
     class Pickler(cloudpickle.Pickler):
-        def persistent_id(self, held: object) -> object | None:
-            return persistent(held)
+        def persistent_id(self, value: object) -> object | None:
+            return persistent(value)
 
     buffer = io.BytesIO()
     with by_value(own_packages(classes)):

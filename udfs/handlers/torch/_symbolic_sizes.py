@@ -39,11 +39,6 @@ def checked_expression(text: str) -> str:
     The grammar: symbols (``s0``, or ``Symbol('s0', integer=True)``), integers, ``+ - * //``, parentheses, and calls of
     the listed functions of sympy and torch.
 
-    Parameters
-    ----------
-    text : str
-        Text of the expression.
-
     Returns
     -------
     str

@@ -31,11 +31,6 @@ _OF_TRAINING = (
 def check_held(model: nn.Module) -> None:
     """Refuse a network of which torch does not know all modules, or whose weights are of no plain type.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Model to check.
-
     Raises
     ------
     UntraceableModelError
@@ -55,20 +50,20 @@ def check_held(model: nn.Module) -> None:
                 f"{where} is quantised ({type(inner).__name__}), and a batch's largest number would set the scale of "
                 "all its records: give the network as it was before quantisation"
             )
-        if any(isinstance(held, (UninitializedParameter, UninitializedBuffer)) for held in _own_tensors(inner)):
+        if any(isinstance(tensor, (UninitializedParameter, UninitializedBuffer)) for tensor in _own_tensors(inner)):
             raise UntraceableModelError(
                 f"{where} is a {type(inner).__name__} that has no weights yet: run the network once on a batch of "
                 "inputs, or give the layer its sizes"
             )
-        wrapped = [held for held in _own_tensors(inner) if type(held.data) is not torch.Tensor]
+        wrapped = [tensor for tensor in _own_tensors(inner) if type(tensor.data) is not torch.Tensor]
         if wrapped:
             raise UntraceableModelError(
                 f"{where} has weights of the type {type(wrapped[0].data).__name__}, not plain tensors: give the "
                 "network as it was before quantisation or sharding"
             )
     known = set(model.modules())
-    for path, held in _unregistered(model):
-        if isinstance(held, nn.Module) and held not in known and _matters(held):
+    for path, tensor in _unregistered(model):
+        if isinstance(tensor, nn.Module) and tensor not in known and _matters(tensor):
             raise UntraceableModelError(
                 f"{name}.{path} holds modules in a plain {_kind(model, path)}, so that torch saves, moves and trains "
                 "none of their weights: make it an nn.ModuleList, an nn.ModuleDict or an attribute"
@@ -77,7 +72,7 @@ def check_held(model: nn.Module) -> None:
 
 def not_copyable(model: nn.Module) -> dict[int, torch.Tensor]:
     """Find tensors of modules' attributes that :func:`copy.deepcopy` refuses, by id, each without its history."""
-    return {id(held): held.detach() for held in _unknown_tensors(model) if not held.is_leaf}
+    return {id(tensor): tensor.detach() for tensor in _unknown_tensors(model) if not tensor.is_leaf}
 
 
 def on_cpu(model: nn.Module) -> nn.Module:
@@ -88,15 +83,15 @@ def on_cpu(model: nn.Module) -> nn.Module:
 
 def has_meta_tensor(model: nn.Module) -> bool:
     """Return whether a network holds a tensor without memory, as what is built on the meta device does."""
-    return any(held.is_meta for held in (*model.parameters(), *model.buffers(), *_unknown_tensors(model)))
+    return any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers(), *_unknown_tensors(model)))
 
 
 def is_lazy(model: nn.Module) -> bool:
     """Return whether a network has weights whose shapes its first batch decides."""
     return any(
-        isinstance(held, (UninitializedParameter, UninitializedBuffer))
+        isinstance(tensor, (UninitializedParameter, UninitializedBuffer))
         for inner in model.modules()
-        for held in _own_tensors(inner)
+        for tensor in _own_tensors(inner)
     )
 
 
@@ -106,18 +101,18 @@ def _own_tensors(inner: nn.Module) -> list[torch.Tensor]:
 
 def _unknown_tensors(model: nn.Module) -> Iterator[torch.Tensor]:
     """Yield tensors that are neither parameters nor buffers, such as ``self.scale = torch.ones(3)``."""
-    for _, held in _unregistered(model):
-        if isinstance(held, torch.Tensor):
-            yield held
-        elif isinstance(held, nn.Module):
-            yield from (*held.parameters(), *held.buffers())
+    for _, value in _unregistered(model):
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, nn.Module):
+            yield from (*value.parameters(), *value.buffers())
 
 
 def _unregistered(model: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield modules and tensors of all modules' plain attributes, and of what their forward closes over."""
     for path, inner in model.named_modules():
-        held = {name: value for name, value in vars(inner).items() if name not in _REGISTERS}
-        for name, value in {"forward": type(inner).forward, **held}.items():
+        attributes = {name: value for name, value in vars(inner).items() if name not in _REGISTERS}
+        for name, value in {"forward": type(inner).forward, **attributes}.items():
             yield from _within(value, f"{path}.{name}" if path else name, 0)
 
 
@@ -136,10 +131,10 @@ def _within(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
                 yield from _within(cell.cell_contents, path, depth + 1)
 
 
-def _matters(held: nn.Module) -> bool:
+def _matters(part: nn.Module) -> bool:
     """Return whether a module's values depend on weights, or on whether it is in training mode."""
-    weighty = next(held.parameters(), None) is not None or next(held.buffers(), None) is not None
-    return weighty or any(isinstance(inner, _OF_TRAINING) for inner in held.modules())
+    weighty = next(part.parameters(), None) is not None or next(part.buffers(), None) is not None
+    return weighty or any(isinstance(inner, _OF_TRAINING) for inner in part.modules())
 
 
 def _kind(model: nn.Module, path: str) -> str:

@@ -45,8 +45,8 @@ def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] 
         inputs, outputs = list(operation.inputs), list(operation.outputs)
         # A functional model adapts ranks and types of what it is given; such a call stays whole.
         same = len(inputs) == len(symbols) and all(
-            (len(own.shape), own.dtype) == (len(given.shape), given.dtype)
-            for own, given in zip(inputs, symbols, strict=False)
+            (len(inner.shape), inner.dtype) == (len(outer.shape), outer.dtype)
+            for inner, outer in zip(inputs, symbols, strict=False)
         )
         return (inputs, outputs) if same and len(outputs) == len(node.outputs) else None
     if not composite or not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
@@ -63,21 +63,24 @@ def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] 
     except Exception:  # noqa: BLE001 - the user's own Python may raise anything; the layer runs as it is
         return None
     same = len(outputs) == len(node.outputs) and all(
-        (own.shape, own.dtype) == (given.shape, given.dtype) for own, given in zip(outputs, node.outputs, strict=False)
+        (inner.shape, inner.dtype) == (outer.shape, outer.dtype)
+        for inner, outer in zip(outputs, node.outputs, strict=False)
     )
     return ([fresh[id(symbol)] for symbol in symbols], outputs) if same else None
 
 
 def is_functional(operation: Any) -> bool:
     """Return whether its ``call`` is Keras's own run through a graph; the class itself is no public name."""
-    own = isinstance(operation, keras.Sequential) or type(operation).__name__ == "Functional"
-    if not own and isinstance(operation, keras.Model):
-        own = any(
+    is_subclass = isinstance(operation, keras.Sequential) or type(operation).__name__ == "Functional"
+    if not is_subclass and isinstance(operation, keras.Model):
+        is_subclass = any(
             base.__name__ == "Functional" and base.__module__.startswith("keras.") for base in type(operation).__mro__
         )
     call = getattr(type(operation), "call", None)
     return (
-        own and str(getattr(call, "__module__", "")).startswith("keras.") and bool(getattr(operation, "inputs", None))
+        is_subclass
+        and str(getattr(call, "__module__", "")).startswith("keras.")
+        and bool(getattr(operation, "inputs", None))
     )
 
 
@@ -106,11 +109,6 @@ def symbols_of(returned: Any) -> list[Any]:
 
 def unnumbered(operation: Any) -> str:
     """Name a layer without the number that Keras gave it, by all that the process ever made; a user's name stays.
-
-    Parameters
-    ----------
-    operation : keras.Operation
-        Operation to call.
 
     Examples
     --------

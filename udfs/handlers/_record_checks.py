@@ -123,15 +123,15 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
     _passed.update(graph.expression(name) for name in _compared(trunk.graph))
 
 
-def _unchecked(graph: LayerGraph, own: LayerGraph, feeds: Sequence[str]) -> LayerGraph | None:
+def _unchecked(graph: LayerGraph, trusted: LayerGraph, feeds: Sequence[str]) -> LayerGraph | None:
     """Return the layers above those that passed, which are its inputs; None where a record of these cannot be drawn."""
     passed = [name for name in graph.names if graph.expression(name) in _passed]
     wanted = [name for name in feeds if name not in passed]
-    part = own.part([*passed, *own.inputs], wanted)
-    if not all(own[name].dtype in _DRAWN for name in part.inputs):
+    part = trusted.part([*passed, *trusted.inputs], wanted)
+    if not all(trusted[name].dtype in _DRAWN for name in part.inputs):
         return None
-    below = [Layer(name, "input", (), own[name].output_shape, own[name].dtype) for name in part.inputs]
-    return LayerGraph([*below, *(own[name] for name in part.layers)], wanted)
+    below = [Layer(name, "input", (), trusted[name].output_shape, trusted[name].dtype) for name in part.inputs]
+    return LayerGraph([*below, *(trusted[name] for name in part.layers)], wanted)
 
 
 def _spec(layer: Layer) -> TensorSpec:
@@ -200,9 +200,9 @@ def mixing_layer(
     """
     together = run(batch, layers)
     for place in _PLACES:
-        own = slice(place, place + 1)
-        alone = run({name: records[own] for name, records in batch.items()}, layers)
-        layer = _first_differing(graph, alone, {name: tensor[own] for name, tensor in together.items()})
+        row = slice(place, place + 1)
+        alone = run({name: records[row] for name, records in batch.items()}, layers)
+        layer = _first_differing(graph, alone, {name: tensor[row] for name, tensor in together.items()})
         if layer is not None:
             return layer
     return None
@@ -212,13 +212,13 @@ def _first_differing(graph: LayerGraph, alone: Tensors, other_run: Tensors) -> s
     largest = {name: _largest(tensor) for name, tensor in alone.items()}
     coarsest = max((_step(tensor) for tensor in alone.values()), default=0.0)
     for name in (name for name in graph.names if name in alone):
-        one, other = alone[name], other_run[name]
-        if not np.issubdtype(one.dtype, np.floating) or not np.isfinite(one).all():
+        single, other = alone[name], other_run[name]
+        if not np.issubdtype(single.dtype, np.floating) or not np.isfinite(single).all():
             continue
         # A difference of two large numbers has the rounding of those.
         scale = max(largest[name], *(largest.get(below, 0.0) for below in graph[name].inputs), 0.0)
         bound = max(_MIXED, _STEPS * coarsest) * scale
-        if not np.allclose(other.astype(np.float64), one.astype(np.float64), rtol=0.0, atol=bound):
+        if not np.allclose(other.astype(np.float64), single.astype(np.float64), rtol=0.0, atol=bound):
             return name
     return None
 
@@ -226,11 +226,11 @@ def _first_differing(graph: LayerGraph, alone: Tensors, other_run: Tensors) -> s
 def _compared(graph: LayerGraph) -> list[str]:
     """List the outputs and as many other layers as memory allows, in the order of the graph."""
     chosen = set(graph.outputs)
-    taken = sum(graph[name].activation_bytes for name in chosen)
+    total = sum(graph[name].activation_bytes for name in chosen)
     others: Iterable[str] = (name for name in graph.names if name not in chosen and name not in graph.inputs)
     for name in sorted(others, key=lambda name: graph[name].activation_bytes):
-        taken += graph[name].activation_bytes
-        if taken * _RECORDS > _MOST_BYTES:
+        total += graph[name].activation_bytes
+        if total * _RECORDS > _MOST_BYTES:
             break
         chosen.add(name)
     return [name for name in graph.names if name in chosen]
@@ -238,13 +238,6 @@ def _compared(graph: LayerGraph) -> list[str]:
 
 def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
     """Draw a record: pixels about as preprocessing leaves them, or zeros and ones of which the first is 1.
-
-    Parameters
-    ----------
-    spec : TensorSpec
-        Specification of the tensor.
-    random : numpy.random.Generator
-        Generator to draw from.
 
     Returns
     -------

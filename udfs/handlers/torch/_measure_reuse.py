@@ -114,14 +114,14 @@ class Questions:
         self._module = module
         self._buffers = buffers
         self._modules = dict(module.named_modules())
-        held = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+        tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
         for node in module.graph.nodes:
             if node.op == "get_attr":
                 value = self._attribute(str(node.target))
                 if isinstance(value, torch.Tensor):
-                    held[id(value)] = value
+                    tensors[id(value)] = value
         # Before any mode is on, under which no number can be read.
-        single = {place: one for place, one in held.items() if one.numel() == 1 and not one.is_meta}
+        single = {place: one for place, one in tensors.items() if one.numel() == 1 and not one.is_meta}
         self._numbers = {place: repr(one.tolist()) for place, one in single.items()}
         self._settings = _settings()
         self._told: dict[fx.Node, Hashable] = {}
@@ -234,11 +234,6 @@ class _Told:
 
 def stand_in(value: Any) -> tuple[Any, Callable[[], Any]]:
     """Describe a node's value without its memory and its history.
-
-    Parameters
-    ----------
-    value : object
-        Value of a run on fake tensors.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from udfs.handlers._archives import UnsafeArchiveError, parsed
-from udfs.handlers.torch._symbols import checked_expression
+from udfs.handlers.torch._symbolic_sizes import checked_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,12 +150,12 @@ def _checked_dict(value: dict[str, Any], field: str) -> dict[str, Any]:
 
 def _check_texts(node: dict[str, Any]) -> None:
     """Check which arguments of an operator are texts."""
-    for given in node.get("inputs") or ():
-        arg = given.get("arg") if isinstance(given, dict) else None
+    for argument in node.get("inputs") or ():
+        arg = argument.get("arg") if isinstance(argument, dict) else None
         text = arg.get("as_string") if isinstance(arg, dict) else None
         if text is None:
             continue
-        name = given.get("name")
+        name = argument.get("name")
         worded = node.get("target") in _HIGHER_ORDER or name in _WORDED
         if not worded and not (name in _SPOKEN and len(str(text)) <= _LONGEST_MESSAGE):
             raise UnsafeArchiveError(f"the operator {node.get('target')!r} is given the text {str(text)[:80]!r}")

@@ -31,13 +31,6 @@ class WeightedLoss:
     labels' classes. A row's weight multiplies its class's, above the line and below it, and rows with ``ignore_index``
     are in neither sum: ``sum(w[i] * c[y[i]] * l[i]) / sum(w[i] * c[y[i]])``.
 
-    Parameters
-    ----------
-    loss : callable
-        Loss of the trainer.
-    call : callable
-        Runs a loss on an output and a label.
-
     Examples
     --------
     >>> loss = WeightedLoss(torch.nn.MSELoss(), lambda loss, output, label: loss(output, label))

@@ -33,12 +33,7 @@ _APART = frozenset(
 def keeps_records_apart(step: Step) -> bool:
     """Return whether a step surely computes a record independently of the others in its batch, but for rounding.
 
-    Others may as well; :func:`udfs.handlers._records.check_records` finds out.
-
-    Parameters
-    ----------
-    step : Step
-        Step of the model.
+    Others may as well; :func:`udfs.handlers._record_checks.check_records` finds out.
     """
     layer = step.operation
     return (

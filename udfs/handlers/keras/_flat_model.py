@@ -23,8 +23,8 @@ __all__ = ["flattened", "own_classes"]
 def own_classes(model: Any) -> dict[str, type]:
     """Find the classes of a model's layers that are not Keras's, by name."""
     layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
-    own = {type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")}
-    return {made.__name__: made for made in sorted(own, key=lambda made: made.__qualname__)}
+    classes = {type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")}
+    return {made.__name__: made for made in sorted(classes, key=lambda made: made.__qualname__)}
 
 
 def flattened(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, dict[str, str]]:

@@ -22,17 +22,8 @@ _RGB = 3
 _OWN_SCALING = ("Rescaling", "Normalization")
 
 
-def assumed_preprocessing(model: Any, own: Framework, image_size: int | None) -> tuple[Preprocessing, str]:
+def assumed_preprocessing(model: Any, backend: Framework, image_size: int | None) -> tuple[Preprocessing, str]:
     """Find a network's preprocessing, and say in words where it is from.
-
-    Parameters
-    ----------
-    model : object
-        Model of the framework.
-    own : Framework
-        Framework of the model.
-    image_size : int, optional
-        Height and width in pixels, where the user gave them.
 
     Returns
     -------
@@ -53,9 +44,9 @@ def assumed_preprocessing(model: Any, own: Framework, image_size: int | None) ->
         made = Preprocessing(crop=crop, resize=round(crop / share), mean=tuple(said["mean"]), std=tuple(said["std"]))
         return made, ""
     crop = image_size or _CROP
-    layout: Layout = "NHWC" if own.channels_last else "NCHW"
+    layout: Layout = "NHWC" if backend.channels_last else "NCHW"
     shape = getattr(model, "input_shape", None)
-    if own.channels_last and isinstance(shape, tuple):
+    if backend.channels_last and isinstance(shape, tuple):
         crop = image_size or _keras_size(shape, str(getattr(model, "name", "the model")))
         first = [type(layer).__name__ for layer in getattr(model, "layers", ())][:4]
         if any(name in _OWN_SCALING for name in first):
