@@ -86,7 +86,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 class Roles(griffe.Extension):
     """Links for the roles of Sphinx in docstrings, which editors show as well."""
 
-    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:  # noqa: ARG002 - griffe's
+    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:  # griffe's
         """Replace the roles of one docstring."""
         if obj.docstring is not None:
             obj.docstring.value = _ROLE.sub(_reference, obj.docstring.value)

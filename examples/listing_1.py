@@ -33,7 +33,7 @@ from vista_spark import session
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
     """Step 3: build a Keras model, and Adam."""
-    import keras  # noqa: PLC0415 - on the workers, where it trains
+    import keras  # on the workers, where it trains
 
     model = keras.Sequential(
         [

@@ -190,7 +190,7 @@ def prepare(out: Path, cache: Path) -> str:
     DataError
         If the output folder holds something else, or neither data set can be made.
     """
-    import punks  # noqa: PLC0415 - the other way round is a command of its own and must not need this module
+    import punks  # the other way round is a command of its own and must not need this module
 
     earlier = demo_data.prepared(out)
     if earlier is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import demo_data
 import search_data
 from adaptations.tweets import minilm
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from cerebro_spark.data import bio_classes, tokenize
 from vista_spark import session

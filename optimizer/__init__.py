@@ -1,5 +1,5 @@
 """DECIDE: the layer graph, cost models and planners. Imports no Spark, no torch and no Keras."""
 
-from ._version import __version__
+from optimizer._version import __version__
 
 __all__ = ["__version__"]

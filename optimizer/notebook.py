@@ -88,6 +88,6 @@ def html_picture(png: bytes, text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    if value is None or value != value:  # noqa: PLR0124 - NaN
+    if value is None or value != value:  # NaN
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -54,7 +54,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _seeds() -> None:
     """Start each test at one state of the global generators: an estimator without a seed of its own draws from them."""
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - the generator that scikit-learn's estimators fall back to
+    np.random.seed(0)  # the generator that scikit-learn's estimators fall back to
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +103,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     for folder in disks:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
 def _settings() -> dict[str, Any]:
-    settings: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(), _Loader)  # noqa: S506 - a safe loader
+    settings: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(), _Loader)  # a safe loader
     return settings
 
 

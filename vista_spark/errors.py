@@ -72,7 +72,7 @@ class ExplanationCancelledError(VistaError):
         if heat_map is None:
             super().__init__("cancelled before the first place was computed")
             return
-        done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not computed
+        done = int((heat_map == heat_map).sum())  # NaN is not computed
         super().__init__(f"cancelled after {done} of {heat_map.size} places; the error's heat_map has their values")
 
 

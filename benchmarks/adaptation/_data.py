@@ -97,7 +97,7 @@ def tweets(count: int, tokens: int, tokenizer: Path) -> Records:
     tokenizer : Path
         A ``tokenizer.json``.
     """
-    from tokenizers import Tokenizer  # noqa: PLC0415 - of text alone
+    from tokenizers import Tokenizer  # of text alone
 
     words = Tokenizer.from_file(str(tokenizer))
     words.enable_truncation(tokens)

@@ -74,7 +74,7 @@ def _layer(config: dict[str, Any], weights: dict[str, Any], *, trainable: bool) 
 @lru_cache(maxsize=1)
 def _trained(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Read the trained network's layers and weights, once a process."""
-    import warnings  # noqa: PLC0415 - as the file was written by an older Keras
+    import warnings  # as the file was written by an older Keras
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

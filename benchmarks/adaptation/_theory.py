@@ -67,7 +67,7 @@ def _grid(graphs: dict[str, Callable[[], LayerGraph]], epochs: tuple[int, ...] =
 @cache
 def _encoder() -> Any:
     """BERT-base with random weights: it has the FLOPs of a trained one."""
-    from vista_spark import roster  # noqa: PLC0415 - torch is for this alone
+    from vista_spark import roster  # torch is for this alone
 
     smaller: Any = roster.card("minilm_l6").builder
     return replace(smaller, hidden=768, blocks=_BLOCKS, intermediate=3072)()
@@ -75,7 +75,7 @@ def _encoder() -> Any:
 
 @cache
 def _bert(how: tuple[str, tuple[int, ...]] | int) -> LayerGraph:
-    from benchmarks.adaptation._nets import Tagger, Tuned  # noqa: PLC0415 - torch is for this alone
+    from benchmarks.adaptation._nets import Tagger, Tuned  # torch is for this alone
 
     encoder = copy.deepcopy(_encoder())
     net = Tuned(encoder, how, _CLASSES) if isinstance(how, int) else Tagger(encoder, how[1], how[0], _CLASSES)
@@ -84,7 +84,7 @@ def _bert(how: tuple[str, tuple[int, ...]] | int) -> LayerGraph:
 
 @cache
 def _cnn() -> Any:
-    import keras  # noqa: PLC0415 - for this alone
+    import keras  # for this alone
 
     base = keras.applications.ResNet50(weights=None, include_top=False, pooling="avg", input_shape=(224, 224, 3))
     return keras.Model(base.input, keras.layers.Dense(2, name="classes")(base.output))

@@ -64,7 +64,7 @@ class TorchTrainee:
     """Bare torch."""
 
     def __init__(self, work: Workload, folder: Path, layout: str, threads: int) -> None:
-        import torch  # noqa: PLC0415 - not beside TensorFlow
+        import torch  # not beside TensorFlow
 
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -74,7 +74,7 @@ class TorchTrainee:
         self._labels = torch.from_numpy(work.records.labels)
         self._metric: Callable[[Any, Any], Any] = _accuracy
         if work.labels_are_sequences:
-            from benchmarks.adaptation._nets import entity_accuracy  # noqa: PLC0415
+            from benchmarks.adaptation._nets import entity_accuracy
 
             self._metric = entity_accuracy
 
@@ -163,9 +163,9 @@ def _accuracy(scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]
 class KerasTrainee:
     """Bare Keras. A candidate's model stays open, for Keras compiles it anew otherwise."""
 
-    def __init__(self, work: Workload, folder: Path, layout: str, threads: int) -> None:  # noqa: ARG002 - of torch alone
-        import keras  # noqa: PLC0415 - not beside torch
-        import tensorflow as tf  # noqa: PLC0415
+    def __init__(self, work: Workload, folder: Path, layout: str, threads: int) -> None:  # of torch alone
+        import keras  # not beside torch
+        import tensorflow as tf
 
         if tf.config.threading.get_intra_op_parallelism_threads() != threads:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -177,7 +177,7 @@ class KerasTrainee:
 
     def _made(self, number: int, mode: Mode) -> tuple[Any, list[Any], list[Any]]:
         if (number, mode) not in self._open:
-            from benchmarks.adaptation._keras import fine_tuned  # noqa: PLC0415 - imports Keras
+            from benchmarks.adaptation._keras import fine_tuned  # imports Keras
 
             self._keras.utils.set_random_seed(number)
             params, trainer = self._work.space[number], self._work.trainer
@@ -197,7 +197,7 @@ class KerasTrainee:
         self._made(number, "whole")[0].save_weights(self._folder / f"initial-{number}.weights.h5")
 
     def features(self, number: int, path: Path) -> None:
-        from benchmarks.adaptation._keras import fine_tuned  # noqa: PLC0415 - imports Keras
+        from benchmarks.adaptation._keras import fine_tuned  # imports Keras
 
         trainer = self._work.trainer
         frozen = fine_tuned(trainer.weights, self._work.space[number]["scheme"], trainer.classes).frozen
@@ -251,7 +251,7 @@ def _serve(link: Connection, threads: int) -> None:
                 answer = None
             else:
                 answer = getattr(trainee, what)(*given)
-        except Exception as error:  # noqa: BLE001 - raised again at the other end
+        except Exception as error:  # raised again at the other end
             answer = RuntimeError(f"{what}: {type(error).__name__}: {error}")
         link.send(answer)
 

@@ -112,9 +112,9 @@ class Trainer:
         """Build one candidate."""
         shared = {"batch_size": params["batch"], "epochs": params["epochs"]}
         if self.kind == "Keras CNN":
-            import keras  # noqa: PLC0415 - of this kind alone
+            import keras  # of this kind alone
 
-            from benchmarks.adaptation._keras import fine_tuned  # noqa: PLC0415
+            from benchmarks.adaptation._keras import fine_tuned
 
             return ModelTrainer(
                 model=fine_tuned(self.weights, params["scheme"], self.classes).whole,
@@ -123,9 +123,9 @@ class Trainer:
                 metrics=["accuracy"],
                 **shared,
             )
-        import torch  # noqa: PLC0415 - not for Keras
+        import torch  # not for Keras
 
-        from benchmarks.adaptation._nets import entity_accuracy, tagging_loss  # noqa: PLC0415
+        from benchmarks.adaptation._nets import entity_accuracy, tagging_loss
 
         net = self.network(params["scheme"])
         cnn = self.kind == "torch CNN"
@@ -139,8 +139,8 @@ class Trainer:
 
     def network(self, scheme: Any) -> Any:
         """Build the network of torch, in training mode."""
-        from benchmarks.adaptation._nets import FineTuned, Tagger, Tuned  # noqa: PLC0415 - not for Keras
-        from vista_spark import roster  # noqa: PLC0415
+        from benchmarks.adaptation._nets import FineTuned, Tagger, Tuned  # not for Keras
+        from vista_spark import roster
 
         if self.kind == "torch CNN":
             trained = roster.load("mobilenet_v2", self.weights)

@@ -68,7 +68,7 @@ def _workload(name: str) -> Case:
 
 def _bert() -> Case | None:
     try:
-        from transformers import BertConfig, BertModel  # noqa: PLC0415 - optional
+        from transformers import BertConfig, BertModel  # optional
     except ImportError:
         return None
 

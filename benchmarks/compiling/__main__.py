@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415 - libraries read the variable when they are imported
+    from benchmarks.harness.report import Report, load_average  # libraries read the variable when they are imported
 
     report = Report(f"compiled pipelines, {options.rows:,} rows, {options.threads} thread(s), load {load_average()}")
     _speed(report, options)
@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _speed(report: Report, options: argparse.Namespace) -> None:
-    import torch  # noqa: PLC0415 - `--help` is not to wait for it
+    import torch  # `--help` is not to wait for it
 
-    from benchmarks.compiling._models import CASES  # noqa: PLC0415
-    from benchmarks.compiling._runs import run_case  # noqa: PLC0415
+    from benchmarks.compiling._models import CASES
+    from benchmarks.compiling._runs import run_case
 
     torch.set_num_threads(options.threads)
     wanted = None if options.models is None else set(options.models.split(","))
@@ -102,7 +102,7 @@ def _best(seconds: dict[str, Spent]) -> float:
 
 
 def _draw(outcomes: Sequence[Outcome], options: argparse.Namespace) -> None:
-    from benchmarks.harness.charts import grouped, panels  # noqa: PLC0415
+    from benchmarks.harness.charts import grouped, panels
 
     figure, (axes,) = panels(f"Probabilities of {options.rows:,} rows, {options.threads} thread(s)")
     shown = {"runtime": "ONNX Runtime", "torch": "compiled, torch alone", "auto": "compiled"}

@@ -40,9 +40,9 @@ class Memory(NamedTuple):
 
 def memory_of(model: Any, rows: NDArray[np.float32], threads: int) -> dict[str, Memory]:
     """Save a fitted model for each side, and score with each in a process that is started for it."""
-    from benchmarks.compiling._onnx import to_onnx  # noqa: PLC0415 - the process that is measured has no converter
-    from benchmarks.compiling._runs import torch_alone  # noqa: PLC0415
-    from vista_spark import compile_pipeline  # noqa: PLC0415
+    from benchmarks.compiling._onnx import to_onnx  # the process that is measured has no converter
+    from benchmarks.compiling._runs import torch_alone
+    from vista_spark import compile_pipeline
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,14 +70,14 @@ def _started(folder: Path, kind: str, given: Mapping[str, Any]) -> Memory:
 
 def _pickle(folder: Path, method: str, threads: int, options: dict[str, Any]) -> Callable[[Any], Any]:
     del threads, options  # the model knows its threads
-    model = pickle.loads((folder / "model.pickle").read_bytes())  # noqa: S301 - written by the process that asks
+    model = pickle.loads((folder / "model.pickle").read_bytes())  # written by the process that asks
     found: Callable[[Any], Any] = getattr(model, method)
     return found
 
 
 def _onnx(folder: Path, method: str, threads: int, options: dict[str, Any]) -> Callable[[Any], Any]:
     del method, options
-    from benchmarks.compiling._onnx import open_onnx  # noqa: PLC0415
+    from benchmarks.compiling._onnx import open_onnx
 
     session = open_onnx(str(folder / "model.onnx"), threads)
     output = session.get_outputs()[-1].name
@@ -85,7 +85,7 @@ def _onnx(folder: Path, method: str, threads: int, options: dict[str, Any]) -> C
 
 
 def _safetensors(folder: Path, method: str, threads: int, options: dict[str, Any]) -> Callable[[Any], Any]:
-    from vista_spark import CompiledPipeline  # noqa: PLC0415
+    from vista_spark import CompiledPipeline
 
     model = CompiledPipeline.load(folder / "model.safetensors", threads=threads, **options)
     found: Callable[[Any], Any] = getattr(model, method)

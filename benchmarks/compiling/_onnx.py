@@ -25,7 +25,7 @@ def to_onnx(model: Any) -> bytes:
 
 def open_onnx(model: bytes | str, threads: int) -> Any:
     """Open the bytes of an ONNX model, or its file, in ONNX Runtime."""
-    import onnxruntime  # noqa: PLC0415 - the others run without it
+    import onnxruntime  # the others run without it
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -35,22 +35,22 @@ def open_onnx(model: bytes | str, threads: int) -> Any:
 
 
 def _xgboost(model: Any, shape: list[int | None]) -> Any:
-    from onnxmltools.convert import convert_xgboost  # noqa: PLC0415 - a process that opens a file converts nothing
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415
+    from onnxmltools.convert import convert_xgboost  # a process that opens a file converts nothing
+    from onnxmltools.convert.common.data_types import FloatTensorType
 
     return convert_xgboost(model, initial_types=[("x", FloatTensorType(shape))])
 
 
 def _lightgbm(model: Any, shape: list[int | None]) -> Any:
-    from onnxmltools.convert import convert_lightgbm  # noqa: PLC0415
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415
+    from onnxmltools.convert import convert_lightgbm
+    from onnxmltools.convert.common.data_types import FloatTensorType
 
     return convert_lightgbm(model, initial_types=[("x", FloatTensorType(shape))], zipmap=False)
 
 
 def _sklearn(model: Any, shape: list[int | None]) -> Any:
-    from skl2onnx import convert_sklearn  # noqa: PLC0415
-    from skl2onnx.common.data_types import FloatTensorType  # noqa: PLC0415
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
 
     options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
     return convert_sklearn(model, initial_types=[("x", FloatTensorType(shape))], options=options)

@@ -104,7 +104,7 @@ def bare(model: Path, files: list[Path], processes: int, batch: int, repeats: in
 
 
 def _begin() -> None:
-    import torch  # noqa: PLC0415 - in the process that predicts
+    import torch  # in the process that predicts
 
     torch.set_num_threads(1)
 

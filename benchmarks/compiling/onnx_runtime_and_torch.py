@@ -36,7 +36,7 @@ _TARGETS = {"hummingbird": 3.0, "hummingbird jit": 3.0, "lleaves": 0.5}
 
 def _hummingbird(model: Any, rows: NDArray[Any], threads: int, backend: str = "torch") -> Callable[[Any], Any]:
     del threads  # torch has been told
-    import hummingbird.ml  # noqa: PLC0415 - any of these may be missing
+    import hummingbird.ml  # any of these may be missing
 
     given = (rows[:100],) if backend == "torch.jit" else ()
     converted: Callable[[Any], Any] = hummingbird.ml.convert(model, backend, *given).predict_proba
@@ -49,7 +49,7 @@ def _jit(model: Any, rows: NDArray[Any], threads: int) -> Callable[[Any], Any]:
 
 def _lleaves(model: Any, rows: NDArray[Any], threads: int) -> Callable[[Any], Any]:
     del rows
-    import lleaves  # noqa: PLC0415
+    import lleaves
 
     if not hasattr(model, "booster_"):
         raise TypeError("lleaves takes LightGBM's models alone")
@@ -63,8 +63,8 @@ def _lleaves(model: Any, rows: NDArray[Any], threads: int) -> Callable[[Any], An
 
 def _treelite(model: Any, rows: NDArray[Any], threads: int) -> Callable[[Any], Any]:
     del rows
-    import tl2cgen  # noqa: PLC0415
-    import treelite  # noqa: PLC0415
+    import tl2cgen
+    import treelite
 
     if hasattr(model, "booster_"):
         parsed = treelite.frontend.from_lightgbm(model.booster_)
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415 - libraries read the variable when they are imported
+    from benchmarks.harness.report import Report, load_average  # libraries read the variable when they are imported
 
     warnings.simplefilter("ignore")
     report = Report(f"compilers of trees, {options.rows:,} rows, {options.threads} thread(s), load {load_average()}")
@@ -106,12 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _compare(report: Report, options: argparse.Namespace) -> None:
-    import numpy as np  # noqa: PLC0415
-    import torch  # noqa: PLC0415
+    import numpy as np
+    import torch
 
-    from benchmarks.compiling._models import CASES, drawn  # noqa: PLC0415
-    from benchmarks.compiling._times import spent  # noqa: PLC0415
-    from vista_spark import compile_pipeline  # noqa: PLC0415
+    from benchmarks.compiling._models import CASES, drawn
+    from benchmarks.compiling._times import spent
+    from vista_spark import compile_pipeline
 
     torch.set_num_threads(options.threads)
     table, labels = drawn(2 * options.rows)
@@ -129,7 +129,7 @@ def _compare(report: Report, options: argparse.Namespace) -> None:
             try:
                 call = _OTHERS[name](model, given, options.threads)
                 found = np.asarray(call(given))
-            except Exception as error:  # noqa: BLE001 - of another project
+            except Exception as error:  # of another project
                 lines.append((case.name, name, "", "", f"{type(error).__name__}: {str(error)[:60]}"))
                 continue
             built = time.perf_counter() - began

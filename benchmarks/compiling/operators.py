@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    from benchmarks.compiling._operators import OPERATORS, measured  # noqa: PLC0415 - libraries read the variable on import
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415
+    from benchmarks.compiling._operators import OPERATORS, measured  # libraries read the variable on import
+    from benchmarks.harness.report import Report, load_average
 
     wanted = list(OPERATORS) if options.operators is None else options.operators.split(",")
     unknown = set(wanted) - set(OPERATORS)

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="warm runs, of which the median counts")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
-    import torch  # noqa: PLC0415 - `--help` is not to wait for it
+    import torch  # `--help` is not to wait for it
 
     torch.set_num_threads(1)
     table, labels = _drawn(options.rows)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _drawn(rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Draw a table of which a few columns tell the label."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     drawn = np.random.default_rng(0)
     labels = drawn.integers(0, 2, rows)
@@ -76,12 +76,12 @@ def _drawn(rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _pipeline(*, percentile: int | None = None, strength: float = 1.0) -> Any:
     """The featurizers of section 5.6.2, a selection or none, and logistic regression."""
-    from sklearn.compose import ColumnTransformer  # noqa: PLC0415
-    from sklearn.feature_selection import SelectPercentile  # noqa: PLC0415
-    from sklearn.impute import SimpleImputer  # noqa: PLC0415
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
-    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: PLC0415
+    from sklearn.compose import ColumnTransformer
+    from sklearn.feature_selection import SelectPercentile
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     features = ColumnTransformer(
         [
@@ -96,9 +96,9 @@ def _pipeline(*, percentile: int | None = None, strength: float = 1.0) -> Any:
 
 def _timed(model: Any, table: NDArray[Any], repeats: int) -> tuple[dict[str, float], int, float]:
     """Median seconds of each arm, weights of the model, and how far the probabilities lie apart."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from vista_spark import compile_pipeline  # noqa: PLC0415
+    from vista_spark import compile_pipeline
 
     arms: dict[str, Callable[[NDArray[Any]], Any]] = {
         "scikit-learn": model.predict_proba,

@@ -41,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql import SparkSession
 
-    from benchmarks.compiling._spark import write_rows  # noqa: PLC0415 - `--help` is not to wait for it
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415
+    from benchmarks.compiling._spark import write_rows  # `--help` is not to wait for it
+    from benchmarks.harness.report import Report, load_average
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     report = Report(f"compiled models in Spark, {options.rows:,} rows of 20 columns, load {load_average()}")
@@ -72,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _beside_spark_ml(report: Report, spark: SparkSession, folder: Path, options: argparse.Namespace) -> dict[str, Took]:
-    from pyspark.ml.classification import GBTClassifier, RandomForestClassifier  # noqa: PLC0415
-    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415
+    from pyspark.ml.classification import GBTClassifier, RandomForestClassifier
+    from pyspark.ml.feature import VectorAssembler
 
-    from benchmarks.compiling._spark import NAMES, into_nothing, timed  # noqa: PLC0415
-    from vista_spark import TensorPipeline, compile_pipeline  # noqa: PLC0415
+    from benchmarks.compiling._spark import NAMES, into_nothing, timed
+    from vista_spark import TensorPipeline, compile_pipeline
 
     plain = spark.read.parquet(str(folder))
     assembled = VectorAssembler(inputCols=list(NAMES), outputCol="features").transform(plain)
@@ -117,11 +117,11 @@ def _beside_spark_ml(report: Report, spark: SparkSession, folder: Path, options:
 def _beside_a_loop(
     report: Report, spark: SparkSession, files: list[Path], options: argparse.Namespace
 ) -> dict[str, Took]:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-    from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415
+    import pyarrow.parquet as pq
+    from sklearn.ensemble import RandomForestClassifier
 
-    from benchmarks.compiling._spark import NAMES, bare, into_nothing, only_to_python, timed  # noqa: PLC0415
-    from vista_spark import TensorPipeline, compile_pipeline  # noqa: PLC0415
+    from benchmarks.compiling._spark import NAMES, bare, into_nothing, only_to_python, timed
+    from vista_spark import TensorPipeline, compile_pipeline
 
     table = pq.read_table(files[0]).slice(0, _FITTED).to_pandas()
     forest = RandomForestClassifier(options.trees, max_depth=options.depth, random_state=0, n_jobs=1)

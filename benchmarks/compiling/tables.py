@@ -69,9 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    from benchmarks.compiling._data import TABLES, readable  # noqa: PLC0415 - libraries read the variable on import
-    from benchmarks.compiling._ensembles import KINDS  # noqa: PLC0415
-    from benchmarks.harness.report import Report, load_average  # noqa: PLC0415
+    from benchmarks.compiling._data import TABLES, readable  # libraries read the variable on import
+    from benchmarks.compiling._ensembles import KINDS
+    from benchmarks.harness.report import Report, load_average
 
     options.tables = _chosen("--tables", options.tables, _TABLES)
     options.models = _chosen("--models", options.models or ",".join(KINDS), list(KINDS))
@@ -103,11 +103,11 @@ def _chosen(option: str, asked: str, there: Sequence[str]) -> list[str]:
 
 
 def _measure(report: Report, options: argparse.Namespace) -> list[_Measured]:
-    import torch  # noqa: PLC0415 - `--help` is not to wait for it
+    import torch  # `--help` is not to wait for it
 
-    from benchmarks.compiling._data import read  # noqa: PLC0415
-    from benchmarks.compiling._ensembles import BATCH, batched, by_size, convert, fitted, mismatches, singly  # noqa: PLC0415
-    from benchmarks.compiling._memory import memory_of  # noqa: PLC0415
+    from benchmarks.compiling._data import read
+    from benchmarks.compiling._ensembles import BATCH, batched, by_size, convert, fitted, mismatches, singly
+    from benchmarks.compiling._memory import memory_of
 
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -235,7 +235,7 @@ def _batch_sizes(report: Report, one: _Measured, options: argparse.Namespace) ->
 
 
 def _draw(one: _Measured, options: argparse.Namespace) -> None:
-    from benchmarks.harness.charts import panels  # noqa: PLC0415
+    from benchmarks.harness.charts import panels
 
     figure, (axes,) = panels(f"LightGBM, {options.trees} trees of depth 8, {one.data}, {options.threads} thread(s)")
     for side, marker in zip(SIDES, "osD^", strict=True):

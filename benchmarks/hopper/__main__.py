@@ -197,7 +197,7 @@ def _best(errors: Iterable[Sequence[float]]) -> tuple[float, ...]:
 
 def _ours(spark: SparkSession, store: Store, work: Work, size: int) -> Measured:
     def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-        import torch  # noqa: PLC0415 - on the workers
+        import torch  # on the workers
 
         net = network(work.features, params)
         return ModelTrainer(

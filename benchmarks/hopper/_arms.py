@@ -130,7 +130,7 @@ class Arm:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Train what this task is given."""
-        import pyarrow as pa  # noqa: PLC0415 - as a task imports it
+        import pyarrow as pa  # as a task imports it
 
         numbers = [int(number) for batch in batches for number in batch.column(0).to_pylist()]
         if self.how == "task-parallel":
@@ -220,7 +220,7 @@ def _epoch(
 
 def _by_horovod(net: torch.nn.Module, solver: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """As Horovod's users have it: each gradient is on its way while those before it are computed."""
-    import horovod.torch as hvd  # noqa: PLC0415 - where there is one
+    import horovod.torch as hvd  # where there is one
 
     return hvd.DistributedOptimizer(solver, named_parameters=net.named_parameters())
 

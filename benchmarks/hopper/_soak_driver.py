@@ -104,7 +104,7 @@ class Driver:
             reply = getattr(self, f"_{order}")(run)
         except CerebroError as error:
             reply = {"error": f"{type(error).__name__}: {error}"}
-        except Exception:  # noqa: BLE001 - the soak reports it
+        except Exception:  # the soak reports it
             reply = {"crash": traceback.format_exc()}
         found = settled(self._spark, self._outside, self._first, WORKERS)
         self._first = self._first or found

@@ -75,7 +75,7 @@ def faults(seed: int, every_s: float) -> Iterator[Fault]:
     >>> list(itertools.islice(faults(1, 10), 5)) == list(itertools.islice(faults(1, 10), 5))
     True
     """
-    drawn = random.Random(seed)  # noqa: S311 - no secret
+    drawn = random.Random(seed)  # no secret
     kinds, weights = list(KINDS), list(KINDS.values())
     while True:
         after_s = every_s * (0.5 + drawn.random())

@@ -281,7 +281,7 @@ def _captum(bench: Bench, grid: OcclusionGrid) -> Callable[[], float] | None:
     """Captum's way: seconds of a whole heat map, from as many places as cover the image once."""
     if importlib.util.find_spec("captum") is None:
         return None
-    from captum.attr import Occlusion as Reference  # noqa: PLC0415 - an optional package
+    from captum.attr import Occlusion as Reference  # an optional package
 
     fused, image = bench.model.fused(), bench.image()
     (source,), (output,) = fused.graph.inputs, fused.graph.outputs

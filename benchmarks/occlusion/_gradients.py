@@ -45,7 +45,7 @@ def gradients(options: Options, report: Report) -> Figure | None:
     if importlib.util.find_spec("captum") is None:
         report.note('B.8 needs captum: pip install "captum>=0.8,<1"')
         return None
-    from captum.attr import IntegratedGradients  # noqa: PLC0415 - an optional package
+    from captum.attr import IntegratedGradients  # an optional package
 
     (name, *_) = options.models
     bench = Bench(name, options)

@@ -50,7 +50,7 @@ class _Grant:
     schema: str = field(default="errors array<double>", init=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415 - as a task imports it
+        import pyarrow as pa  # as a task imports it
 
         for _ in batches:
             pass

@@ -245,7 +245,7 @@ def _own_workers(spark: SparkSession) -> Iterator[None]:
 
 def _predictor(task: Task, best: Arrangement) -> Callable[[NDArray[np.object_]], NDArray[np.float32]]:
     """Make the function of a layer; ``predict_batch_udf`` calls this once per worker."""
-    import torch  # noqa: PLC0415 - in the worker
+    import torch  # in the worker
 
     torch.set_num_threads(1)
     if best.keep_memory:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import StringIndexer
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from benchmarks.harness.charts import bars, panels
 from benchmarks.harness.photographs import labelled

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
 from pyspark.ml.functions import array_to_vector
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from benchmarks.harness.photographs import jpegs
 from optimizer.memory import SPARK4, ClusterSpec, InfeasiblePlanError

@@ -80,7 +80,7 @@ class Sizes:
 
 def _storage(spark: SparkSession) -> int:
     """Bytes of all cached tables, in memory and on disk."""
-    held = spark.sparkContext._jsc.sc().getRDDStorageInfo()  # noqa: SLF001 - PySpark has no way of its own
+    held = spark.sparkContext._jsc.sc().getRDDStorageInfo()  # PySpark has no way of its own
     return sum(info.memSize() + info.diskSize() for info in held)
 
 

@@ -264,7 +264,7 @@ class Adaptation:
         self.backend.admit()
         with self._lease:
             data, last = self._load_data(), self._record.last
-            assert data is not None and last is not None  # noqa: S101, PT018 - cycles do not go away
+            assert data is not None and last is not None  # noqa: PT018 - cycles do not go away
             search, layers = self._searching(data)
             probed = self._probed(search, data)
             planning = self._planning(layers)
@@ -548,7 +548,7 @@ class Adaptation:
             result = extended.resume(cycle.run)
         else:
             result = extended.fit(data, run_id=cycle.run)
-        assert isinstance(result, Cycle)  # noqa: S101 - the extension makes cycles
+        assert isinstance(result, Cycle)  # the extension makes cycles
         self._cycles = result.cycles
         self._labelling = Labelling(result, layers, tuple(cycle.stored), self.seed)
         return result

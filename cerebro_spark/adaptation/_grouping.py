@@ -95,7 +95,7 @@ class PlannedGroups:
         """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
         return self._run([(trial.params, self._epoch(trial, epoch)) for trial in members])[1]
 
-    def split(self, group: Group, why: str) -> None:  # noqa: ARG002 - a kill has any reason, and is never tried twice
+    def split(self, group: Group, why: str) -> None:  # a kill has any reason, and is never tried twice
         """Remember a group as too large for a worker."""
         self._too_large.append(frozenset(trial.trial_id for trial in group.trials))
 

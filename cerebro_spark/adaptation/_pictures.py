@@ -27,7 +27,7 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     metric : str
         Name of their score.
     """
-    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - imports matplotlib
+    from udfs.driver.figure import NotebookFigure  # imports matplotlib
 
     figure = NotebookFigure(figsize=(10, 3.6), layout="constrained")
     passes, scores = figure.subplots(1, 2)

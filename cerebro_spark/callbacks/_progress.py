@@ -88,14 +88,14 @@ class ProgressTable(Callback):
 
     def epoch_finished(self, event: EpochFinished) -> None:
         """Show the metrics."""
-        assert self._start is not None  # noqa: S101 - the first event
+        assert self._start is not None  # the first event
         with self._lock:
             for trial_id, metrics in event.metrics.items():
                 self._rows[trial_id].metric = metrics.get(self._start.metric)
 
     def trial_started(self, event: TrialStarted) -> None:
         """Show the trial."""
-        assert self._start is not None  # noqa: S101 - the first event
+        assert self._start is not None  # the first event
         with self._lock:
             self._add(event.trial, self._start.metric)
 
@@ -110,17 +110,17 @@ class ProgressTable(Callback):
             self._workers.discard(event.worker)
             self._losses += 1
 
-    def run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the table has it all
+    def run_finished(self, event: RunFinished) -> None:  # the table has it all
         """Show the last table."""
         self._stop()
 
-    def run_failed(self, event: RunFailed) -> None:  # noqa: ARG002 - `fit` raises the error
+    def run_failed(self, event: RunFailed) -> None:  # `fit` raises the error
         """Show the last table."""
         self._stop()
 
     def table(self) -> Table:
         """Draw the trials as they are now."""
-        assert self._start is not None  # noqa: S101 - the first event
+        assert self._start is not None  # the first event
         with self._lock:
             title = (
                 f"epoch {self._epoch + 1}, {self._units(self._start.num_units)} units, {len(self._workers)} workers, "
@@ -148,7 +148,7 @@ class ProgressTable(Callback):
         return f"{done}" if planned is None else f"{done} of {planned}"
 
     def _place(self, row: _Row) -> tuple[float, str]:
-        assert self._start is not None  # noqa: S101 - the first event
+        assert self._start is not None  # the first event
         if row.metric is None or row.metric != row.metric:
             return float("inf"), row.trial_id
         return -row.metric if self._start.larger_is_better else row.metric, row.trial_id

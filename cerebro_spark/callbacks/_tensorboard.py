@@ -43,9 +43,9 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: str) -> None:
         try:
-            from tensorboard.summary import Writer  # noqa: PLC0415 - an optional package
+            from tensorboard.summary import Writer  # an optional package
 
-            from cerebro_spark.callbacks._hparams import Sessions  # noqa: PLC0415 - an optional package
+            from cerebro_spark.callbacks._hparams import Sessions  # an optional package
         except ImportError as error:
             raise MissingPackageError(
                 f"tensorboard={folder!r} needs TensorBoard: pip install 'cerebro-spark[tensorboard]'"
@@ -73,11 +73,11 @@ class TensorBoard(Callback):
         """Write how the trial ended."""
         self._sessions.end(event.trial_id, succeeded=event.status in {"finished", "stopped"})
 
-    def run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the files have it all
+    def run_finished(self, event: RunFinished) -> None:  # the files have it all
         """Close the files."""
         self._close()
 
-    def run_failed(self, event: RunFailed) -> None:  # noqa: ARG002 - the files have it all
+    def run_failed(self, event: RunFailed) -> None:  # the files have it all
         """Close the files."""
         self._close()
 

@@ -114,8 +114,8 @@ def adapt_command(
 
     The campaign is in the store: the next batch is another call with the same --out and --name.
     """
-    from cerebro_spark import Adaptation, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
-    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
+    from cerebro_spark import Adaptation, SparkBackend, Store  # `--help` is not to wait
+    from udfs.driver import check_place, launch, read_table, track_into
 
     tables = table or []
     with refused_before_spark():
@@ -189,7 +189,7 @@ def adapt_command(
             if cycle is not None:
                 _write_cycles(cycle, before.run_ids, out)
             cycle = running.fit(batch)
-        assert cycle is not None  # noqa: S101 - seen above, before Spark
+        assert cycle is not None  # seen above, before Spark
         _write_cycles(cycle, before.run_ids, out)
         write_selection(cycle, out, as_json=as_json)
         if pool is not None:
@@ -211,7 +211,7 @@ def _check_order(
     plan: bool,
 ) -> None:
     """Check that what is asked for can be done in this state of the campaign, and together."""
-    from cerebro_spark.adaptation import check_how  # noqa: PLC0415 - as above
+    from cerebro_spark.adaptation import check_how
 
     if resume and not before.run_ids:
         raise RunError(f"{before.store.uri} has no cycle of an adaptation {before.name!r}: begin one with --table")
@@ -243,9 +243,9 @@ def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
 
 def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     """Write a line a cycle; those of earlier calls stay, for a cycle that was over has nothing to measure."""
-    import pandas as pd  # noqa: PLC0415 - `--help` is not to wait
+    import pandas as pd  # `--help` is not to wait
 
-    from cerebro_spark.adaptation import CycleResult, cycles_figure  # noqa: PLC0415 - as above
+    from cerebro_spark.adaptation import CycleResult, cycles_figure
 
     path = out / "cycles.csv"
     lines = {line.run: line for line in cycle.cycles}
@@ -259,7 +259,7 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
 
 
 def _write_wanted(ranked: DataFrame, out: Path, *, as_json: bool) -> None:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq
 
     wanted = ranked.toArrow()
     pq.write_table(wanted, out / "ask.parquet")

@@ -17,8 +17,8 @@ def fsck_command(
     as_json: Json = False,
 ) -> None:
     """Read all shards and runs of a store, compare them with their digests, and name what is damaged."""
-    from cerebro_spark.hopper import inspect_store  # noqa: PLC0415 - `--help` is not to wait
-    from udfs.store import Store  # noqa: PLC0415
+    from cerebro_spark.hopper import inspect_store  # `--help` is not to wait
+    from udfs.store import Store
 
     intact = damaged = 0
     defects = {}

@@ -22,7 +22,7 @@ def check_table(table: str, columns: Iterable[str], option: str, master: str | N
     EmptyInputError
         It has no row.
     """
-    from udfs.driver import check_file_columns, check_rows, is_here, table_format  # noqa: PLC0415 - as above
+    from udfs.driver import check_file_columns, check_rows, is_here, table_format
 
     table_format(table, form, option)
     if is_here(table, master):

@@ -29,9 +29,9 @@ def tables_command(
 
     The run may go on meanwhile.
     """
-    from cerebro_spark.tune import run_tables  # noqa: PLC0415 - `--help` is not to wait
-    from udfs.driver import check_place  # noqa: PLC0415
-    from udfs.store import Store  # noqa: PLC0415
+    from cerebro_spark.tune import run_tables  # `--help` is not to wait
+    from udfs.driver import check_place
+    from udfs.store import Store
 
     with refused_before_spark():
         check_place(str(out))

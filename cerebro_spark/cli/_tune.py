@@ -126,10 +126,10 @@ def tune_command(
     master: Master = None,
 ) -> None:
     """Train configurations of a search over one table, in parallel, and keep the best."""
-    import cerebro_spark  # noqa: PLC0415 - `--help` is not to wait
-    from cerebro_spark import Selection, SparkBackend, Store  # noqa: PLC0415
-    from cerebro_spark.hopper import Journal  # noqa: PLC0415
-    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
+    import cerebro_spark  # `--help` is not to wait
+    from cerebro_spark import Selection, SparkBackend, Store
+    from cerebro_spark.hopper import Journal
+    from udfs.driver import check_place, launch, read_table, track_into
 
     with refused_before_spark():
         if run_id is not None:
@@ -193,7 +193,7 @@ def tune_command(
             spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
         backend = make_backend(spark)
         if resume is None:
-            assert table is not None  # noqa: S101 - seen above, before Spark
+            assert table is not None  # seen above, before Spark
             df = read_table(spark, table, table_format)
             others = labels_and_weight(settings)
             settings.setdefault("feature_columns", [name for name in df.columns if name not in others])

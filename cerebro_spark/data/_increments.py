@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed

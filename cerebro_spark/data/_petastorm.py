@@ -107,7 +107,7 @@ class _Decoding:
 
 def _unischema(url: str) -> Any:
     try:
-        from petastorm.etl.dataset_metadata import get_schema_from_dataset_url  # noqa: PLC0415  (an optional package)
+        from petastorm.etl.dataset_metadata import get_schema_from_dataset_url  # (an optional package)
     except ImportError as error:
         raise MissingPackageError(
             'reading what petastorm materialised takes petastorm: pip install "petastorm==0.12.1" "pyarrow<15" '

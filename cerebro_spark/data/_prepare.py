@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from cerebro_spark.data._census import COMPLETE, count, encoded, listed
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker

@@ -193,7 +193,7 @@ class Journal:
                 raise ValueError(f"it has the settings of {spec.run!r}")
             if spec.rounds not in ROUNDS:
                 raise ValueError(f"rounds is {spec.rounds!r}")
-            if any(len(pair) != 2 or pair[1] not in {"min", "max"} for pair in spec.other_objectives):  # noqa: PLR2004
+            if any(len(pair) != 2 or pair[1] not in {"min", "max"} for pair in spec.other_objectives):
                 raise ValueError(f"other_objectives is {spec.other_objectives!r}")
             if spec.keep not in KEEPS:
                 raise ValueError(f"keep is {spec.keep!r}")

@@ -215,7 +215,7 @@ class Pool:
         RefusedError
             There is no such worker.
         """
-        assert isinstance(request, AskRuns | ServiceEnded)  # noqa: S101 - the protocol has no others
+        assert isinstance(request, AskRuns | ServiceEnded)
         if request.worker not in self._names:
             raise RefusedError(f"a call of {request.worker!r}, which is no worker of this pool")
         return self._asked(request) if isinstance(request, AskRuns) else self._ended(request)
@@ -413,8 +413,8 @@ class Member:
         location : str
             Location of the endpoint that answers them.
         """
-        assert self._pool is not None  # noqa: S101 - it has joined
-        assert self._run is not None  # noqa: S101
+        assert self._pool is not None  # it has joined
+        assert self._run is not None
         with self._slots.changed:
             self._pool.announce(self._run, location)
 
@@ -432,7 +432,7 @@ class Member:
 
     def _opened(self) -> Pool | None:
         pool = self._slots.pool
-        assert pool is None or isinstance(pool, Pool)  # noqa: S101 - there are no others
+        assert pool is None or isinstance(pool, Pool)  # there are no others
         return pool
 
     def _may_join(self) -> bool:

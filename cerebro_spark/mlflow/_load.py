@@ -48,7 +48,7 @@ class PredictionModel:
         ColumnError
             A column that the network was trained on is missing.
         """
-        import pandas as pd  # noqa: PLC0415 - an import of this package stays light
+        import pandas as pd  # an import of this package stays light
 
         del params
         frame = pd.DataFrame(rows)

@@ -48,11 +48,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what is torch's own when it is asked for: whoever adapts a Keras model may not have torch."""
     if name in {"ImageHead", "SequenceHead", "TransformerHead"}:
-        from cerebro_spark.schemes import _heads  # noqa: PLC0415
+        from cerebro_spark.schemes import _heads
 
         return getattr(_heads, name)
     if name == "token_loss":
-        from cerebro_spark.schemes._token_loss import token_loss  # noqa: PLC0415
+        from cerebro_spark.schemes._token_loss import token_loss
 
         return token_loss
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

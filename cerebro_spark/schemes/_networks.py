@@ -47,7 +47,7 @@ def adapters(net: object, scheme: str) -> Any:
     if own is None or own.name != "torch":
         kind = type(net)
         raise InvalidArgumentError(f"{scheme} adapts a torch.nn.Module; net is a {kind.__module__}.{kind.__qualname__}")
-    from cerebro_spark.schemes import _torch_adapters  # noqa: PLC0415 - imports torch
+    from cerebro_spark.schemes import _torch_adapters  # imports torch
 
     return _torch_adapters
 

@@ -138,7 +138,7 @@ def residual_adapters(net: nn.Module, top: int, head: Any, paths: Sequence[str] 
     for path in adaptable:
         around, _, name = path.rpartition(".")
         plain = copied.get_submodule(path)
-        assert isinstance(plain, nn.Conv2d)  # noqa: S101 - what is adaptable, for the type checker
+        assert isinstance(plain, nn.Conv2d)  # what is adaptable, for the type checker
         copied.get_submodule(around).register_module(name, AdaptedConvolution(plain))
     if head is None:
         learn(_top(copied, top, paths))

@@ -60,7 +60,7 @@ def autolog(*, disable: bool = False, log_models: bool = True, registered_model_
         )
     _held.clear()
     if not disable:
-        import mlflow  # noqa: F401, PLC0415 - a missing package is said now, not after the first search
+        import mlflow  # noqa: F401 - a missing package is said now, not after the first search
 
         _held.append(Autologging(log_models, registered_model_name))
 

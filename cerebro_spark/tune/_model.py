@@ -10,7 +10,7 @@ from pyspark.ml import Model
 from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
 from pyspark.ml.util import MLReadable, MLWritable
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.errors import InvalidArgumentError

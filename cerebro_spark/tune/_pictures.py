@@ -56,7 +56,7 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
     axes = figure.subplots()
     for event in events:
         place = trial_ids.index(event.trial_id)
-        colour = f"C{place % 10}" if len(trial_ids) <= 10 else _shade(place, len(trial_ids))  # noqa: PLR2004 - matplotlib's cycle
+        colour = f"C{place % 10}" if len(trial_ids) <= 10 else _shade(place, len(trial_ids))  # matplotlib's cycle
         axes.barh(
             workers.index(event.worker),
             event.ended - event.began,
@@ -92,7 +92,7 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
 
 
 def _shade(place: int, count: int) -> tuple[float, float, float, float]:
-    from matplotlib import colormaps  # noqa: PLC0415 - beside its only use
+    from matplotlib import colormaps  # beside its only use
 
     shade: tuple[float, float, float, float] = colormaps["turbo"](0.05 + 0.9 * place / max(1, count - 1))
     return shade

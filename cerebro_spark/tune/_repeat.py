@@ -39,7 +39,7 @@ class Repeat(Procedure):
         super().__init__(**settings)
         self._configurations = configurations
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the number is set
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # the number is set
         """See :meth:`optimizer.procedures.Procedure.decide`."""
         for trial in fresh:
             if trial.waiting:

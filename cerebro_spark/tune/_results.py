@@ -209,7 +209,7 @@ class Results:
 
     def to_pandas(self) -> pd.DataFrame:
         """Table of one row per trial and epoch: ``trial_id``, params, ``status``, ``epoch``, and the metrics."""
-        import pandas as pd  # noqa: PLC0415 - heavy, and not everybody asks
+        import pandas as pd  # heavy, and not everybody asks
 
         rows = [
             {"trial_id": trial.trial_id, **trial.params, "status": trial.status, "epoch": epoch, **metrics}
@@ -250,7 +250,7 @@ class Results:
 
     def plot(self) -> Figure:
         """Draw learning curves: the metric by epoch, one line per configuration."""
-        from cerebro_spark.tune._pictures import learning_curves  # noqa: PLC0415 - matplotlib, where a picture is wanted
+        from cerebro_spark.tune._pictures import learning_curves  # matplotlib, where a picture is wanted
 
         return learning_curves(self.trials, self.spec.metric)
 
@@ -267,7 +267,7 @@ class Results:
         InvalidArgumentError
             There is no such configuration.
         """
-        from cerebro_spark.tune._pictures import gantt  # noqa: PLC0415
+        from cerebro_spark.tune._pictures import gantt
 
         if follow is not None:
             self._known(follow)
@@ -281,7 +281,7 @@ class Results:
         ImportError
             Plotly is not installed: the extra ``plot`` has it.
         """
-        from cerebro_spark.tune._interactive import interactive_curves  # noqa: PLC0415
+        from cerebro_spark.tune._interactive import interactive_curves
 
         return interactive_curves(self.trials, self.spec.metric)
 
@@ -300,7 +300,7 @@ class Results:
         ImportError
             Plotly is not installed: the extra ``plot`` has it.
         """
-        from cerebro_spark.tune._interactive import interactive_gantt  # noqa: PLC0415
+        from cerebro_spark.tune._interactive import interactive_gantt
 
         if follow is not None:
             self._known(follow)

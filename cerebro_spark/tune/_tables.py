@@ -107,7 +107,7 @@ def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
     ...     spark.createDataFrame(metrics).createOrReplaceTempView("metrics")
     ...     return spark.sql("select trial_id, max(value) from metrics where name = 'val_accuracy' group by trial_id")
     """
-    import pandas as pd  # noqa: PLC0415 - heavy, and not everybody asks
+    import pandas as pd  # heavy, and not everybody asks
 
     journal = Journal(store, run_id)
     rows = _rows(journal)

@@ -185,7 +185,7 @@ class _MLflow(Callback):
     """
 
     def __init__(self, followers: Followers, run: str) -> None:
-        from mlflow import MlflowClient  # noqa: PLC0415 - takes a second that only tracking should cost
+        from mlflow import MlflowClient  # takes a second that only tracking should cost
 
         self._client = MlflowClient()
         self.parent = ""
@@ -214,7 +214,7 @@ class _MLflow(Callback):
 
     def _begun(self, run: str) -> tuple[str, str]:
         """Begin a run of the active experiment, below the active run; return the ids of both."""
-        import mlflow  # noqa: PLC0415
+        import mlflow
 
         # The one way to MLflow's active experiment; the run goes on by the client, and is not the user's active one.
         with mlflow.start_run(run_name=run, nested=mlflow.active_run() is not None) as begun:
@@ -329,7 +329,7 @@ class _MLflow(Callback):
             pyfunc.save(folder)
             self._client.log_artifacts(self.parent, str(folder), _MODEL)
             if settings.registered_model_name is not None:
-                import mlflow  # noqa: PLC0415
+                import mlflow
 
                 mlflow.register_model(f"runs:/{self.parent}/{_MODEL}", settings.registered_model_name)
         except Exception:  # noqa: BLE001 - a registry that is away leaves a run that is over, with all else in it
@@ -351,7 +351,7 @@ class _MLflow(Callback):
 
 
 def _environment() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - beside its only use
+    from importlib.metadata import PackageNotFoundError, version  # beside its only use
 
     versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _DISTRIBUTIONS:

@@ -5,12 +5,12 @@ A framework's handler gives each layer its parents, forward FLOPs, output shape,
 is ``frozen``, whether it draws (``random``), and for a composite layer its ``inner_bytes``.
 """
 
-from ._candidate import Candidate, Costs
-from ._group import Group, Phase
-from ._live import LiveTensors, live_tensors
-from ._plan import AdaptationPlan
-from ._planner import plan
-from ._training import passes, training_flops
+from optimizer.adaptation._candidate import Candidate, Costs
+from optimizer.adaptation._group import Group, Phase
+from optimizer.adaptation._live import LiveTensors, live_tensors
+from optimizer.adaptation._plan import AdaptationPlan
+from optimizer.adaptation._planner import plan
+from optimizer.adaptation._training import passes, training_flops
 
 __all__ = [
     "AdaptationPlan",

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.adaptation._live import live_tensors
+from optimizer.adaptation._training import FORWARD, training_flops
 from optimizer.errors import GraphError, InvalidArgumentError
 from optimizer.graph import frontier, materialisable
-
-from ._live import live_tensors
-from ._training import FORWARD, training_flops
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
+    from optimizer.adaptation._candidate import Candidate
     from optimizer.graph import LayerGraph
-
-    from ._candidate import Candidate
 
 __all__ = ["Branch", "branches"]
 

@@ -9,7 +9,7 @@ from optimizer.sizes import size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._group import Group
+    from optimizer.adaptation._group import Group
 
 __all__ = ["count", "group_lines", "listed", "plural"]
 
@@ -41,7 +41,7 @@ def plural(number: int, noun: str) -> str:
 def count(flops: float) -> str:
     """Write a number of FLOPs in thousands, millions and so on."""
     for prefix in ("", " K", " M", " G", " T"):
-        if flops < 1000:  # noqa: PLR2004 - a thousand
+        if flops < 1000:  # a thousand
             return f"{flops:,.0f}" if not prefix else f"{flops:,.1f}{prefix}"
         flops /= 1000
     return f"{flops:,.1f} P"

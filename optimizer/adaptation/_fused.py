@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._branch import Branch
-    from ._reuse import ReusePlans
+    from optimizer.adaptation._branch import Branch
+    from optimizer.adaptation._reuse import ReusePlans
 
 __all__ = ["Fused", "Memory"]
 

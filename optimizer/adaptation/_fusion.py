@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._fused import Fused, Memory
-    from ._reuse import ReusePlans
+    from optimizer.adaptation._fused import Fused, Memory
+    from optimizer.adaptation._reuse import ReusePlans
 
 __all__ = ["fuse"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._training import FORWARD, passes
+from optimizer.adaptation._training import FORWARD, passes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._fused import Fused
-    from ._trunk import Trunk
+    from optimizer.adaptation._fused import Fused
+    from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["Solver", "best_stored"]
 
@@ -59,7 +59,7 @@ def best_stored(
     smallest = min(trunk.nodes[place].nbytes for place in storable)
     if smallest > budget:
         return frozenset(), True
-    import pulp  # type: ignore[import-untyped]  # noqa: PLC0415 - only a plan that has to choose needs the solver
+    import pulp  # type: ignore[import-untyped]  # only a plan that has to choose needs the solver
 
     needs = [(unit.branch_flops, [(wanted, epochs) for epochs, wanted in unit.phases()], n) for unit, n in units]
     problem = pulp.LpProblem("materialise", pulp.LpMinimize)
@@ -85,7 +85,7 @@ def best_stored(
     status = _solve(pulp, problem, solver, seconds)
     if status is None:
         return frozenset(), False
-    taken = [place for place in storable if (chosen[place].value() or 0.0) > 0.5]  # noqa: PLR2004 - a binary
+    taken = [place for place in storable if (chosen[place].value() or 0.0) > 0.5]  # a binary
     # A solver's tolerance is not the disk's.
     while sum(trunk.nodes[place].nbytes for place in taken) > budget:
         taken.pop()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.adaptation._explain import listed
+from optimizer.adaptation._trunk import stored_bytes
 from optimizer.graph import materialisable
-
-from ._explain import listed
-from ._trunk import stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._branch import Branch
-    from ._search import Problem
+    from optimizer.adaptation._branch import Branch
+    from optimizer.adaptation._search import Problem
 
 __all__ = ["notes"]
 

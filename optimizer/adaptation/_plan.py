@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.adaptation._explain import count, group_lines, listed, plural
 from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
-from ._explain import count, group_lines, listed, plural
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from optimizer.adaptation._candidate import Costs
+    from optimizer.adaptation._group import Group
     from optimizer.graph import LayerGraph
-
-    from ._candidate import Costs
-    from ._group import Group
 
 __all__ = ["AdaptationPlan"]
 

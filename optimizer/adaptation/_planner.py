@@ -5,28 +5,27 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, get_args
 
+from optimizer.adaptation._branch import branches
+from optimizer.adaptation._candidate import Costs, checked
+from optimizer.adaptation._fused import Fused, Memory
+from optimizer.adaptation._group import Group, Phase
+from optimizer.adaptation._milp import Solver
+from optimizer.adaptation._notes import notes
+from optimizer.adaptation._plan import AdaptationPlan
+from optimizer.adaptation._reuse import ReusePlans
+from optimizer.adaptation._search import Problem, search
+from optimizer.adaptation._trunk import trunk_of
 from optimizer.arguments import one_of, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.memory import InfeasiblePlanError
 
-from ._branch import branches
-from ._candidate import Costs, checked
-from ._fused import Fused, Memory
-from ._group import Group, Phase
-from ._milp import Solver
-from ._notes import notes
-from ._plan import AdaptationPlan
-from ._reuse import ReusePlans
-from ._search import Problem, search
-from ._trunk import trunk_of
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ._branch import Branch
-    from ._candidate import Candidate
-    from ._search import Found
-    from ._trunk import Trunk
+    from optimizer.adaptation._branch import Branch
+    from optimizer.adaptation._candidate import Candidate
+    from optimizer.adaptation._search import Found
+    from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["plan"]
 

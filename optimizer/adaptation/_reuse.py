@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.adaptation._flow import Network
 from optimizer.graph import peak_live_bytes
 
-from ._flow import Network
-
 if TYPE_CHECKING:
-    from ._trunk import Trunk
+    from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["Reuse", "ReusePlans", "TrunkMemory"]
 

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._fusion import fuse
-from ._milp import best_stored
-from ._reuse import ReusePlans
+from optimizer.adaptation._fusion import fuse
+from optimizer.adaptation._milp import best_stored
+from optimizer.adaptation._reuse import ReusePlans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ._fused import Fused, Memory
-    from ._milp import Solver
-    from ._trunk import Trunk
+    from optimizer.adaptation._fused import Fused, Memory
+    from optimizer.adaptation._milp import Solver
+    from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["Found", "Problem", "search"]
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.adaptation._dominance import dominators
 from optimizer.graph import merge
-
-from ._dominance import dominators
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from optimizer.adaptation._branch import Branch
+    from optimizer.adaptation._candidate import Costs
     from optimizer.graph import Layer, LayerGraph, MultiModelGraph
-
-    from ._branch import Branch
-    from ._candidate import Costs
 
 __all__ = ["Node", "Trunk", "stored_bytes", "trunk_of"]
 

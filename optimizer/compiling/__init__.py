@@ -4,7 +4,7 @@ A parser per library lowers a fitted model to a :class:`Program`; ``udfs.compili
 engines need N + K translations. A program is data: numbers in JSON, arrays beside them, no code.
 """
 
-from ._arithmetic import (
+from optimizer.compiling._arithmetic import (
     Above,
     ArgMax,
     Arithmetic,
@@ -17,17 +17,27 @@ from ._arithmetic import (
     Sigmoid,
     Softmax,
 )
-from ._builder import Builder, Sparsity
-from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
-from ._chunk import FEW_ROWS, WALKED_ROWS
-from ._columns import Concatenate, Finite, Impute, Select
-from ._constants import Constant
-from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
-from ._distances import METRICS, Coupling, Distances, Neighbors
-from ._elementwise import Choose, Products
-from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
-from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
-from ._functions import (
+from optimizer.compiling._builder import Builder, Sparsity
+from optimizer.compiling._categories import Encode, Entry, Filled, Known, OneHot, Recode
+from optimizer.compiling._chunk import FEW_ROWS, WALKED_ROWS
+from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
+from optimizer.compiling._constants import Constant
+from optimizer.compiling._curves import (
+    UFUNCS,
+    Bins,
+    Missing,
+    Monomials,
+    Patch,
+    PowerTransform,
+    Quantiles,
+    Splines,
+    Ufunc,
+)
+from optimizer.compiling._distances import METRICS, Coupling, Distances, Neighbors
+from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
+from optimizer.compiling._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from optimizer.compiling._functions import (
     After,
     Combine,
     Function,
@@ -40,25 +50,25 @@ from ._functions import (
     Shares,
     Within,
 )
-from ._interpolate import Interpolate
-from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
-from ._leaves import Indicators, Leaves, LinearLeaves
-from ._links import Link
-from ._live_columns import live_columns
-from ._lookups import CodeLookup, Replace
-from ._nearest_fill import NearestFill
-from ._operator import OPERATORS, Operator
-from ._output import Output
-from ._plan import BACKENDS, Plan, make_plan, saved_backend
-from ._program import INPUT, Node, Program
-from ._ranks import GatherElements, TopK
-from ._reading import NarrowIntegers
-from ._rules import RULES, Rule, reason_of
-from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
-from ._strategy import STRATEGIES, choose_strategies, choose_strategy, saved_strategy
-from ._texts import Bag, Damped, HasText, SparseRows
-from ._trees import Trees
-from .rewriting import Rewrite, Rewritten, rewrite
+from optimizer.compiling._interpolate import Interpolate
+from optimizer.compiling._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
+from optimizer.compiling._leaves import Indicators, Leaves, LinearLeaves
+from optimizer.compiling._links import Link
+from optimizer.compiling._live_columns import live_columns
+from optimizer.compiling._lookups import CodeLookup, Replace
+from optimizer.compiling._nearest_fill import NearestFill
+from optimizer.compiling._operator import OPERATORS, Operator
+from optimizer.compiling._output import Output
+from optimizer.compiling._plan import BACKENDS, Plan, make_plan, saved_backend
+from optimizer.compiling._program import INPUT, Node, Program
+from optimizer.compiling._ranks import GatherElements, TopK
+from optimizer.compiling._reading import NarrowIntegers
+from optimizer.compiling._rules import RULES, Rule, reason_of
+from optimizer.compiling._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
+from optimizer.compiling._strategy import STRATEGIES, choose_strategies, choose_strategy, saved_strategy
+from optimizer.compiling._texts import Bag, Damped, HasText, SparseRows
+from optimizer.compiling._trees import Trees
+from optimizer.compiling.rewriting import Rewrite, Rewritten, rewrite
 
 __all__ = [
     "BACKENDS",

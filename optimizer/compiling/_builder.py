@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ._arithmetic import Cast
-from ._categories import Filled
-from ._columns import Concatenate, Finite, Select
-from ._errors import UnsupportedOperatorError
-from ._functions import Within
-from ._program import INPUT, Node, Program
+from optimizer.compiling._arithmetic import Cast
+from optimizer.compiling._categories import Filled
+from optimizer.compiling._columns import Concatenate, Finite, Select
+from optimizer.compiling._errors import UnsupportedOperatorError
+from optimizer.compiling._functions import Within
+from optimizer.compiling._program import INPUT, Node, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ._operator import Operator
-    from ._output import Output
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._output import Output
 
 __all__ = ["Builder", "Kind", "Sparsity"]
 

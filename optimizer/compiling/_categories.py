@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ._errors import ProgramError
-from ._operator import Operator, check_choice, later, width_of
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator, check_choice, later, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Encode(Operator):
         if len(self.columns) != len(self.vocabularies):
             raise ProgramError(f"Encode: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
 
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads columns, not tables
+    def width(self, inputs: Sequence[int]) -> int:  # it reads columns, not tables
         """Columns of the result."""
         return len(self.columns)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._arithmetic import Linear
-from ._sparsity import sparse_nodes
-from ._trees import Trees
+from optimizer.compiling._arithmetic import Linear
+from optimizer.compiling._sparsity import sparse_nodes
+from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
-    from ._program import Node, Program
+    from optimizer.compiling._program import Node, Program
 
 __all__ = ["FEW_ROWS", "WALKED_ROWS", "rows_at_a_time"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._operator import Operator
+from optimizer.compiling._operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,6 @@ class Constant(Operator):
 
     values: NDArray[Any]
 
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - the input says how many rows there are
+    def width(self, inputs: Sequence[int]) -> int:  # the input says how many rows there are
         """Columns of the result."""
         return len(self.values)

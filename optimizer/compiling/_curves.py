@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ._errors import ProgramError
-from ._operator import Operator, check_choice, later, width_of
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator, check_choice, later, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ._errors import ProgramError
-from ._operator import Operator
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ._errors import ProgramError
-from ._operator import Operator, width_of
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Leaves(Operator):
     trees: int
     columns: int = 0
 
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - the leaves are read, not the sums
+    def width(self, inputs: Sequence[int]) -> int:  # the leaves are read, not the sums
         """Columns of the result."""
         if self.columns and self.trees % self.columns:
             raise ProgramError(f"Leaves: {self.trees} trees cannot be laid out in {self.columns} columns")
@@ -93,6 +93,6 @@ class Indicators(Operator):
 
     columns: int
 
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - any number of columns may be named
+    def width(self, inputs: Sequence[int]) -> int:  # any number of columns may be named
         """Columns of the result."""
         return self.columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._operator import Operator, check_choice
+from optimizer.compiling._operator import Operator, check_choice
 
 __all__ = ["Link"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._arithmetic import Arithmetic, Cast, Clip, Linear
-from ._columns import Concatenate, Finite, Select
-from ._program import INPUT
-from ._trees import Trees
+from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip, Linear
+from optimizer.compiling._columns import Concatenate, Finite, Select
+from optimizer.compiling._program import INPUT
+from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._operator import Operator
-    from ._program import Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Program
 
 __all__ = ["live_columns"]
 

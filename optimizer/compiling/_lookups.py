@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._errors import ProgramError
-from ._operator import Operator, check_choice, width_of
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

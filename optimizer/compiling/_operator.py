@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ._errors import ProgramError
+from optimizer.compiling._errors import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

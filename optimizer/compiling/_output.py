@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import ProgramError, UnsupportedOperatorError
+from optimizer.compiling._errors import ProgramError, UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

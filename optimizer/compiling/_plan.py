@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.compiling._chunk import rows_at_a_time
+from optimizer.compiling._errors import UnsupportedOperatorError
+from optimizer.compiling._strategy import choose_strategies
 from optimizer.notebook import ExplainedInNotebooks
-
-from ._chunk import rows_at_a_time
-from ._errors import UnsupportedOperatorError
-from ._strategy import choose_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ._program import Program
+    from optimizer.compiling._program import Program
 
 __all__ = ["BACKENDS", "Plan", "make_plan", "saved_backend"]
 

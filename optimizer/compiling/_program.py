@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._arithmetic import Cast
-from ._categories import Encode
-from ._columns import Concatenate, Select
-from ._errors import ProgramError
-from ._operator import OPERATORS, Operator
-from ._output import Output
-from ._texts import Bag
+from optimizer.compiling._arithmetic import Cast
+from optimizer.compiling._categories import Encode
+from optimizer.compiling._columns import Concatenate, Select
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import OPERATORS, Operator
+from optimizer.compiling._output import Output
+from optimizer.compiling._texts import Bag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._operator import Operator
+from optimizer.compiling._operator import Operator
 
 __all__ = ["NarrowIntegers"]
 

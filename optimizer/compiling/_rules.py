@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ._categories import Known
-from ._columns import Finite
-from ._functions import Reject, Within
-from ._texts import HasText
+from optimizer.compiling._categories import Known
+from optimizer.compiling._columns import Finite
+from optimizer.compiling._functions import Reject, Within
+from optimizer.compiling._texts import HasText
 
 __all__ = ["RULES", "Rule", "reason_of"]
 

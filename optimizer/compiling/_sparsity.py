@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._arithmetic import Arithmetic, Linear
-from ._columns import Concatenate, Finite
-from ._errors import UnsupportedOperatorError
-from ._reading import NarrowIntegers
-from ._texts import Bag, HasText
+from optimizer.compiling._arithmetic import Arithmetic, Linear
+from optimizer.compiling._columns import Concatenate, Finite
+from optimizer.compiling._errors import UnsupportedOperatorError
+from optimizer.compiling._reading import NarrowIntegers
+from optimizer.compiling._texts import Bag, HasText
 
 if TYPE_CHECKING:
-    from ._operator import Operator
-    from ._program import Program
+    from optimizer.compiling._operator import Operator
+    from optimizer.compiling._program import Program
 
 __all__ = ["DENSE_COLUMNS", "keeps_sparse", "sparse_nodes"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._errors import UnsupportedOperatorError
-from ._trees import Trees
+from optimizer.compiling._errors import UnsupportedOperatorError
+from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
-    from ._program import Program
+    from optimizer.compiling._program import Program
 
 __all__ = ["STRATEGIES", "choose_strategies", "choose_strategy", "saved_strategy"]
 

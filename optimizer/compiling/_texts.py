@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ._errors import ProgramError
-from ._operator import Operator, check_choice, width_of
+from optimizer.compiling._errors import ProgramError
+from optimizer.compiling._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ._categories import Entry
+    from optimizer.compiling._categories import Entry
 
 __all__ = ["Bag", "Damped", "HasText", "SparseRows"]
 
@@ -146,7 +146,7 @@ class Bag(Operator):
         """Type of a row: ``str``, ``list`` or ``dict``."""
         return {"list": list, "list of Spark": list, "pairs": dict}.get(self.analyzer, str)
 
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads a column, not tables
+    def width(self, inputs: Sequence[int]) -> int:  # it reads a column, not tables
         """Columns of the result."""
         return self.buckets or len(self.terms)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import ProgramError, UnsupportedOperatorError
-from ._operator import Operator
+from optimizer.compiling._errors import ProgramError, UnsupportedOperatorError
+from optimizer.compiling._operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

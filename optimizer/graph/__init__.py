@@ -5,12 +5,12 @@ geometry, Nexus and MCDNN find shared prefixes in it, Hummingbird emits it. All 
 batch axis is left out of every shape, and a planner multiplies by the rows it has.
 """
 
-from ._cut import Cut, Part
-from ._graph import LayerGraph
-from ._layer import Layer, Window
-from ._memory import peak_live_bytes
-from ._multi import MultiModelGraph, common_prefix, frontier, materialisable, merge
-from ._receptive import ReceptiveField, receptive_field
+from optimizer.graph._cut import Cut, Part
+from optimizer.graph._graph import LayerGraph
+from optimizer.graph._layer import Layer, Window
+from optimizer.graph._memory import peak_live_bytes
+from optimizer.graph._multi import MultiModelGraph, common_prefix, frontier, materialisable, merge
+from optimizer.graph._receptive import ReceptiveField, receptive_field
 
 __all__ = [
     "Cut",

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
-
-from ._layer import INPUT
+from optimizer.graph._layer import INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ._layer import Layer
+    from optimizer.graph._layer import Layer
 
 __all__ = ["Cut", "Part", "cut", "part"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._layer import Layer
+    from optimizer.graph._layer import Layer
 
 __all__ = ["explain"]
 
@@ -56,7 +56,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _quantity(value: float, step: int, unit: str) -> str:
-    prefixes = ["", *("KMGTPE" if step == 1000 else ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))]  # noqa: PLR2004
+    prefixes = ["", *("KMGTPE" if step == 1000 else ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))]
     i = 0
     while value >= step and i < len(prefixes) - 1:
         value /= step

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
-from ._layer import INPUT, Layer
+from optimizer.graph._layer import INPUT, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

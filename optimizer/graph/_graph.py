@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import GraphError, UnknownLayerError
-
-from . import _cut, _explain
-from ._expression import expressions, pinned
-from ._layer import INPUT, Layer
-from ._order import topological
+from optimizer.graph import _cut, _explain
+from optimizer.graph._expression import expressions, pinned
+from optimizer.graph._layer import INPUT, Layer
+from optimizer.graph._order import topological
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

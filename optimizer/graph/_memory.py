@@ -10,8 +10,8 @@ from optimizer.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ._cut import Part
-    from ._graph import LayerGraph
+    from optimizer.graph._cut import Part
+    from optimizer.graph._graph import LayerGraph
 
 __all__ = ["peak_live_bytes"]
 

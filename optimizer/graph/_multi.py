@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
-
-from ._expression import pinned
-from ._graph import LayerGraph
-from ._layer import INPUT, Layer
+from optimizer.graph._expression import pinned
+from optimizer.graph._graph import LayerGraph
+from optimizer.graph._layer import INPUT, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

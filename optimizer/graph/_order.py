@@ -10,7 +10,7 @@ from optimizer.errors import GraphError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._layer import Layer
+    from optimizer.graph._layer import Layer
 
 __all__ = ["topological"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from optimizer.errors import GraphError
 
 if TYPE_CHECKING:
-    from ._graph import LayerGraph
-    from ._layer import Layer, Window
+    from optimizer.graph._graph import LayerGraph
+    from optimizer.graph._layer import Layer, Window
 
 __all__ = ["ReceptiveField", "receptive_field"]
 

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.errors import nearest
-
-from ._errors import HopperError, unknown
-from ._orders import Fixed, Replay
-from ._policies import LeastFarAlong, LongestRemaining, Randomized
-from ._queue import Queue
-from ._remaining_work import Outlook
-from ._times import UnitTimes
+from optimizer.hopper._errors import HopperError, unknown
+from optimizer.hopper._orders import Fixed, Replay
+from optimizer.hopper._policies import LeastFarAlong, LongestRemaining, Randomized
+from optimizer.hopper._queue import Queue
+from optimizer.hopper._remaining_work import Outlook
+from optimizer.hopper._times import UnitTimes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from ._policies import Policy
-    from ._unit import Placement, Unit
+    from optimizer.hopper._policies import Policy
+    from optimizer.hopper._unit import Placement, Unit
 
 __all__ = ["POLICIES", "Hopper"]
 

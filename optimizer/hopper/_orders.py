@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import ScheduleError
-from ._ring import Rings
+from optimizer.hopper._errors import ScheduleError
+from optimizer.hopper._ring import Rings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ._queue import Queue
-    from ._remaining_work import Outlook
-    from ._unit import Placement
+    from optimizer.hopper._queue import Queue
+    from optimizer.hopper._remaining_work import Outlook
+    from optimizer.hopper._unit import Placement
 
 __all__ = ["Fixed", "Replay"]
 
@@ -98,7 +98,7 @@ class Replay:
         # Workers that have passed units which are to be done again start over, and skip what is finished.
         self._at.clear()
 
-    def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - by the log
+    def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # by the log
         """See :class:`Policy`."""
         unit = next(self._remaining(queue, worker), None)
         if unit is not None and self._is_next(queue, *unit):

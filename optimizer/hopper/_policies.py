@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ._ring import Rings
+from optimizer.hopper._ring import Rings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._queue import Queue
-    from ._remaining_work import Outlook
+    from optimizer.hopper._queue import Queue
+    from optimizer.hopper._remaining_work import Outlook
 
 __all__ = ["LeastFarAlong", "LongestRemaining", "Policy", "Randomized"]
 
@@ -39,7 +39,7 @@ class Randomized:
     def prepare(self, queue: Queue, config: int) -> None:
         """Do nothing."""
 
-    def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - needs no times
+    def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # needs no times
         """See :class:`Policy`."""
         partitions = queue.held[worker]
         units = np.flatnonzero((queue.pending[partitions] & queue.idle).ravel())
@@ -114,7 +114,7 @@ class LongestRemaining:
         first = self._first(queue, candidates)
         return np.asarray(first[(queue.resident[first] == worker) & (queue.ahead[first] > 0)])
 
-    def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG002 - all alike
+    def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:  # all alike
         return candidates
 
     def _work(self, outlook: Outlook) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import HopperError, unknown
-from ._unit import Unit
+from optimizer.hopper._errors import HopperError, unknown
+from optimizer.hopper._unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

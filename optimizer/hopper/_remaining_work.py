@@ -9,8 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._queue import Queue
-    from ._times import UnitTimes
+    from optimizer.hopper._queue import Queue
+    from optimizer.hopper._times import UnitTimes
 
 __all__ = ["Outlook"]
 

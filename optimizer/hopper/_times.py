@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import HopperError
+from optimizer.hopper._errors import HopperError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ._unit import Unit
+    from optimizer.hopper._unit import Unit
 
 __all__ = ["UnitTimes"]
 
@@ -111,7 +111,7 @@ class UnitTimes:
         row, column = np.array([self.config(unit.config)]), np.array([self.worker(worker)])
         return float(self.costs(row)[0] * self.slowness(column)[0] * self._rows.get(unit.partition, 1.0))
 
-    def table(self, configs: Sequence[str], workers: Sequence[str]) -> NDArray[np.float64] | None:  # noqa: ARG002
+    def table(self, configs: Sequence[str], workers: Sequence[str]) -> NDArray[np.float64] | None:
         """Return known seconds, configurations x workers; ``None``, because times are learned. Subclasses may know."""
         return None
 

@@ -6,15 +6,15 @@ bytes, for as many task slots as fit. :func:`plan_inside` plans within a running
 :data:`PAPER` define the parts of a region.
 """
 
-from ._apportionment import Join, Persistence
-from ._constants import PAPER, SPARK4, Constants
-from ._envelope import Envelope, plan_inside
-from ._errors import InfeasiblePlanError
-from ._plan import TransferPlan
-from ._search import plan_transfer
-from ._sizes import Table, Tables, size_tables
-from ._spark import OS_MEMORY
-from ._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
+from optimizer.memory._apportionment import Join, Persistence
+from optimizer.memory._constants import PAPER, SPARK4, Constants
+from optimizer.memory._envelope import Envelope, plan_inside
+from optimizer.memory._errors import InfeasiblePlanError
+from optimizer.memory._plan import TransferPlan
+from optimizer.memory._search import plan_transfer
+from optimizer.memory._sizes import Table, Tables, size_tables
+from optimizer.memory._spark import OS_MEMORY
+from optimizer.memory._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
 
 __all__ = [
     "OS_MEMORY",

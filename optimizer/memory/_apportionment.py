@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ._sizes import divided
+from optimizer.memory._sizes import divided
 
 if TYPE_CHECKING:
     from optimizer.logical import Logical
-
-    from ._constants import Constants
-    from ._sizes import Tables
-    from ._spec import ClusterSpec, TransferWorkload
+    from optimizer.memory._constants import Constants
+    from optimizer.memory._sizes import Tables
+    from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
 __all__ = ["Apportionment", "Join", "Persistence"]
 

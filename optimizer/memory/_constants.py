@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from optimizer.errors import CerebroError
-
-from ._spec import not_negative
+from optimizer.memory._spec import not_negative
 
 __all__ = ["MIB", "PAPER", "SPARK4", "Constants"]
 

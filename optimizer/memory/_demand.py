@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ._sizes import divided, scaled
+from optimizer.memory._sizes import divided, scaled
 
 if TYPE_CHECKING:
-    from ._constants import Constants
-    from ._sizes import Tables
-    from ._spec import ClusterSpec, TransferWorkload
+    from optimizer.memory._constants import Constants
+    from optimizer.memory._sizes import Tables
+    from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
 __all__ = ["Demand", "Layout", "demand", "heap_for", "overhead", "rounded"]
 

@@ -6,23 +6,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import CerebroError
+from optimizer.memory._constants import SPARK4
+from optimizer.memory._demand import Layout, demand
+from optimizer.memory._errors import InfeasiblePlanError
+from optimizer.memory._infeasible import refusal
+from optimizer.memory._plan import TransferPlan
+from optimizer.memory._sizes import divided, size_tables
+from optimizer.memory._spec import ClusterSpec, not_negative
 from optimizer.sizes import size
-
-from ._constants import SPARK4
-from ._demand import Layout, demand
-from ._errors import InfeasiblePlanError
-from ._infeasible import refusal
-from ._plan import TransferPlan
-from ._sizes import divided, size_tables
-from ._spec import ClusterSpec, not_negative
 
 if TYPE_CHECKING:
     from optimizer.logical import Logical
-
-    from ._apportionment import Join, Persistence
-    from ._constants import Constants
-    from ._demand import Demand
-    from ._spec import TransferWorkload
+    from optimizer.memory._apportionment import Join, Persistence
+    from optimizer.memory._constants import Constants
+    from optimizer.memory._demand import Demand
+    from optimizer.memory._spec import TransferWorkload
 
 __all__ = ["Envelope", "plan_inside"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import CerebroError
 
 if TYPE_CHECKING:
-    from ._spec import ClusterSpec
+    from optimizer.memory._spec import ClusterSpec
 
 __all__ = ["InfeasiblePlanError"]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.memory._sizes import divided
 from optimizer.sizes import size
 
-from ._sizes import divided
-
 if TYPE_CHECKING:
-    from ._apportionment import Apportionment
-    from ._demand import Demand
-    from ._spec import ClusterSpec
+    from optimizer.memory._apportionment import Apportionment
+    from optimizer.memory._demand import Demand
+    from optimizer.memory._spec import ClusterSpec
 
 __all__ = ["explain", "shortage"]
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optimizer.memory._constants import MIB
+from optimizer.memory._errors import InfeasiblePlanError
+from optimizer.memory._explain import shortage
+from optimizer.memory._sizes import divided
 from optimizer.sizes import size
 
-from ._constants import MIB
-from ._errors import InfeasiblePlanError
-from ._explain import shortage
-from ._sizes import divided
-
 if TYPE_CHECKING:
-    from ._constants import Constants
-    from ._demand import Demand
-    from ._sizes import Tables
-    from ._spec import ClusterSpec
+    from optimizer.memory._constants import Constants
+    from optimizer.memory._demand import Demand
+    from optimizer.memory._sizes import Tables
+    from optimizer.memory._spec import ClusterSpec
 
 __all__ = ["missing", "refusal"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.memory import _explain, _spark
+from optimizer.memory._apportionment import Apportionment
 from optimizer.notebook import ExplainedInNotebooks
-
-from . import _explain, _spark
-from ._apportionment import Apportionment
 
 __all__ = ["TransferPlan"]
 

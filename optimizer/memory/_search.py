@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, get_args
 
 from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
+from optimizer.memory._apportionment import Join, Persistence
+from optimizer.memory._constants import SPARK4, Constants
+from optimizer.memory._demand import Demand, Layout, demand, heap_for, overhead, rounded
+from optimizer.memory._infeasible import missing, refusal
+from optimizer.memory._plan import TransferPlan
+from optimizer.memory._sizes import Tables, divided, size_tables
 from optimizer.sizes import size
-
-from ._apportionment import Join, Persistence
-from ._constants import SPARK4, Constants
-from ._demand import Demand, Layout, demand, heap_for, overhead, rounded
-from ._infeasible import missing, refusal
-from ._plan import TransferPlan
-from ._sizes import Tables, divided, size_tables
 
 if TYPE_CHECKING:
     from optimizer.logical import Logical
-
-    from ._spec import ClusterSpec, TransferWorkload
+    from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
 __all__ = ["plan_transfer"]
 

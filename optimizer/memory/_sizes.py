@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optimizer.logical import Logical
-
-    from ._constants import Constants
-    from ._spec import LayerSize, TransferWorkload
+    from optimizer.memory._constants import Constants
+    from optimizer.memory._spec import LayerSize, TransferWorkload
 
 __all__ = ["Table", "Tables", "divided", "scaled", "size_tables", "structured_table_bytes"]
 

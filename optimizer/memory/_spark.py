@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._constants import MIB
-from ._demand import overhead
-from ._sizes import divided
+from optimizer.memory._constants import MIB
+from optimizer.memory._demand import overhead
+from optimizer.memory._sizes import divided
 
 if TYPE_CHECKING:
-    from ._apportionment import Apportionment
+    from optimizer.memory._apportionment import Apportionment
 
 __all__ = ["OS_MEMORY", "to_spark_conf"]
 

@@ -187,7 +187,7 @@ class Downstream:
     @classmethod
     def logistic_regression(cls, classes: int = 2) -> Downstream:
         """Spark ML's logistic regression: coefficients and a gradient, float64, on a worker; L-BFGS on the driver."""
-        outputs = 1 if classes <= 2 else classes  # noqa: PLR2004 - a binary model has one row of coefficients
+        outputs = 1 if classes <= 2 else classes  # a binary model has one row of coefficients
         size = outputs * _FLOAT64
         return cls("logistic regression", "user", 2 * size, 2 * size, 0, _LBFGS_VECTORS * size)
 

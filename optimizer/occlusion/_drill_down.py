@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._errors import PatchError
+from optimizer.occlusion._errors import PatchError
 
 if TYPE_CHECKING:
-    from ._grid import OcclusionGrid
+    from optimizer.occlusion._grid import OcclusionGrid
 
 __all__ = ["DrillDown", "stage_one_step", "stage_one_stride"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import PatchError
+from optimizer.occlusion._errors import PatchError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

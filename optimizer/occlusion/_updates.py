@@ -8,16 +8,15 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ._errors import PatchError
-from ._local import is_local
-from ._span import Span
+from optimizer.occlusion._errors import PatchError
+from optimizer.occlusion._local import is_local
+from optimizer.occlusion._span import Span
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from optimizer.graph import Layer, LayerGraph
-
-    from ._grid import OcclusionGrid
+    from optimizer.occlusion._grid import OcclusionGrid
 
 __all__ = ["UpdatePatches", "update_patches"]
 

@@ -1,33 +1,33 @@
 """Model-selection procedures: which configurations start, go on, pause and stop, epoch by epoch (Cerebro, 3.3)."""
 
-from ._asha import ASHA
-from ._decisions import Continue, Decision, Pause, Source, Start, Stop
-from ._documents import decision_document, read_decision, read_result, result_document
-from ._errors import DivergedLogError, LogError, ProcedureError
-from ._evolution import AgingEvolution
-from ._front import best_first, front
-from ._halving import SuccessiveHalving
-from ._hyperband import Hyperband
-from ._ledger import Ledger
-from ._limits import Limits
-from ._listed import Listed
-from ._log import Exchange, replay
-from ._objectives import Objective, objectives_of
-from ._pbt import PBT
-from ._plan import Offer, Plan, Stage
-from ._procedure import Procedure
-from ._random import RandomSearch
-from ._replay import Replay
-from ._requests import Added, Stopped, UserRequest
-from ._results import Ended, EpochResult, OutOfTime, Result
-from ._sampled import Sampled
-from ._sampling import ListedSampler, RandomSampler, Sampler
-from ._schedule import Schedule, Segment, schedule_of
-from ._sequential import Sequential
-from ._simulate import simulate
-from ._simulation import Simulation, Span, Visit
-from ._stoppers import MedianRule, Patience, Stopper, Threshold
-from ._trial import WORST, Trial
+from optimizer.procedures._asha import ASHA
+from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
+from optimizer.procedures._documents import decision_document, read_decision, read_result, result_document
+from optimizer.procedures._errors import DivergedLogError, LogError, ProcedureError
+from optimizer.procedures._evolution import AgingEvolution
+from optimizer.procedures._front import best_first, front
+from optimizer.procedures._halving import SuccessiveHalving
+from optimizer.procedures._hyperband import Hyperband
+from optimizer.procedures._ledger import Ledger
+from optimizer.procedures._limits import Limits
+from optimizer.procedures._listed import Listed
+from optimizer.procedures._log import Exchange, replay
+from optimizer.procedures._objectives import Objective, objectives_of
+from optimizer.procedures._pbt import PBT
+from optimizer.procedures._plan import Offer, Plan, Stage
+from optimizer.procedures._procedure import Procedure
+from optimizer.procedures._random import RandomSearch
+from optimizer.procedures._replay import Replay
+from optimizer.procedures._requests import Added, Stopped, UserRequest
+from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
+from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampling import ListedSampler, RandomSampler, Sampler
+from optimizer.procedures._schedule import Schedule, Segment, schedule_of
+from optimizer.procedures._sequential import Sequential
+from optimizer.procedures._simulate import simulate
+from optimizer.procedures._simulation import Simulation, Span, Visit
+from optimizer.procedures._stoppers import MedianRule, Patience, Stopper, Threshold
+from optimizer.procedures._trial import WORST, Trial
 
 __all__ = [
     "ASHA",

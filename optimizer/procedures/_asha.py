@@ -6,17 +6,16 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import one_of, whole_or_none
-
-from ._plan import Plan, Stage
-from ._rung import FrontRung, Rung
-from ._rungs import check_rungs, rung_epochs, whole_log
-from ._sampled import Sampled
+from optimizer.procedures._plan import Plan, Stage
+from optimizer.procedures._rung import FrontRung, Rung
+from optimizer.procedures._rungs import check_rungs, rung_epochs, whole_log
+from optimizer.procedures._sampled import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampling import Sampler
-    from ._trial import Trial
+    from optimizer.procedures._sampling import Sampler
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["ASHA"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._plan import Stage
+from optimizer.procedures._plan import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampled import Sampled
-    from ._trial import Trial
+    from optimizer.procedures._sampled import Sampled
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Bracket"]
 

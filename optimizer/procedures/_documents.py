@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ._decisions import Continue, Decision, Pause, Source, Start, Stop
-from ._errors import LogError
-from ._plain import plain
-from ._requests import Added, Stopped
-from ._results import Ended, EpochResult, OutOfTime, Result
+from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
+from optimizer.procedures._errors import LogError
+from optimizer.procedures._plain import plain
+from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 
 __all__ = ["decision_document", "read_decision", "read_result", "result_document"]
 

@@ -9,17 +9,15 @@ import numpy as np
 
 from optimizer.arguments import whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
-
-from ._plan import Plan, Stage
-from ._sampled import Sampled
-from ._sampling import RandomSampler
+from optimizer.procedures._plan import Plan, Stage
+from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampling import RandomSampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from optimizer.procedures._trial import Trial
     from optimizer.space import Space
-
-    from ._trial import Trial
 
 __all__ = ["AgingEvolution"]
 

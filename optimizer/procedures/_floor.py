@@ -9,7 +9,7 @@ from optimizer.hopper import Hopper, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._trial import Trial
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Floor", "Hops", "Tasks", "Work"]
 
@@ -125,7 +125,7 @@ class Tasks:
     def _idle(self, trial_id: str) -> bool:
         return self._on[trial_id] in self._free
 
-    def finish(self, work: Work, seconds: float) -> bool:  # noqa: ARG002 - an epoch is one piece of work
+    def finish(self, work: Work, seconds: float) -> bool:  # an epoch is one piece of work
         """See :class:`Floor`."""
         self._free.add(work[2])
         return True

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
-
-from ._bracket import Bracket
-from ._plan import Plan
-from ._rungs import check_rungs, rung_epochs, whole_log
-from ._sampled import Sampled
+from optimizer.procedures._bracket import Bracket
+from optimizer.procedures._plan import Plan
+from optimizer.procedures._rungs import check_rungs, rung_epochs, whole_log
+from optimizer.procedures._sampled import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampling import Sampler
-    from ._trial import Trial
+    from optimizer.procedures._sampling import Sampler
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["SuccessiveHalving"]
 
@@ -73,7 +72,7 @@ class SuccessiveHalving(Sampled):
         reached = rung_epochs(max_epochs, eta, top)
         self._bracket = Bracket("", [(configurations // eta**rung, epochs) for rung, epochs in enumerate(reached)])
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the number is set
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # the number is set
         """See :meth:`Procedure.decide`."""
         if self._bracket.started:
             self._bracket.decide(self, fresh)

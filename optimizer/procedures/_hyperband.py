@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import one_of
-
-from ._bracket import Bracket
-from ._plan import Plan
-from ._rungs import bracket_rungs, check_rungs, whole_log
-from ._sampled import Sampled
+from optimizer.procedures._bracket import Bracket
+from optimizer.procedures._plan import Plan
+from optimizer.procedures._rungs import bracket_rungs, check_rungs, whole_log
+from optimizer.procedures._sampled import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampling import Sampler
-    from ._trial import Trial
+    from optimizer.procedures._sampling import Sampler
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Hyperband"]
 

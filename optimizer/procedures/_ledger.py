@@ -8,20 +8,19 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
-
-from ._errors import ProcedureError
-from ._front import best_first
-from ._requests import Added, Stopped
-from ._results import Ended, EpochResult, OutOfTime
-from ._trial import WORST, Trial
+from optimizer.procedures._errors import ProcedureError
+from optimizer.procedures._front import best_first
+from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._results import Ended, EpochResult, OutOfTime
+from optimizer.procedures._trial import WORST, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from ._decisions import Source
-    from ._objectives import Objective
-    from ._results import Result
+    from optimizer.procedures._decisions import Source
+    from optimizer.procedures._objectives import Objective
+    from optimizer.procedures._results import Result
 
 __all__ = ["Ledger"]
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-
-from ._plan import Stage
-from ._sampling import ListedSampler
-from ._sequential import Sequential
+from optimizer.procedures._plan import Stage
+from optimizer.procedures._sampling import ListedSampler
+from optimizer.procedures._sequential import Sequential
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

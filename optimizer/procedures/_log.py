@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from ._documents import decision_document, read_decision, read_result, result_document
-from ._errors import DivergedLogError, LogError, ProcedureError
+from optimizer.procedures._documents import decision_document, read_decision, read_result, result_document
+from optimizer.procedures._errors import DivergedLogError, LogError, ProcedureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ._decisions import Decision
-    from ._procedure import Procedure
-    from ._results import Result
+    from optimizer.procedures._decisions import Decision
+    from optimizer.procedures._procedure import Procedure
+    from optimizer.procedures._results import Result
 
 __all__ = ["Exchange", "replay"]
 

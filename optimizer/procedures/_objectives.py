@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
-
-from ._trial import WORST
+from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,19 +8,17 @@ import numpy as np
 
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._decisions import Source
-from ._plan import Plan, Stage
-from ._sampled import Sampled
-from ._sampling import RandomSampler
-from ._trial import WORST
+from optimizer.procedures._decisions import Source
+from optimizer.procedures._plan import Plan, Stage
+from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampling import RandomSampler
+from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from optimizer.procedures._trial import Trial
     from optimizer.space import Space
-
-    from ._trial import Trial
 
 __all__ = ["PBT"]
 
@@ -120,7 +118,7 @@ class PBT(Sampled):
         # Members that ended before anybody had measured something.
         self._lost: set[Trial] = set()
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the population is set
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # the population is set
         """See :meth:`Procedure.decide`."""
         if not self.started:
             while len(self._members) < self.population:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.notebook import ExplainedInNotebooks
-
-from ._limits import Limits
+from optimizer.procedures._limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

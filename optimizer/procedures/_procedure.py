@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-
-from ._decisions import Continue, Pause, Source, Start, Stop
-from ._errors import ProcedureError
-from ._ledger import Ledger
-from ._limits import Limits
-from ._objectives import objectives_of
-from ._plain import plain
-from ._requests import Added, Stopped
-from ._results import OutOfTime
-from ._trial import WORST
+from optimizer.procedures._decisions import Continue, Pause, Source, Start, Stop
+from optimizer.procedures._errors import ProcedureError
+from optimizer.procedures._ledger import Ledger
+from optimizer.procedures._limits import Limits
+from optimizer.procedures._objectives import objectives_of
+from optimizer.procedures._plain import plain
+from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._results import OutOfTime
+from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._decisions import Decision
-    from ._plan import Plan
-    from ._results import Result
-    from ._stoppers import Stopper
-    from ._trial import Trial
+    from optimizer.procedures._decisions import Decision
+    from optimizer.procedures._plan import Plan
+    from optimizer.procedures._results import Result
+    from optimizer.procedures._stoppers import Stopper
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Procedure"]
 

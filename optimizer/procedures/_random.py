@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._sampling import RandomSampler
-from ._sequential import Sequential
+from optimizer.procedures._sampling import RandomSampler
+from optimizer.procedures._sequential import Sequential
 
 if TYPE_CHECKING:
     from optimizer.space import Space

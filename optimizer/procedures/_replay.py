@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
-
-from ._decisions import Source
-from ._plan import Plan, Stage
-from ._procedure import Procedure
-from ._schedule import Schedule
+from optimizer.procedures._decisions import Source
+from optimizer.procedures._plan import Plan, Stage
+from optimizer.procedures._procedure import Procedure
+from optimizer.procedures._schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._trial import Trial
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Replay"]
 
@@ -48,7 +47,7 @@ class Replay(Procedure):
             raise InvalidArgumentError(f"schedule={schedule!r}: a Schedule, as of schedule_of(ledger, trial_id)")
         self.schedule = schedule
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - one after the other
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # one after the other
         """See :meth:`Procedure.decide`."""
         segments = self.schedule.segments
         if not self.started:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._requests import UserRequest
+from optimizer.procedures._requests import UserRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

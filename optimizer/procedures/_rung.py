@@ -6,11 +6,11 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from ._front import best_first
-from ._trial import WORST
+from optimizer.procedures._front import best_first
+from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:
-    from ._trial import Trial
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["FrontRung", "Rung"]
 

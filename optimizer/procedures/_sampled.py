@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
-
-from ._procedure import Procedure
-from ._sampling import Sampler
-from ._stoppers import needing_ends
+from optimizer.procedures._procedure import Procedure
+from optimizer.procedures._sampling import Sampler
+from optimizer.procedures._stoppers import needing_ends
 
 if TYPE_CHECKING:
-    from ._trial import Trial
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Sampled"]
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
+from optimizer.procedures._plain import plain
 from optimizer.space import Space
-
-from ._plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ._ledger import Ledger
-    from ._objectives import Objective
-    from ._trial import Trial
+    from optimizer.procedures._ledger import Ledger
+    from optimizer.procedures._objectives import Objective
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["ListedSampler", "RandomSampler", "Sampler", "check_space"]
 
@@ -106,7 +105,7 @@ class RandomSampler(Sampler):
         self._space = check_space(space)
         self._seed = whole("seed", seed, 0)
 
-    def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any]:  # noqa: ARG002 - draws are independent
+    def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any]:  # draws are independent
         """See :meth:`Sampler.suggest`."""
         return self._space.sample(self._seed, number)
 
@@ -129,6 +128,6 @@ class ListedSampler(Sampler):
         if not self.configurations:
             raise InvalidArgumentError("configurations is empty: give at least one")
 
-    def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any] | None:  # noqa: ARG002 - they are given
+    def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any] | None:  # they are given
         """See :meth:`Sampler.suggest`."""
         return self.configurations[number] if number < len(self.configurations) else None

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-
-from ._errors import LogError, ProcedureError
-from ._plain import plain
+from optimizer.procedures._errors import LogError, ProcedureError
+from optimizer.procedures._plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._ledger import Ledger
+    from optimizer.procedures._ledger import Ledger
 
 __all__ = ["Schedule", "Segment", "schedule_of"]
 

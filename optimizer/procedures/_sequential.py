@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole, whole_or_none
-
-from ._plan import Plan, Stage
-from ._sampled import Sampled
+from optimizer.procedures._plan import Plan, Stage
+from optimizer.procedures._sampled import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampling import Sampler
-    from ._trial import Trial
+    from optimizer.procedures._sampling import Sampler
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["Sequential"]
 
@@ -93,7 +92,7 @@ class Sequential(Sampled):
             notes=self.notes(*self._order()),
         )
 
-    def epochs_of(self, number: int) -> int:  # noqa: ARG002 - the same for all, unless a subclass knows better
+    def epochs_of(self, number: int) -> int:  # the same for all, unless a subclass knows better
         """Epochs of the sampler's configuration of that number, from 0."""
         return self.epochs
 

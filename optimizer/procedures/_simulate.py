@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.hopper import POLICIES
-
-from ._errors import ProcedureError
-from ._floor import Hops, Tasks
-from ._log import Exchange
-from ._results import Ended, EpochResult, OutOfTime
-from ._simulation import Simulation, Visit
+from optimizer.procedures._errors import ProcedureError
+from optimizer.procedures._floor import Hops, Tasks
+from optimizer.procedures._log import Exchange
+from optimizer.procedures._results import Ended, EpochResult, OutOfTime
+from optimizer.procedures._simulation import Simulation, Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ._floor import Floor, Work
-    from ._procedure import Procedure
-    from ._results import Result
-    from ._trial import Trial
+    from optimizer.procedures._floor import Floor, Work
+    from optimizer.procedures._procedure import Procedure
+    from optimizer.procedures._results import Result
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["simulate"]
 

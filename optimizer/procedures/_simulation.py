@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._ledger import Ledger
-    from ._log import Exchange
+    from optimizer.procedures._ledger import Ledger
+    from optimizer.procedures._log import Exchange
 
 __all__ = ["Simulation", "Span", "Visit"]
 

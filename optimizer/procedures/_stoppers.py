@@ -12,8 +12,8 @@ from optimizer.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ._ledger import Ledger
-    from ._trial import Trial
+    from optimizer.procedures._ledger import Ledger
+    from optimizer.procedures._trial import Trial
 
 __all__ = ["MedianRule", "Patience", "Stopper", "Threshold", "needing_ends"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._decisions import Source
+    from optimizer.procedures._decisions import Source
 
 __all__ = ["WORST", "Trial"]
 

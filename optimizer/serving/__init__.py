@@ -4,23 +4,31 @@ The global scheduler of Nexus (Shen, *System for Serving Deep Neural Networks Ef
 its equation 3.1 mended. Times are milliseconds, rates are requests per second.
 """
 
-from ._arrivals import arrival_times
-from ._balancing import BALANCERS, Balancer, DeficitRoundRobin, TwoChoices, WeightedRandom, balancer
-from ._call_counts import CallCounts, CallTrace
-from ._dispatch import POLICIES, Dispatch, Policy, deferred, earliest_first, maximal_window, sliding_window
-from ._epochs import Replan, replan
-from ._errors import InfeasibleError, ServingError
-from ._front_ends import FrontEnds
-from ._oblivious import plan_batch_oblivious
-from ._outcome import Outcome, Served
-from ._plan import NodePlan, Placement, ServingPlan
-from ._planner import lower_bound, plan
-from ._profile import BatchingProfile
-from ._query import Query
-from ._session import Backend, Session
-from ._simulate import simulate
-from ._split import QuerySplit, backends_for, resplit, split, split_evenly
-from ._spread import spread
+from optimizer.serving._arrivals import arrival_times
+from optimizer.serving._balancing import BALANCERS, Balancer, DeficitRoundRobin, TwoChoices, WeightedRandom, balancer
+from optimizer.serving._call_counts import CallCounts, CallTrace
+from optimizer.serving._dispatch import (
+    POLICIES,
+    Dispatch,
+    Policy,
+    deferred,
+    earliest_first,
+    maximal_window,
+    sliding_window,
+)
+from optimizer.serving._epochs import Replan, replan
+from optimizer.serving._errors import InfeasibleError, ServingError
+from optimizer.serving._front_ends import FrontEnds
+from optimizer.serving._oblivious import plan_batch_oblivious
+from optimizer.serving._outcome import Outcome, Served
+from optimizer.serving._plan import NodePlan, Placement, ServingPlan
+from optimizer.serving._planner import lower_bound, plan
+from optimizer.serving._profile import BatchingProfile
+from optimizer.serving._query import Query
+from optimizer.serving._session import Backend, Session
+from optimizer.serving._simulate import simulate
+from optimizer.serving._split import QuerySplit, backends_for, resplit, split, split_evenly
+from optimizer.serving._spread import spread
 
 __all__ = [
     "BALANCERS",

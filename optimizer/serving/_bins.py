@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._demand import TOLERANCE
+from optimizer.serving._demand import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._demand import Demand
+    from optimizer.serving._demand import Demand
 
 __all__ = ["Bins"]
 

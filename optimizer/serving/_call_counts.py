@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ._query import Query
+from optimizer.serving._query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._profile import BatchingProfile
+    from optimizer.serving._profile import BatchingProfile
 
 __all__ = ["CallCounts", "CallTrace"]
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ._engine import Engine
-    from ._lines import Line
-    from ._split import QuerySplit
+    from optimizer.serving._engine import Engine
+    from optimizer.serving._lines import Line
+    from optimizer.serving._split import QuerySplit
 
 __all__ = ["CalledQueries"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ._session import Session
+    from optimizer.serving._session import Session
 
 __all__ = ["TOLERANCE", "Demand", "batch_in", "best_cycle", "demand", "longest_cycle", "peak_batch"]
 

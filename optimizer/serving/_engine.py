@@ -8,17 +8,17 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._balancing import balancer
-from ._lines import Line, Node, Queue, Slot
+from optimizer.serving._balancing import balancer
+from optimizer.serving._lines import Line, Node, Queue, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
-    from ._dispatch import Policy
-    from ._front_ends import FrontEnds
-    from ._plan import NodePlan, ServingPlan
+    from optimizer.serving._dispatch import Policy
+    from optimizer.serving._front_ends import FrontEnds
+    from optimizer.serving._plan import NodePlan, ServingPlan
 
 __all__ = ["Engine"]
 

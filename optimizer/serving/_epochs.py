@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._demand import best_cycle
-from ._errors import InfeasibleError
-from ._plan import ServingPlan, node_plan
-from ._planner import check_sessions, lower_bound, plan, whole_backends
-from ._pool import Pool
+from optimizer.serving._demand import best_cycle
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._plan import ServingPlan, node_plan
+from optimizer.serving._planner import check_sessions, lower_bound, plan, whole_backends
+from optimizer.serving._pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._plan import NodePlan
-    from ._session import Backend, Session
+    from optimizer.serving._plan import NodePlan
+    from optimizer.serving._session import Backend, Session
 
 __all__ = ["Replan", "replan"]
 
@@ -179,7 +178,7 @@ def _carried(
     nodes = []
     for backend, members in groups:
         cycle = best_cycle(members, backend.speed, backend.room)
-        assert cycle is not None  # noqa: S101 - evicted until it fits
+        assert cycle is not None  # evicted until it fits
         nodes.append(node_plan(backend, members, cycle))
     if rest:
         used = {backend.name for backend, _ in groups}

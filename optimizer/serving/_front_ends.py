@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.arguments import one_of, real, whole
-
-from ._balancing import BALANCERS
+from optimizer.serving._balancing import BALANCERS
 
 __all__ = ["FrontEnds"]
 

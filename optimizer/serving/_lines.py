@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._balancing import Balancer
-    from ._session import Session
+    from optimizer.serving._balancing import Balancer
+    from optimizer.serving._session import Session
 
 __all__ = ["Line", "Node", "Queue", "Slot"]
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.arguments import whole
-
-from ._plan import ServingPlan, node_plan
-from ._planner import check_sessions, lower_bound, whole_backends
-from ._pool import Pool
+from optimizer.serving._plan import ServingPlan, node_plan
+from optimizer.serving._planner import check_sessions, lower_bound, whole_backends
+from optimizer.serving._pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._session import Session
+    from optimizer.serving._session import Session
 
 __all__ = ["plan_batch_oblivious"]
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.notebook import ExplainedInNotebooks
+from optimizer.serving._demand import TOLERANCE, batch_in
 from optimizer.sizes import size
-
-from ._demand import TOLERANCE, batch_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._session import Backend, Session
+    from optimizer.serving._session import Backend, Session
 
 __all__ = ["NodePlan", "Placement", "ServingPlan", "node_plan"]
 

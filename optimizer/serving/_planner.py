@@ -10,19 +10,18 @@ import numpy as np
 
 from optimizer.arguments import one_of, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._demand import TOLERANCE, best_cycle, demand, peak_batch
-from ._errors import InfeasibleError
-from ._exact import fewest_groups
-from ._plan import NodePlan, ServingPlan, node_plan
-from ._pool import Pool
-from ._search import search
-from ._squishy import merge_by_occupancy
+from optimizer.serving._demand import TOLERANCE, best_cycle, demand, peak_batch
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._exact import fewest_groups
+from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
+from optimizer.serving._pool import Pool
+from optimizer.serving._search import search
+from optimizer.serving._squishy import merge_by_occupancy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._session import Backend, Session
+    from optimizer.serving._session import Backend, Session
 
 __all__ = ["Method", "check_sessions", "lower_bound", "pack", "plan", "whole_backends"]
 
@@ -217,5 +216,5 @@ def _too_large(session: Session, pool: Pool) -> InfeasibleError:
 
 def _too_few(rest: Sequence[Session], pool: Pool) -> InfeasibleError:
     names = ", ".join(f"{session.name!r} at {session.rate:g}/s" for session in rest[:3])
-    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # noqa: PLR2004 - as many are shown
+    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # as many are shown
     return InfeasibleError(f"{pool.total:g} backends are too few: {names}{more} fit on none; add backends")

@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError
-
-from ._session import Backend
+from optimizer.serving._session import Backend
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

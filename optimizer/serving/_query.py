@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real
 from optimizer.errors import InvalidArgumentError, nearest
-
-from ._errors import ServingError
-from ._profile import BatchingProfile
+from optimizer.serving._errors import ServingError
+from optimizer.serving._profile import BatchingProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

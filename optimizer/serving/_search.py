@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._bins import Bins
+from optimizer.serving._bins import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ._demand import Demand
+    from optimizer.serving._demand import Demand
 
 __all__ = ["search"]
 
@@ -59,8 +59,8 @@ def search(
             bins, left, best = packed, over, score
         if sessions > _WORK // 100:
             break
-    assert bins is not None  # noqa: S101 - there are keys
-    assert best is not None  # noqa: S101
+    assert bins is not None  # there are keys
+    assert best is not None
     for _ in range(min(_MOST_ROUNDS, _WORK // max(1, sessions)) if sessions else 0):
         if len(bins) <= bound and not left:
             break

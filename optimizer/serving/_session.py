@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._errors import InfeasibleError
-from ._profile import BatchingProfile
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._profile import BatchingProfile
 
 __all__ = ["Backend", "Session"]
 

@@ -9,24 +9,23 @@ import numpy as np
 
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError, nearest
-
-from ._arrivals import arrival_times
-from ._called import CalledQueries
-from ._dispatch import POLICIES
-from ._engine import Engine
-from ._front_ends import FrontEnds
-from ._lines import Line
-from ._outcome import Outcome, Served
+from optimizer.serving._arrivals import arrival_times
+from optimizer.serving._called import CalledQueries
+from optimizer.serving._dispatch import POLICIES
+from optimizer.serving._engine import Engine
+from optimizer.serving._front_ends import FrontEnds
+from optimizer.serving._lines import Line
+from optimizer.serving._outcome import Outcome, Served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ._arrivals import Arrivals
-    from ._dispatch import Policy
-    from ._plan import ServingPlan
-    from ._split import QuerySplit
+    from optimizer.serving._arrivals import Arrivals
+    from optimizer.serving._dispatch import Policy
+    from optimizer.serving._plan import ServingPlan
+    from optimizer.serving._split import QuerySplit
 
 __all__ = ["simulate"]
 

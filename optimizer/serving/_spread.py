@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ._demand import best_cycle
-from ._plan import NodePlan, ServingPlan, node_plan
+from optimizer.serving._demand import best_cycle
+from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._session import Backend, Session
+    from optimizer.serving._session import Backend, Session
 
 __all__ = ["spread"]
 

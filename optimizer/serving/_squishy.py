@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._demand import TOLERANCE, batch_in, longest_cycle
+from optimizer.serving._demand import TOLERANCE, batch_in, longest_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._pool import Kind
-    from ._session import Session
+    from optimizer.serving._pool import Kind
+    from optimizer.serving._session import Session
 
 __all__ = ["merge_by_occupancy"]
 

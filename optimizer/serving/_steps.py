@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ._profile import BatchingProfile
+    from optimizer.serving._profile import BatchingProfile
 
 __all__ = ["Steps", "after", "beside", "model_steps"]
 

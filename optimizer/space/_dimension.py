@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ._errors import SpaceError
-from ._range import Range
-from ._tree import Choice, Group
+from optimizer.space._errors import SpaceError
+from optimizer.space._range import Range
+from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ._plain import Value
-    from ._tree import Domain
+    from optimizer.space._plain import Value
+    from optimizer.space._tree import Domain
 
 __all__ = ["Dimension", "beside", "dimensions", "within"]
 

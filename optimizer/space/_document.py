@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._errors import SpaceError
-from ._range import Range, integer, log_integer, log_uniform, uniform
-from ._tree import Constant, Group, choice
+from optimizer.space._errors import SpaceError
+from optimizer.space._range import Range, integer, log_integer, log_uniform, uniform
+from optimizer.space._tree import Constant, Group, choice
 
 if TYPE_CHECKING:
-    from ._where import Condition
+    from optimizer.space._where import Condition
 
 __all__ = ["documented", "read_document"]
 

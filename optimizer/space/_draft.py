@@ -5,16 +5,16 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from ._dimension import beside, within
-from ._errors import SpaceError
-from ._plain import Value, same
-from ._tree import Choice, Group
+from optimizer.space._dimension import beside, within
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import Value, same
+from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._dimension import Dimension
-    from ._layout import Layout
+    from optimizer.space._dimension import Dimension
+    from optimizer.space._layout import Layout
 
 __all__ = ["Draft", "drafted"]
 

@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import nearest
-
-from ._draft import Draft, answer
-from ._errors import SpaceError
-from ._plain import whole
+from optimizer.space._draft import Draft, answer
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._dimension import Dimension
-    from ._layout import Layout
-    from ._plain import Value
-    from ._where import Test
+    from optimizer.space._dimension import Dimension
+    from optimizer.space._layout import Layout
+    from optimizer.space._plain import Value
+    from optimizer.space._where import Test
 
 __all__ = ["grid"]
 

@@ -8,14 +8,13 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
-
-from ._dimension import Dimension, dimensions
-from ._errors import SpaceError
+from optimizer.space._dimension import Dimension, dimensions
+from optimizer.space._errors import SpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._tree import Group
+    from optimizer.space._tree import Group
 
 __all__ = ["Layout", "laid_out"]
 

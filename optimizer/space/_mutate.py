@@ -6,22 +6,21 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import nearest
-
-from ._check import read
-from ._draft import drafted
-from ._errors import SpaceError
-from ._plain import plain, real, same
-from ._sample import accepted
-from ._streams import below, share
+from optimizer.space._check import read
+from optimizer.space._draft import drafted
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import plain, real, same
+from optimizer.space._sample import accepted
+from optimizer.space._streams import below, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ._dimension import Dimension
-    from ._layout import Layout
-    from ._plain import Value
-    from ._streams import Stream
-    from ._where import Test
+    from optimizer.space._dimension import Dimension
+    from optimizer.space._layout import Layout
+    from optimizer.space._plain import Value
+    from optimizer.space._streams import Stream
+    from optimizer.space._where import Test
 
 __all__ = ["mutate", "perturb", "resample"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import SpaceError
+from optimizer.space._errors import SpaceError
 
 __all__ = ["Value", "plain", "real", "same", "whole"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._draft import answer, drafted
-from ._errors import SpaceError
-from ._plain import whole
-from ._streams import Stream
+from optimizer.space._draft import answer, drafted
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import whole
+from optimizer.space._streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._layout import Layout
-    from ._where import Test
+    from optimizer.space._layout import Layout
+    from optimizer.space._where import Test
 
 __all__ = ["accepted", "sample"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._errors import SpaceError
-from ._plain import Value, plain, same
-from ._range import Range
-from ._streams import below
-from ._where import ALWAYS, Condition, Where, condition
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import Value, plain, same
+from optimizer.space._range import Range
+from optimizer.space._streams import below
+from optimizer.space._where import ALWAYS, Condition, Where, condition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Constant:
     def __str__(self) -> str:
         return f"always {self.value!r}"
 
-    def draw(self, word: int) -> Value:  # noqa: ARG002 - as every domain
+    def draw(self, word: int) -> Value:  # as every domain
         """Give the value."""
         return self.value
 
@@ -51,11 +51,11 @@ class Constant:
         """Tell whether this is the value."""
         return same(self.value, value)
 
-    def moved(self, value: Value, factor: float) -> Value:  # noqa: ARG002 - as every domain
+    def moved(self, value: Value, factor: float) -> Value:  # as every domain
         """Leave the value."""
         return value
 
-    def spread(self, points: int | None) -> list[Value]:  # noqa: ARG002 - as every domain
+    def spread(self, points: int | None) -> list[Value]:  # as every domain
         """List the one value."""
         return [self.value]
 
@@ -111,7 +111,7 @@ class Choice:
         place = next(place for place, number in enumerate(numbers) if same(number, value))
         return numbers[min(max(place + (1 if factor > 1 else -1), 0), len(numbers) - 1)]
 
-    def spread(self, points: int | None) -> list[Value]:  # noqa: ARG002 - as every domain
+    def spread(self, points: int | None) -> list[Value]:  # as every domain
         """List the options."""
         return list(self.options)
 

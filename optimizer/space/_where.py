@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._errors import SpaceError
-from ._plain import Value, plain
+from optimizer.space._errors import SpaceError
+from optimizer.space._plain import Value, plain
 
 __all__ = ["ALWAYS", "Condition", "Test", "Where", "condition"]
 

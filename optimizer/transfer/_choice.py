@@ -209,7 +209,7 @@ class _Comparison:
     def best(self) -> Choice:
         """Return the fastest candidate, with the results of all."""
         if not self.choices:
-            assert self._refusal is not None  # noqa: S101 - at least one candidate was added
+            assert self._refusal is not None  # at least one candidate was added
             raise self._refusal
         # Among equals the first, which is the paper's choice.
         fastest = min(self.choices.values(), key=lambda choice: choice.seconds)

@@ -64,7 +64,7 @@ def test_a_flip_finds_another_kind_of_file_and_spares_what_is_mapped(hands: Hand
 
 
 def test_what_is_left_after_a_search_is_named() -> None:
-    first = Footprint(0, {"MainThread": 1, "Thread-#": 2}, 10, 0, 3, ("/tmp/a",), MIB, MIB, MIB)  # noqa: S108
+    first = Footprint(0, {"MainThread": 1, "Thread-#": 2}, 10, 0, 3, ("/tmp/a",), MIB, MIB, MIB)
     assert leaks(first, first, 3) == []
     assert leaks(first, replace(first, threads={"MainThread": 1}, descriptors=10 + DESCRIPTORS), 3) == []
     for worse, word in (
@@ -74,7 +74,7 @@ def test_what_is_left_after_a_search_is_named() -> None:
         (replace(first, threads={"MainThread": 1, "lease": 1}), "'lease': 1"),
         (replace(first, threads={"MainThread": 1, "Thread-#": 3}), "'Thread-#': 3"),
         (replace(first, descriptors=11 + DESCRIPTORS), "19 descriptors"),
-        (replace(first, outside=("/tmp/a", "/tmp/b")), "/tmp/b"),  # noqa: S108
+        (replace(first, outside=("/tmp/a", "/tmp/b")), "/tmp/b"),
     ):
         (leak,) = leaks(first, worse, 3)
         assert word in leak

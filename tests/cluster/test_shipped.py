@@ -36,7 +36,7 @@ def connect_server(
 @pytest.fixture(scope="module")
 def twins(transfer: Transfer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two files of weights with one name."""
-    import torch  # noqa: PLC0415  (an optional extra)
+    import torch  # an optional extra
 
     folder = tmp_path_factory.mktemp("twins")
     (folder / "a").mkdir()

@@ -337,7 +337,7 @@ def test_both_failing_is_an_error_that_names_both(
 def test_the_pixel_reader_refuses_every_other_name(punks: ModuleType, demo_data: ModuleType, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     evil = b"\x80\x04" + _global("os", "mkdir") + pickle.dumps((str(victim),), protocol=2)[2:-1] + b"R."
-    pickle.loads(evil)  # noqa: S301 - the pickle is a working one
+    pickle.loads(evil)  # the pickle is a working one
     victim.rmdir()
     with pytest.raises(demo_data.DataError, match=r"os\.mkdir"):
         punks.PixelReader(evil).load()

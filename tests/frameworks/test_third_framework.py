@@ -115,7 +115,7 @@ class TestAdaptation(AdaptationContract):
 
 
 @pytest.fixture(scope="module")
-def card(registered: None) -> Iterator[ModelCard]:  # noqa: ARG001 - the framework comes first
+def card(registered: None) -> Iterator[ModelCard]:  # the framework comes first
     made = ModelCard(
         name="perceptron",
         builder=small_images,

@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def test_the_arms_agree(spark: SparkSession, tmp_path: Path) -> None:
-    from benchmarks.hopper._arms import BATCH, Arm, Work  # noqa: PLC0415 - it imports torch
+    from benchmarks.hopper._arms import BATCH, Arm, Work  # it imports torch
 
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, 1001)

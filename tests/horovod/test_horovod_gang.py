@@ -133,7 +133,7 @@ def steps(backend: Backend, _batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     solver: Any = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     with gang(backend=backend) as tasks:
         if backend == "horovod":
-            import horovod.torch as hvd  # noqa: PLC0415
+            import horovod.torch as hvd
 
             assert (hvd.rank(), hvd.size(), hvd.local_rank()) == (tasks.rank, tasks.size, 0)
             solver = hvd.DistributedOptimizer(solver, named_parameters=net.named_parameters())

@@ -137,7 +137,7 @@ def main() -> None:
             outcome, message = "opened", ""
         except CerebroError as error:
             outcome, message = "refused", f"{type(error).__name__}: {error}"
-        except BaseException as error:  # noqa: BLE001 - reported
+        except BaseException as error:  # reported
             outcome, message = "failed", f"{type(error).__name__}: {error}"
         sys.stdout.write(
             json.dumps({**entry, "outcome": outcome, "message": message, "events": list(hook.events)}) + "\n"

@@ -22,7 +22,7 @@ pytest.importorskip("ipykernel")
 @pytest.fixture(autouse=True)
 def _kernel_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The notebook's kernel is this Python, whatever kernels the machine has."""
-    from ipykernel.kernelspec import write_kernel_spec  # noqa: PLC0415
+    from ipykernel.kernelspec import write_kernel_spec
 
     write_kernel_spec(tmp_path / "kernels" / "python3")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))

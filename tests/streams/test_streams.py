@@ -10,7 +10,7 @@ import stages
 from photographs import crops, encode
 from pyspark.ml import Estimator
 from pyspark.sql import Row
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from stages import STAGES
 
 from vista_spark import CNNFeaturizer

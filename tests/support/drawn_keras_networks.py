@@ -116,7 +116,7 @@ def _functional(steps: list[Callable[[Any], Any]], side: int, ending: str, neste
 
 def draw_keras(seed: int) -> DrawnKeras:
     """Draw a network of Keras."""
-    draw = random.Random(seed)  # noqa: S311 - no secret
+    draw = random.Random(seed)  # no secret
     side = draw.choice((6, 8))
     drawn = DrawnKeras(lambda: None, (TensorSpec((side, side, 3)),))
     names = [draw.choice(list(_USUAL)) for _ in range(draw.randint(1, 4))]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # torch's own habit
 from torch import nn
 
 from udfs.handlers import TensorSpec
@@ -92,7 +92,7 @@ class _Generator:
     """Draws the plan of a network; the plan builds equal networks again and again."""
 
     def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)  # noqa: S311 - no secret
+        self.draw = random.Random(seed)  # no secret
         self.side = self.draw.choice((8, 9, 12))
         self.shape: Shape = (3, self.side, self.side)
         self.plan: list[Callable[[Network], None]] = []
@@ -498,7 +498,7 @@ class _Generator:
         self.module(make)
 
     def odd_checkpointed(self) -> None:
-        from torch.utils.checkpoint import checkpoint  # noqa: PLC0415
+        from torch.utils.checkpoint import checkpoint
 
         channels = self.shape[0]
 

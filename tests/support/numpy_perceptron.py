@@ -36,7 +36,7 @@ class Perceptron:
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         self.weights: Arrays = {}
         for name, rows, columns in (("fc1", inputs, hidden), ("fc2", hidden, outputs)):
-            drawn = np.random.standard_normal((rows, columns))  # noqa: NPY002 - the generator that a run seeds
+            drawn = np.random.standard_normal((rows, columns))  # the generator that a run seeds
             self.weights[f"{name}.weight"] = (drawn * np.sqrt(2 / rows)).astype(np.float32)
             self.weights[f"{name}.bias"] = np.zeros(columns, np.float32)
 
@@ -77,7 +77,7 @@ class Traced(SingleOutput):
             layers.append(Layer(name, name[:-1], (below.name,), shape, flops=flops, param_bytes=size, fingerprint=mark))
         self.graph = LayerGraph(layers, [layers[-1].name])
 
-    def prepare(self, threads: int) -> Traced:  # noqa: ARG002 - numpy has the process's threads
+    def prepare(self, threads: int) -> Traced:  # numpy has the process's threads
         return self
 
     def layer(self, name: str) -> str:
@@ -149,7 +149,7 @@ class NumpySession:
         gradients |= {"fc2.weight": tensors["relu1"].T @ slope, "fc2.bias": slope.sum(axis=0)}
         self._optimizer.step(self.model, gradients)
 
-    def end(self, *, ends_epoch: bool) -> Arrays:  # noqa: ARG002 - nothing counts epochs
+    def end(self, *, ends_epoch: bool) -> Arrays:  # nothing counts epochs
         return {"loss": self._unit}
 
     def evaluate(self, data: Any) -> Arrays:
@@ -189,10 +189,10 @@ class NumpyFramework(Framework):
             raise UntraceableModelError(f"expected a Perceptron, got a {type(model).__name__}")
         return Traced(model, inputs[0])
 
-    def open_training(self, trainer: Any, device: str) -> NumpySession:  # noqa: ARG002 - the CPU
+    def open_training(self, trainer: Any, device: str) -> NumpySession:  # the CPU
         return NumpySession(trainer)
 
-    def export(self, model: Any, inputs: Any) -> bytes:  # noqa: ARG002 - the weights have all shapes
+    def export(self, model: Any, inputs: Any) -> bytes:  # the weights have all shapes
         return bytes(save(model.weights))
 
     def open_export(self, data: bytes) -> Any:

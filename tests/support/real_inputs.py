@@ -72,7 +72,7 @@ def squeezenet_state_dict(*, fold: bool = True) -> dict[str, torch.Tensor]:
     With ``fold`` the first convolution takes torchvision's input instead of BGR bytes minus their mean: both are affine
     in the pixel, and a convolution without padding absorbs an affine map of its input exactly.
     """
-    import torch  # noqa: PLC0415  (an optional extra)
+    import torch  # an optional extra
 
     with squeezenet_weights().open("rb") as file:
         layers = ArraysOnly(file).load()
@@ -107,9 +107,9 @@ def cifar_weights() -> Path:
 
 def cifar_network() -> Any:
     """The network of these weights, with them: two convolutions at a time, three times, and three dense layers."""
-    import keras  # noqa: PLC0415  (an optional extra)
+    import keras  # an optional extra
 
-    from udfs.weights.keras import fit_weights  # noqa: PLC0415  (needs h5py)
+    from udfs.weights.keras import fit_weights  # (needs h5py)
 
     layers = keras.layers
 

@@ -226,7 +226,7 @@ class World:
 class Halves(Procedure):
     """Trains four configurations for one epoch, and the better half for another one."""
 
-    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - all at once
+    def decide(self, fresh: Any, idle: int) -> None:  # all at once
         if not self.started:
             for number in range(4):
                 self.start({"number": number}, 1)
@@ -281,7 +281,7 @@ def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             future: Future[Any] = Future()
             try:
                 future.set_result(function(*arguments))
-            except BaseException as error:  # noqa: BLE001 - as an executor does
+            except BaseException as error:  # as an executor does
                 future.set_exception(error)
             return future
 

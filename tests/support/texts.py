@@ -50,16 +50,16 @@ def tiny_bert(name: str = "tiny_bert") -> Path:
 
 
 def _write(folder: Path) -> None:
-    import torch  # noqa: PLC0415 - optional extras
-    from safetensors.torch import save_file  # noqa: PLC0415
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: PLC0415
+    import torch  # optional extras
+    from safetensors.torch import save_file
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    from udfs.roster._bert import BertEncoder  # noqa: PLC0415
-    from udfs.roster._text_builtin import BertShape  # noqa: PLC0415
+    from udfs.roster._bert import BertEncoder
+    from udfs.roster._text_builtin import BertShape
 
     words = sorted({word for text in (*ANIMALS, *MARKETS) for word in text.split()})
     tokens = {token: place for place, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words, "##s", "##ed"])}
-    tokenizer = Tokenizer(models.WordPiece(tokens, unk_token="[UNK]"))  # noqa: S106 - a token of a text
+    tokenizer = Tokenizer(models.WordPiece(tokens, unk_token="[UNK]"))  # a token of a text
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(

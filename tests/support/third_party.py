@@ -10,7 +10,7 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCol, HasOutputCol
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from udfs.driver import check_absent, check_present
 from udfs.testing import StageSample
@@ -27,13 +27,13 @@ class Lengths(Transformer, HasInputCol, HasOutputCol, DefaultParamsReadable, Def
     letters = Param(Params._dummy(), "letters", "Letters of the shortest word that counts.", TypeConverters.toInt)
 
     @keyword_only
-    def __init__(self, *, inputCol: str = "text", outputCol: str = "lengths", letters: int = 1) -> None:  # noqa: ARG002
+    def __init__(self, *, inputCol: str = "text", outputCol: str = "lengths", letters: int = 1) -> None:
         super().__init__()
         self._setDefault(inputCol="text", outputCol="lengths", letters=1)
         self.setParams(**self._input_kwargs)
 
     @keyword_only
-    def setParams(self, *, inputCol: str = "text", outputCol: str = "lengths", letters: int = 1) -> Lengths:  # noqa: ARG002
+    def setParams(self, *, inputCol: str = "text", outputCol: str = "lengths", letters: int = 1) -> Lengths:
         return self._set(**self._input_kwargs)
 
     def setInputCol(self, value: str) -> Lengths:

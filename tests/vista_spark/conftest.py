@@ -6,6 +6,6 @@ import pytest
 @pytest.fixture
 def _tiny_bert() -> None:
     """Register the small BERT of the tests, whoever registered another model under its name before."""
-    from texts import tiny_bert  # noqa: PLC0415 - an optional extra
+    from texts import tiny_bert  # an optional extra
 
     tiny_bert()

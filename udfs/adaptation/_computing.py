@@ -185,7 +185,7 @@ class _SegmentRows:
             yield batch | {key: tensors[self.inputs[key]] for key in raw}
         # The file of the rows is compared with its digest once all of it is read.
         if raw:
-            assert next(iter(rows), None) is None  # noqa: S101 - a segment has as many rows as its file
+            assert next(iter(rows), None) is None  # a segment has as many rows as its file
 
     def _raw(self) -> Iterator[tuple[NDArray[Any], ...]]:
         own, segment = self.data.increments[self.segment.increment].data, self.segment
@@ -195,7 +195,7 @@ class _SegmentRows:
             if copy is None:
                 yield tensors.inputs
             else:
-                assert augmenter is not None  # noqa: S101 - only it makes segments of copies
+                assert augmenter is not None  # only it makes segments of copies
                 start = number * self.size
                 yield augmenter(tensors.inputs, record_ids[start : start + self.size], copy)
 

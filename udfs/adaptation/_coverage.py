@@ -178,7 +178,7 @@ def flattened(arrays: Sequence[NDArray[Any]], present: NDArray[np.bool_] | None)
     parts = []
     for array in arrays:
         values = array.astype(np.float32, copy=False)
-        if present is not None and values.ndim > 2 and values.shape[1] == present.shape[1]:  # noqa: PLR2004
+        if present is not None and values.ndim > 2 and values.shape[1] == present.shape[1]:
             weights = present.reshape(*present.shape, *(1 for _ in values.shape[2:])).astype(np.float32)
             # Padding may be anything, NaN too.
             values = np.where(weights > 0, values, 0).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)

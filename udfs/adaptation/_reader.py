@@ -193,7 +193,7 @@ class FeatureReader:
         if segment.copy is None:
             return self._raw_of(segment).inputs[number]
         if segment not in self._copies:
-            assert self._augmenter is not None  # noqa: S101 - only it makes segments of copies
+            assert self._augmenter is not None  # only it makes segments of copies
             shard = self._segments[segment.split, segment.partition]
             raw = next(one for one in shard if one.increment == segment.increment)
             ledger = Ledger(self._data.increments, segment.split, segment.partition)

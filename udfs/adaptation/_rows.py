@@ -92,7 +92,7 @@ def batches(data: FeatureRows, order: NDArray[np.int64], size: int) -> Iterator[
     with ThreadPoolExecutor(1, "next-batch") as reader:
         pending = reader.submit(_read, data, order[:size]) if starts else None
         for start in starts:
-            assert pending is not None  # noqa: S101 - there is one for each start
+            assert pending is not None  # there is one for each start
             batch = pending.result()
             after = order[start + size : start + 2 * size]
             pending = reader.submit(_read, data, after) if len(after) else None

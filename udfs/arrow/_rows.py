@@ -208,7 +208,7 @@ class _Opened:
     """A function as it runs over a partition: opened at the first rows, which it counts."""
 
     def __init__(self, rows: RowMap, bad: Counter[str] | None) -> None:
-        from pyspark import TaskContext  # noqa: PLC0415 - who decodes images alone needs no Spark
+        from pyspark import TaskContext  # who decodes images alone needs no Spark
 
         context = TaskContext.get()
         self._threads, self._partition = (context.cpus(), context.partitionId()) if context else (1, 0)

@@ -4,16 +4,16 @@ Everything here is numpy over a :data:`ScoreFunction`, a function from a batch o
 it works with any framework.
 """
 
-from ._ablation import Ablated, ablate
-from ._baselines import BASELINES, baseline_of, blurred
-from ._cover import mean_over_places
-from ._curves import ScoreCurve, deletion, insertion
-from ._groups import group_masks, groups_along
-from ._lime import Surrogate, lime
-from ._rise import Rise, rise
-from ._scoring import ScoreFunction, positive
-from ._segments import superpixels
-from ._shapley import Shapley, shapley
+from udfs.attribution._ablation import Ablated, ablate
+from udfs.attribution._baselines import BASELINES, baseline_of, blurred
+from udfs.attribution._cover import mean_over_places
+from udfs.attribution._curves import ScoreCurve, deletion, insertion
+from udfs.attribution._groups import group_masks, groups_along
+from udfs.attribution._lime import Surrogate, lime
+from udfs.attribution._rise import Rise, rise
+from udfs.attribution._scoring import ScoreFunction, positive
+from udfs.attribution._segments import superpixels
+from udfs.attribution._shapley import Shapley, shapley
 
 __all__ = [
     "BASELINES",

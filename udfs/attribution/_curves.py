@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-
-from ._scoring import checked_scores, positive
+from udfs.attribution._scoring import checked_scores, positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._scoring import ScoreFunction
+    from udfs.attribution._scoring import ScoreFunction
 
 __all__ = ["ScoreCurve", "deletion", "insertion"]
 

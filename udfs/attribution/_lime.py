@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-
-from ._groups import group_masks
-from ._scoring import checked_seed, positive
-from ._subsets import Subsets
+from udfs.attribution._groups import group_masks
+from udfs.attribution._scoring import checked_seed, positive
+from udfs.attribution._subsets import Subsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._scoring import ScoreFunction
+    from udfs.attribution._scoring import ScoreFunction
 
 __all__ = ["Surrogate", "lime"]
 
@@ -120,7 +119,7 @@ def lime(
         raise InvalidArgumentError(f"kernel_width={kernel_width!r}: a positive number")
     if not (ridge >= 0 and np.isfinite(ridge)):
         raise InvalidArgumentError(f"ridge={ridge!r}: a number from 0 on")
-    there = np.random.default_rng(seed).random((samples, len(masks))) < 0.5  # noqa: PLR2004 - as likely as not
+    there = np.random.default_rng(seed).random((samples, len(masks))) < 0.5  # as likely as not
     there[0] = True
     subsets = Subsets(inputs, baselines, groups, masks)
     scores = subsets.scores(score, there, size)

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-
-from ._scoring import checked_scores, checked_seed, positive
+from udfs.attribution._scoring import checked_scores, checked_seed, positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._scoring import ScoreFunction
+    from udfs.attribution._scoring import ScoreFunction
 
 __all__ = ["Rise", "rise"]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-
-from ._scoring import positive
+from udfs.attribution._scoring import positive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,12 +50,12 @@ def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 
     >>> set(segments[:, :16].ravel().tolist()) & set(segments[:, 16:].ravel().tolist())
     set()
     """
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:  # noqa: PLR2004 - height, width, RGB
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:  # height, width, RGB
         raise InvalidArgumentError(f"an image of {image.dtype} and shape {image.shape}: uint8, (height, width, 3)")
     if not compactness > 0:
         raise InvalidArgumentError(f"compactness={compactness!r}: a positive number")
     try:
-        from skimage.segmentation import slic  # noqa: PLC0415 - an optional package
+        from skimage.segmentation import slic  # an optional package
     except ImportError:
         raise ImportError('superpixels need scikit-image: pip install "cerebro-spark[explain]"') from None
     wanted = positive("count", count)

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-
-from ._groups import group_masks
-from ._scoring import checked_seed, positive
-from ._subsets import Subsets
+from udfs.attribution._groups import group_masks
+from udfs.attribution._scoring import checked_seed, positive
+from udfs.attribution._subsets import Subsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._scoring import ScoreFunction
+    from udfs.attribution._scoring import ScoreFunction
 
 __all__ = ["Shapley", "shapley"]
 
@@ -90,7 +89,7 @@ def shapley(
     [3.0, 3.0, 4.0]
     """
     masks, size, seed = group_masks(groups), positive("batch_size", batch_size), checked_seed(seed)
-    if positive("orders", orders) % 2 or orders < 4:  # noqa: PLR2004 - two pairs have a standard error
+    if positive("orders", orders) % 2 or orders < 4:  # two pairs have a standard error
         raise InvalidArgumentError(f"orders={orders}: an even number from 4 on, for each is taken backwards too")
     subsets, count = Subsets(inputs, baselines, groups, masks), len(masks)
     if 2**count <= 2 + orders * (count - 1):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._scoring import checked_scores, in_batches
+from udfs.attribution._scoring import checked_scores, in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._scoring import ScoreFunction
+    from udfs.attribution._scoring import ScoreFunction
 
 __all__ = ["Subsets"]
 

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from optimizer.errors import InvalidArgumentError, nearest
+from udfs.attribution._scoring import positive
 from udfs.handlers import keyed_outputs
-
-from ._scoring import positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -262,7 +261,7 @@ def _captum() -> Any:
         It is not installed; the message says how to install it.
     """
     try:
-        from captum import attr  # noqa: PLC0415 - an optional package
+        from captum import attr  # an optional package
     except ImportError:
         raise ImportError('captum takes the gradients: pip install "cerebro-spark[explain]"') from None
     return attr

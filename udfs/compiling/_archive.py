@@ -22,7 +22,7 @@ _DIGEST = "digest"
 
 def to_bytes(program: Program) -> bytes:
     """Return a program and its digest as a safetensors file, with the document in its metadata."""
-    from safetensors.numpy import save  # noqa: PLC0415 - an optional extra
+    from safetensors.numpy import save  # an optional extra
 
     document, arrays = program.document()
     contiguous: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -37,8 +37,8 @@ def from_bytes(data: bytes) -> Program:
     ProgramError
         The bytes are no program, or the digest does not match.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.numpy import load  # noqa: PLC0415
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
     try:
         arrays = load(data)

@@ -29,18 +29,18 @@ def city_hash(text: bytes) -> int:
     '0x9ae16a3b2f90404f'
     """
     size = len(text)
-    if size <= 16:  # noqa: PLR2004 - the lengths here are the algorithm's
+    if size <= 16:  # the lengths here are the algorithm's
         return _to_16(text, size)
-    if size <= 32:  # noqa: PLR2004
+    if size <= 32:
         return _to_32(text, size)
-    return _to_64(text, size) if size <= 64 else _beyond(text, size)  # noqa: PLR2004
+    return _to_64(text, size) if size <= 64 else _beyond(text, size)
 
 
 def _to_16(text: bytes, size: int) -> int:
-    if size > 8:  # noqa: PLR2004
+    if size > 8:
         first, last = _eight(text, 0), _eight(text, size - 8)
         return _mixed(first, _rotated(last + size, size)) ^ last
-    if size >= 4:  # noqa: PLR2004
+    if size >= 4:
         return _mixed(size + (_four(text, 0) << 3), _four(text, size - 4))
     if not size:
         return _K2

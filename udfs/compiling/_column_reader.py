@@ -145,9 +145,9 @@ class _Vocabulary:
     """Values of one column, and the code of each."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self.places = {entry: place for place, entry in enumerate(entries) if entry == entry}  # noqa: PLR0124 - not NaN
+        self.places = {entry: place for place, entry in enumerate(entries) if entry == entry}  # not NaN
         self.absent = len(entries)
-        self.nan = next((place for place, entry in enumerate(entries) if entry != entry), self.absent)  # noqa: PLR0124
+        self.nan = next((place for place, entry in enumerate(entries) if entry != entry), self.absent)
         self.none = self.places.get(None, self.absent)
         self.null = self.none if self.none < self.absent else self.nan
         self.texts = self._of(str)
@@ -253,4 +253,4 @@ class _Hashes:
 
 
 def _is_nan(value: object) -> bool:
-    return isinstance(value, float | np.floating) and value != value  # noqa: PLR0124 - what NaN is
+    return isinstance(value, float | np.floating) and value != value  # what NaN is

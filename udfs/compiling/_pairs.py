@@ -34,7 +34,7 @@ def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, flo
         return None
     pairs: list[tuple[str, float]] = []
     for pair in row.items() if isinstance(row, Mapping) else row:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - name and value
+        if not isinstance(pair, tuple | list) or len(pair) != 2:  # name and value
             return None
         name, value = pair
         texts = [value] if isinstance(value, str) else value

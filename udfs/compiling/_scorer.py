@@ -90,9 +90,9 @@ class Scorer:
 
     def _made(self, dtype: str) -> Engine | RuntimeEngine:
         if self._backend == "onnxruntime":
-            from udfs.compiling.onnx import RuntimeEngine  # noqa: PLC0415 - imports onnx
+            from udfs.compiling.onnx import RuntimeEngine  # imports onnx
 
             return RuntimeEngine(self.rewritten(dtype).program, self.plan(dtype), threads=self._threads)
-        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
+        from udfs.compiling.torch import Engine  # imports torch
 
         return Engine(self.rewritten(dtype).program, plan=self.plan(dtype), threads=self._threads)

@@ -78,7 +78,7 @@ class PipelineScoring:
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the program."""
         if self.backend != "onnxruntime":
-            import torch  # noqa: PLC0415 - an optional extra
+            import torch  # an optional extra
 
             torch.set_num_threads(threads)
         program = from_bytes(self.program)

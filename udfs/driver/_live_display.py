@@ -95,7 +95,7 @@ class _NotebookDisplay:
         self._draw()
 
     def _draw(self) -> None:
-        from IPython.display import display  # noqa: PLC0415 - there is one in a notebook only
+        from IPython.display import display  # there is one in a notebook only
 
         if self._waiting is None:
             return

@@ -99,7 +99,7 @@ class NetworkReader(StageReader):
         """
         metadata = self._metadata(path)
         row = self.sparkSession.read.parquet(os.path.join(path, "network")).first()  # noqa: PTH118
-        assert row is not None  # noqa: S101 - the writer's one row
+        assert row is not None  # the writer's one row
         return self._with_params(self._build(bytes(row["network"]), metadata[_FACTS]), metadata)
 
     def _build(self, network: bytes, facts: dict[str, Any]) -> Any:

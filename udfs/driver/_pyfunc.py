@@ -60,14 +60,14 @@ class Pyfunc:
 
     def save(self, path: str | Path, **options: Any) -> None:
         """Save to a folder of this machine that does not exist yet, or is empty."""
-        import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+        import mlflow  # takes a second that only tracking should cost
 
         with tempfile.TemporaryDirectory() as scratch, _exact_signature():
             mlflow.pyfunc.save_model(path=str(path), **self._options(Path(scratch), options))
 
     def log(self, name: str, **options: Any) -> Any:
         """Log to the active run, or to a new one; return MLflow's ``ModelInfo``."""
-        import mlflow  # noqa: PLC0415
+        import mlflow
 
         with tempfile.TemporaryDirectory() as scratch, _exact_signature():
             return mlflow.pyfunc.log_model(name=name, **self._options(Path(scratch), options))
@@ -93,8 +93,8 @@ def _exact_signature() -> Iterator[None]:
 
 def _example_of(signature: Any, shapes: Mapping[str, tuple[int, ...]]) -> pd.DataFrame | None:
     """Make a row that the model reads, or none where the shape of an array is not known, or it is a large one."""
-    import pandas as pd  # noqa: PLC0415
-    from mlflow.types import DataType  # noqa: PLC0415
+    import pandas as pd
+    from mlflow.types import DataType
 
     row: dict[str, list[Any]] = {}
     for column in signature.inputs.inputs:
@@ -115,7 +115,7 @@ def _example_of(signature: Any, shapes: Mapping[str, tuple[int, ...]]) -> pd.Dat
 
 
 def _grey_picture() -> bytes:
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     buffer = io.BytesIO()
     Image.new("RGB", (_EXAMPLE_PIXELS, _EXAMPLE_PIXELS), "grey").save(buffer, "PNG")
@@ -136,8 +136,8 @@ def pyfunc_signature(inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[
     >>> pyfunc_signature([("image", "binary")], [("pool", "float[]")]).outputs.input_names()
     ['pool']
     """
-    from mlflow.models import ModelSignature  # noqa: PLC0415
-    from mlflow.types import Schema  # noqa: PLC0415
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema
 
     return ModelSignature(
         inputs=Schema([_column(name, kind) for name, kind in inputs]),
@@ -146,8 +146,8 @@ def pyfunc_signature(inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[
 
 
 def _column(name: str, kind: str) -> Any:
-    from mlflow.types import ColSpec, DataType  # noqa: PLC0415
-    from mlflow.types.schema import Array  # noqa: PLC0415
+    from mlflow.types import ColSpec, DataType
+    from mlflow.types.schema import Array
 
     base, axes = kind.rstrip("[]"), kind.count("[]")
     made: Any = DataType[base]

@@ -81,7 +81,7 @@ def _by_arrow(calls: Calls, rows: int) -> Callable[..., Any]:
 
 
 def _by_pandas(calls: Calls, rows: int, *, struct: bool) -> Callable[..., Any]:
-    import pandas as pd  # noqa: PLC0415 - an import of this room stays light
+    import pandas as pd  # an import of this room stays light
 
     def run(batches: Any) -> Any:
         for batch in batches:
@@ -101,6 +101,6 @@ def _by_pandas(calls: Calls, rows: int, *, struct: bool) -> Callable[..., Any]:
 
 def _objects(values: pa.Array) -> Any:
     """Convert to pandas as objects: a null among numbers would become NaN, which is a number to Spark."""
-    import pandas as pd  # noqa: PLC0415 - a worker has it
+    import pandas as pd  # a worker has it
 
     return pd.Series(values.to_pylist(), dtype=object)

@@ -22,7 +22,7 @@ def track_into(folder: Path, experiment: str) -> None:
     experiment : str
         Created where it does not exist.
     """
-    import mlflow  # noqa: PLC0415 - takes a second that `--help` should not cost
+    import mlflow  # takes a second that `--help` should not cost
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)  # not every migration of a new SQLite file
     if "MLFLOW_TRACKING_URI" not in os.environ:

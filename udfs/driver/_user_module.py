@@ -41,7 +41,7 @@ def user_module(path: Path, defines: str) -> ModuleType:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         place = f"{path}, line {lines[-1]}" if lines else str(path)
         raise InvalidArgumentError(f"{place}: {type(error).__name__}: {error}") from error
-    from pyspark import cloudpickle  # noqa: PLC0415 - `--help` is not to wait for Spark
+    from pyspark import cloudpickle  # `--help` is not to wait for Spark
 
     sys.modules[path.stem] = module
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

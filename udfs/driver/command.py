@@ -97,7 +97,7 @@ def run_command(app: Callable[[], object]) -> None:
     app : callable
         Usage errors end it with exit code 2 by themselves.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - beside its only use
+    from pyspark.errors import PySparkException  # beside its only use
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     warnings.showwarning = _show_warning

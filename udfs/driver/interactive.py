@@ -16,7 +16,7 @@ def graph_objects() -> Any:
         Plotly is not installed.
     """
     try:
-        import plotly.graph_objects as go  # noqa: PLC0415 - optional
+        import plotly.graph_objects as go  # optional
     except ImportError as error:
         raise ImportError("interactive figures need plotly: pip install 'cerebro-spark[plot]'") from error
     return go

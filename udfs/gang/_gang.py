@@ -144,7 +144,7 @@ class Gang:
         GangError
             Another task left or did not come in time.
         """
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
         total = torch.tensor(float(weight), dtype=torch.float64)
         if self._reduced(total.reshape(1)) == 0:
@@ -167,7 +167,7 @@ class Gang:
         GangError
             Another task left or did not come in time.
         """
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
         for bucket in _buckets(tensors):
             joined = torch.cat([tensor.reshape(-1) for tensor in bucket]).cpu()
@@ -182,7 +182,7 @@ class Gang:
         GangError
             Another task left or did not come in time.
         """
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
         if self._group is None:
             return
@@ -201,7 +201,7 @@ class Gang:
         GangError
             Another task left or did not come in time.
         """
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
         if self._group is None:
             return [message]
@@ -297,14 +297,14 @@ _left_open: list[Gang] = []
 
 
 def _horovod(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:
-    from udfs.gang._horovod import HorovodGroup  # noqa: PLC0415 - an optional backend
+    from udfs.gang._horovod import HorovodGroup  # an optional backend
 
     return HorovodGroup(rank, size, host, swap, timeout_s)
 
 
 def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:
     # No torch.distributed.init_process_group: that group is one for the whole process, which may have its own already.
-    from torch import distributed  # noqa: PLC0415  (an optional extra)
+    from torch import distributed  # an optional extra
 
     class Meeting(distributed.Store):  # type: ignore[name-defined, misc]  # of the C++ half
         """Store in which gloo puts this task's address and looks for the others'; it has no server."""

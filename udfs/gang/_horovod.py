@@ -57,8 +57,8 @@ class HorovodGroup:
 
     def __init__(self, rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> None:
         try:
-            import horovod.torch as hvd  # noqa: PLC0415  (an optional backend, which has to be built)
-            import torch  # noqa: PLC0415  (an optional extra)
+            import horovod.torch as hvd  # (an optional backend, which has to be built)
+            import torch  # an optional extra
         except ImportError as error:
             raise GangError(
                 f"no Horovod for torch is installed where the tasks run ({error}): examples/build_horovod.sh of "
@@ -145,7 +145,7 @@ def _rendezvous(rank: int, host: str) -> Iterator[bytes]:
     if rank:
         yield b""
         return
-    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer  # noqa: PLC0415
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
     # Its own class for this would listen on every interface.
     with RendezvousHTTPServer((_address(host), 0), RendezvousHandler, 0) as server:
@@ -183,7 +183,7 @@ def _address(host: str) -> str:
 
 def _interface(host: str) -> str:
     """Find the name of the network interface that has an address: Horovod takes names."""
-    import psutil  # noqa: PLC0415  (comes with Horovod)
+    import psutil  # (comes with Horovod)
 
     wanted = ipaddress.ip_address(_address(host))
     found = [

@@ -83,15 +83,15 @@ class Framework(Handler, Protocol):
             raise DeviceError(f"device must be 'cpu' or 'auto' for {self.name}, got {wanted!r}")
         return "cpu"
 
-    def device_of(self, model: Any) -> str | None:  # noqa: ARG002 - a default for frameworks of the CPU
+    def device_of(self, model: Any) -> str | None:  # a default for frameworks of the CPU
         """Name the accelerator that a model's author put it on; ``None`` for the CPU."""
         return None
 
-    def on(self, device: str) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that have a device
+    def on(self, device: str) -> AbstractContextManager[None]:  # a default for models that have a device
         """Run a block's operations on a device, where the framework does not take the device of the model."""
         return nullcontext()
 
-    def seed(self, seed: int) -> None:  # noqa: ARG002
+    def seed(self, seed: int) -> None:
         """Seed the framework's own generators; Python's and numpy's are seeded by the caller."""
         return
 
@@ -99,7 +99,7 @@ class Framework(Handler, Protocol):
         """Copy the state of the framework's own generators as plain data; ``None`` where it has none."""
         return None
 
-    def apply_random(self, state: Any) -> None:  # noqa: ARG002
+    def apply_random(self, state: Any) -> None:
         """Set the framework's own generators to a state of :meth:`take_random`."""
         return
 
@@ -146,7 +146,7 @@ class Framework(Handler, Protocol):
         why = f"models of {self.name} are not opened for adaptation"
         return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
 
-    def frozen(self, model: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that stay
+    def frozen(self, model: Any) -> AbstractContextManager[None]:  # a default for models that stay
         """Keep a model in inference mode, with parameters that cannot learn, for a ``with`` block."""
         return nullcontext()
 
@@ -172,7 +172,7 @@ class Framework(Handler, Protocol):
         """Hash a model's code and the values of its weights: it changes when the model is trained further."""
         return hashlib.blake2b(dumped(model), digest_size=16).hexdigest()
 
-    def pack(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # noqa: ARG002 - for Keras
+    def pack(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # for Keras
         """Write a model's weights to a file, and return the rest of it for one of Spark's closures.
 
         Parameters
@@ -192,11 +192,11 @@ class Framework(Handler, Protocol):
         path.touch()
         return dumped(model)
 
-    def unpack(self, code: bytes, path: Path) -> Any:  # noqa: ARG002 - a default for models whose code has the weights
+    def unpack(self, code: bytes, path: Path) -> Any:  # a default for models whose code has the weights
         """Open what :meth:`pack` wrote, in inference mode."""
         return pickle.loads(code)  # noqa: S301 - in one of Spark's closures, never in a file
 
-    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:  # noqa: ARG002
+    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
         """Write a model, weights included, as a file that :meth:`open_network` opens without its author's code.
 
         Unlike :meth:`export` it keeps the paths of the layers.
@@ -219,7 +219,7 @@ class Framework(Handler, Protocol):
     def parameters(self, network: Any) -> int:
         """Count the scalars of a network's parameters."""
 
-    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:  # noqa: ARG002 - Keras needs inputs
+    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:  # Keras needs inputs
         """Build a network with the weights that its builder draws from a seed; global generators are put back.
 
         Parameters
@@ -263,7 +263,7 @@ class Framework(Handler, Protocol):
             The weights cannot be read, or do not fit.
         """
 
-    def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> Any:  # noqa: ARG002 - where weights can be shared
+    def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> Any:
         """Open a network whose weights the processes of a node share, where the framework can.
 
         Parameters
@@ -288,11 +288,11 @@ class Framework(Handler, Protocol):
 @contextmanager
 def seeded_generators(seed: int) -> Iterator[None]:
     """Seed Python's and numpy's generators for a block, and put them back."""
-    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - the generator of users' initialisers
+    before, numpys = random.getstate(), np.random.get_state()  # the generator of users' initialisers
     try:
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
+        np.random.seed(seed)
         yield
     finally:
         random.setstate(before)
-        np.random.set_state(numpys)  # noqa: NPY002
+        np.random.set_state(numpys)

@@ -76,8 +76,8 @@ class FunctionSession:
         """Begin from the checkpoint of another configuration."""
         self._inner.adopt(state, optimizer=optimizer)
 
-    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - the function draws its own order, and knows no epochs
-        """Call ``train_fn`` once on a shard."""
+    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """Call ``train_fn`` once on a shard; it draws its own order, and has no epochs."""
         apply_random(self._inner.random)
         contributions = self._call(data)
         self._inner.random = take_random()
@@ -89,14 +89,14 @@ class FunctionSession:
 
     def step(
         self,
-        inputs: tuple[NDArray[Any], ...],  # noqa: ARG002 - the protocol's
-        labels: tuple[NDArray[Any], ...],  # noqa: ARG002
-        weights: BatchWeights,  # noqa: ARG002
+        inputs: tuple[NDArray[Any], ...],
+        labels: tuple[NDArray[Any], ...],
+        weights: BatchWeights,
     ) -> None:
         """Refuse, as :meth:`begin` does."""
         self.begin()
 
-    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - the protocol's
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Refuse, as :meth:`begin` does."""
         self.begin()
         return {}

@@ -147,7 +147,7 @@ def _seeded(trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, An
 def _seed_everything(seed: int) -> tuple[str, ...]:
     """Seed every generator that is imported so far, and name the frameworks among them."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - the user's function may draw from it
+    np.random.seed(seed)  # the user's function may draw from it
     imported = imported_frameworks()
     for name in imported:
         framework(name).seed(seed)

@@ -33,7 +33,7 @@ def dumped(
     persistent : callable
         Gives what stands for an object that is stored elsewhere, or ``None``; by default none is.
     """
-    from pyspark import cloudpickle  # noqa: PLC0415 - images and networks are opened without Spark, too
+    from pyspark import cloudpickle  # images and networks are opened without Spark, too
 
     class Pickler(cloudpickle.Pickler):
         def persistent_id(self, value: object) -> object | None:
@@ -60,7 +60,7 @@ def own_packages(classes: Iterable[type]) -> set[str]:
 @contextmanager
 def by_value(packages: Iterable[str]) -> Iterator[None]:
     """Pickle the classes and functions of packages by value for a ``with`` block: workers need not have them."""
-    from pyspark import cloudpickle  # noqa: PLC0415 - images and networks are opened without Spark, too
+    from pyspark import cloudpickle  # images and networks are opened without Spark, too
 
     known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
     added = [sys.modules[name] for name in packages if name in sys.modules and name not in known]

@@ -15,7 +15,7 @@ __all__ = ["apply_random", "take_random"]
 def take_random() -> dict[str, Any]:
     """Copy the state of this process's generators as data: Python's, numpy's and those of imported frameworks."""
     version, numbers, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002 - what user functions draw from
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # what user functions draw from
     state: dict[str, Any] = {
         "python": [version, np.array(numbers, np.uint32), gauss],
         "numpy": [kind, np.asarray(keys), int(position), int(has_gauss), float(cached)],
@@ -33,7 +33,7 @@ def apply_random(state: dict[str, Any]) -> None:
     # At once: trials that train together change places at every step.
     random.setstate((version, tuple(np.asarray(numbers).tolist()), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((kind, np.asarray(keys), position, has_gauss, cached))  # noqa: NPY002
+    np.random.set_state((kind, np.asarray(keys), position, has_gauss, cached))
     for name in imported_frameworks():
         if name in state:
             framework(name).apply_random(state[name])

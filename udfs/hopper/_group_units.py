@@ -90,7 +90,7 @@ class GroupUnits:
         *,
         memory_bytes: int,
     ) -> None:
-        assert worker.adaptation is not None  # noqa: S101 - the caller looks
+        assert worker.adaptation is not None  # the caller looks
         self._seed = worker.seed
         self._units = units
         self._sessions = sessions

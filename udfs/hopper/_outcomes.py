@@ -66,7 +66,7 @@ class Outcomes:
 
         Its `shares` are those of :class:`MemberReport`, of what a group's unit does for all.
         """
-        assert member.record is not None  # noqa: S101 - the driver's units of training have one
+        assert member.record is not None  # the driver's units of training have one
         state = session.checkpoint()
         version, digest = member.version + 1, digest_of(state)
         self._sessions.finish(member.trial_id, digest)

@@ -129,7 +129,7 @@ class Sessions:
     def adapted(self, trial_id: str) -> Adapted:
         """Return an open trial's model, in a run of adaptation."""
         adapted = self._open[trial_id].adapted
-        assert adapted is not None  # noqa: S101 - all of them are
+        assert adapted is not None  # all of them are
         return adapted
 
     def begin(self, trial_id: str) -> None:

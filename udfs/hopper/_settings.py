@@ -75,5 +75,5 @@ class WorkerSettings:
     def unpacked(content: bytes) -> WorkerSettings:
         """Load what :meth:`packed` made; of the run's own driver alone, for a pickle runs code."""
         settings = cloudpickle.loads(content)
-        assert isinstance(settings, WorkerSettings)  # noqa: S101 - the driver made them
+        assert isinstance(settings, WorkerSettings)  # the driver made them
         return settings

@@ -67,7 +67,7 @@ def hog(
     """
     hog_length(size, orientations=orientations, pixels_per_cell=pixels_per_cell, cells_per_block=cells_per_block)
     try:
-        from skimage.feature import hog as describe  # noqa: PLC0415  (an optional extra)
+        from skimage.feature import hog as describe  # an optional extra
     except ImportError as error:
         raise ImportError('HOG features need scikit-image: pip install "cerebro-spark[demo]"') from error
     picture = open_rgb(value, max_pixels).resize((size, size), Image.Resampling.BILINEAR)

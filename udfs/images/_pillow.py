@@ -161,8 +161,8 @@ def _orientation(exif: bytes) -> int:
         (count,) = struct.unpack_from(f"{order}H", block, start)
         for entry in range(start + 2, start + 2 + 12 * count, 12):
             tag, kind = struct.unpack_from(f"{order}HH", block, entry)
-            if tag == 0x0112:  # noqa: PLR2004  (Orientation, EXIF 2.3 section 4.6.4; SHORT, by some cameras LONG)
-                return int(struct.unpack_from(f"{order}{'I' if kind == 4 else 'H'}", block, entry + 8)[0])  # noqa: PLR2004
+            if tag == 0x0112:  # (Orientation, EXIF 2.3 section 4.6.4; SHORT, by some cameras LONG)
+                return int(struct.unpack_from(f"{order}{'I' if kind == 4 else 'H'}", block, entry + 8)[0])
     except struct.error:
         pass
     return 1

@@ -129,7 +129,7 @@ def open_tokenizer(tokenization: Tokenization) -> Any:
         The library is not installed; the message says which extra installs it.
     """
     try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - an optional extra
+        from tokenizers import Tokenizer  # an optional extra
     except ModuleNotFoundError as error:
         raise ImportError('tokenizers is not installed: pip install "cerebro-spark[text]"') from error
     if tokenization.tokenizer is None:

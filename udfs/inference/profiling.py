@@ -86,7 +86,7 @@ def measure(request: ProfilingRequest) -> ModelProfile:
     ProfilingError
         The process ended without an answer: out of memory, for example.
     """
-    from pyspark.serializers import CloudPickleSerializer  # noqa: PLC0415 - as Spark sends its functions to workers
+    from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
 
     environment = os.environ | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -101,17 +101,17 @@ def measure(request: ProfilingRequest) -> ModelProfile:
         how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
         raise ProfilingError(
             f"the process that measures {request.model} {how}"
-            f"{', which is what being out of memory looks like' if done.returncode == -9 else ''}"  # noqa: PLR2004
+            f"{', which is what being out of memory looks like' if done.returncode == -9 else ''}"
             f"{': ' + lines[-1] if lines else ''}"
         )
     return ModelProfile.from_dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
-    from udfs.arrow import RowMap, RowPolicy  # noqa: PLC0415
-    from udfs.handlers import framework  # noqa: PLC0415
-    from udfs.inference._model import open_model  # noqa: PLC0415
-    from udfs.node import keep_freed_memory  # noqa: PLC0415 - only what is measured is imported, and in its order
+    from udfs.arrow import RowMap, RowPolicy
+    from udfs.handlers import framework
+    from udfs.inference._model import open_model
+    from udfs.node import keep_freed_memory  # only what is measured is imported, and in its order
 
     keep_freed_memory()
     inference = request.inference
@@ -190,10 +190,10 @@ def _status() -> dict[str, int]:
 
 
 def _main() -> None:
-    import pandas as pd  # noqa: F401, PLC0415 - what a worker has before it runs anything
-    import pyarrow as pa  # noqa: F401, PLC0415
-    import pyspark.worker  # noqa: F401, PLC0415
-    from pyspark.serializers import CloudPickleSerializer  # noqa: PLC0415
+    import pandas as pd  # noqa: F401 - what a worker has before it runs anything
+    import pyarrow as pa  # noqa: F401
+    import pyspark.worker  # noqa: F401
+    from pyspark.serializers import CloudPickleSerializer
 
     bare = _resident()
     request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]

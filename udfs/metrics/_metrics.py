@@ -75,7 +75,7 @@ def _binary(outputs: NDArray[Any]) -> NDArray[Any]:
     flat: NDArray[Any] = outputs.reshape(len(outputs), -1)
     if flat.shape[1] == 1:
         return flat[:, 0]
-    if flat.shape[1] == 2:  # noqa: PLR2004 - two classes
+    if flat.shape[1] == 2:  # two classes
         margin: NDArray[Any] = flat[:, 1] - flat[:, 0]
         return margin
     raise MetricError(f"a metric of two classes, and the network gives {flat.shape[1]} outputs")
@@ -137,7 +137,7 @@ def _area(table: NDArray[np.float64]) -> float:
     With weights, in a third column, a pair counts by their product.
     """
     scores, truth = table[:, 0], table[:, 1] > 0
-    if table.shape[1] > 2:  # noqa: PLR2004 - scores, labels and weights
+    if table.shape[1] > 2:  # scores, labels and weights
         return _weighted_area(scores, truth, table[:, 2])
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]

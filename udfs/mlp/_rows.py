@@ -145,7 +145,7 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
         matrix, valid, (shortest, longest) = dense(batch.column(0))
         label = batch.column(1).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         weight = np.ones(len(label))
-        if batch.num_columns > 2:  # noqa: PLR2004 - features, label, weight
+        if batch.num_columns > 2:  # features, label, weight
             weight = batch.column(2).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         census += _census(batch.column(0), label, weight, valid, (shortest, longest))
         if census.shortest != census.longest:

@@ -77,9 +77,9 @@ class Scoring:
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the network."""
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
-        from udfs.mlp.network import choose_device, from_bytes  # noqa: PLC0415  (imports torch)
+        from udfs.mlp.network import choose_device, from_bytes  # (imports torch)
 
         torch.set_num_threads(threads)
         device = choose_device(self.device)
@@ -103,7 +103,7 @@ class Scoring:
         self, network: Perceptron, features: NDArray[np.float32], device: torch.device
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The network's outputs, and the probabilities made of them."""
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
         with torch.inference_mode():
             # Arrow's memory is read-only, which no tensor of torch can be: a copy.

@@ -51,10 +51,10 @@ class Training(Settings):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run in one task of a barrier stage."""
-        import torch  # noqa: PLC0415  (an optional extra)
+        import torch  # an optional extra
 
-        from udfs.mlp.fit import fit  # noqa: PLC0415  (imports torch)
-        from udfs.mlp.network import to_bytes  # noqa: PLC0415
+        from udfs.mlp.fit import fit  # (imports torch)
+        from udfs.mlp.network import to_bytes
 
         context = TaskContext.get()
         torch.set_num_threads(context.cpus() if context else 1)

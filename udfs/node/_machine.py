@@ -116,7 +116,7 @@ def _gpu_memory() -> int:
     context = TaskContext.get()
     if context is None or not context.resources().get("gpu"):
         return 0
-    import torch  # noqa: PLC0415 - seconds that only a task with a GPU pays
+    import torch  # seconds that only a task with a GPU pays
 
     device = torch.device(task_device("cuda"))
     if (device.index or 0) >= torch.cuda.device_count():

@@ -3,17 +3,17 @@
 What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
 """
 
-from ._cost import Pace
-from ._curve import TAUS, Curve, bisected, fitted
-from ._drill import Lattice
-from ._explaining import DETAILS, Explaining
-from ._heat_maps import HeatMaps
-from ._measured import Measured
-from ._naive import NaiveOccluder, open_occluder
-from ._order import coarse_to_fine, nearest_known
-from ._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
-from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
-from ._settings import (
+from udfs.occlusion._cost import Pace
+from udfs.occlusion._curve import TAUS, Curve, bisected, fitted
+from udfs.occlusion._drill import Lattice
+from udfs.occlusion._explaining import DETAILS, Explaining
+from udfs.occlusion._heat_maps import HeatMaps
+from udfs.occlusion._measured import Measured
+from udfs.occlusion._naive import NaiveOccluder, open_occluder
+from udfs.occlusion._order import coarse_to_fine, nearest_known
+from udfs.occlusion._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
+from udfs.occlusion._score import OUTPUTS, Output, Score, ScoreError, SettledScore
+from udfs.occlusion._settings import (
     MODES,
     PERTURBATIONS,
     PRECISIONS,
@@ -24,10 +24,10 @@ from ._settings import (
     Precision,
     TargetError,
 )
-from ._share import COST, VALUES, Share, ShareCost
-from ._similarity import similarity
-from ._surface import Surface
-from ._verification import VerificationError, places_to_verify
+from udfs.occlusion._share import COST, VALUES, Share, ShareCost
+from udfs.occlusion._similarity import similarity
+from udfs.occlusion._surface import Surface
+from udfs.occlusion._verification import VerificationError, places_to_verify
 
 __all__ = [
     "COMPARABLE",

@@ -115,7 +115,7 @@ class Explaining:
         model = task_model(self.source, self.device)
         if self.tuning is None:
             return partial(self._explain, open_occluder(framework(self.source.framework), model, self.occlusion))
-        from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - imports torch, an optional extra
+        from udfs.occlusion.tuning import Tuning  # imports torch, an optional extra
 
         return partial(self._explain, Tuning(model, self.occlusion, self.tuning))
 

@@ -118,7 +118,7 @@ class HeatMaps(ABC):
         """Of a place over the naive mode's, by FLOPs; 1 where the whole network runs for each."""
         return 1.0 if self.in_full else self.patches.overall_speedup
 
-    def has_hook(self, layer: str) -> bool:  # noqa: ARG002
+    def has_hook(self, layer: str) -> bool:
         """Whether a layer is a module with hooks, which may do anything to its tensors."""
         return False
 
@@ -345,11 +345,11 @@ class HeatMaps(ABC):
     def untouched(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any]:
         """Run the network as its author wrote it for one input, beside the opened image's other inputs."""
 
-    def untouched_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:  # noqa: ARG002
+    def untouched_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
         """Run it in float64, where it runs in it."""
         return None
 
-    def difference(self, image: Any, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:  # noqa: ARG002
+    def difference(self, image: Any, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
         """Say where the computation departs from the untouched network; a place ``()`` is no patch."""
         return "please report it with the network"
 

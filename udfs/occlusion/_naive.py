@@ -41,7 +41,7 @@ def open_occluder(
     """
     if not framework.incremental:
         return NaiveOccluder(model, occlusion, source)
-    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
+    from udfs.occlusion.occluder import Occluder  # imports torch, an optional extra
 
     traced: Any = model
     return Occluder(traced, occlusion, source)

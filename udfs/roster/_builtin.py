@@ -33,8 +33,8 @@ class TorchBuilder:
     network: str
 
     def __call__(self) -> nn.Module:
-        from udfs.roster._initialise import initialise  # noqa: PLC0415 - imports torch
-        from udfs.roster._torch_networks import TORCH_NETWORKS  # noqa: PLC0415 - imports torch
+        from udfs.roster._initialise import initialise  # imports torch
+        from udfs.roster._torch_networks import TORCH_NETWORKS  # imports torch
 
         return initialise(TORCH_NETWORKS[self.network]())
 

@@ -94,8 +94,8 @@ def _is_there(file: str) -> bool:
 def _fetched(name: str, revision: str | None) -> str:
     """Download a network's files, or find them in the hub's cache on this machine."""
     try:
-        from huggingface_hub import snapshot_download  # noqa: PLC0415 - an optional extra
-        from huggingface_hub.errors import (  # noqa: PLC0415
+        from huggingface_hub import snapshot_download  # an optional extra
+        from huggingface_hub.errors import (
             GatedRepoError,
             RepositoryNotFoundError,
             RevisionNotFoundError,

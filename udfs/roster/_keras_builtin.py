@@ -25,9 +25,9 @@ class KerasBuilder:
     network: str
 
     def __call__(self, input_shape: tuple[int, int, int]) -> Any:
-        from keras import applications  # noqa: PLC0415 - heavy
+        from keras import applications  # heavy
 
-        from udfs.roster._keras_initialise import initialise  # noqa: PLC0415 - imports Keras
+        from udfs.roster._keras_initialise import initialise  # imports Keras
 
         network = getattr(applications, self.network)
         # Logits, as from the torch networks; the layer is called "predictions" with and without softmax.

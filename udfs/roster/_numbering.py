@@ -72,7 +72,7 @@ def _without_repeats(chosen: list[str], traced: TracedModel, *, channels_last: b
     names: set[str] = set()
     for path in chosen:  # two modules may end in one operation: a block in its last layer
         layer = layers[path]
-        assert layer is not None  # noqa: S101 - known paths have one
+        assert layer is not None  # known paths have one
         if layer.name in names:
             dropped.add(path)
         names.add(layer.name)
@@ -80,8 +80,8 @@ def _without_repeats(chosen: list[str], traced: TracedModel, *, channels_last: b
     last = remaining[:1]
     for path in remaining[1:]:
         lower, upper = layers[last[-1]], layers[path]
-        assert lower is not None  # noqa: S101
-        assert upper is not None  # noqa: S101
+        assert lower is not None
+        assert upper is not None
         if upper.op.startswith(_UNCHANGED):
             continue
         if upper.inputs != (lower.name,):

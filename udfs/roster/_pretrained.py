@@ -135,7 +135,7 @@ def _image_card(
             preprocessing = read_preprocessing(Path(files), shown)
     builder = PretrainedBuilder(kind.__name__, json.dumps(config))
     # Torch, which is not needed before.
-    from udfs.roster._pretrained_layers import find_layers, has_pooler  # noqa: PLC0415
+    from udfs.roster._pretrained_layers import find_layers, has_pooler
 
     try:
         # A checkpoint of another task often has no pooler, and a random one would give numbers all the same.
@@ -176,7 +176,7 @@ def _network_class(config: dict[str, Any], shown: str) -> tuple[Any, Any]:
             ) from error
         kind = getattr(library, wanted, None) if _CLASSIFICATION in wanted else None
         if kind is None:
-            from transformers.models.auto.modeling_auto import MODEL_MAPPING  # noqa: PLC0415 - an optional extra
+            from transformers.models.auto.modeling_auto import MODEL_MAPPING  # an optional extra
 
             kind = MODEL_MAPPING.get(type(settings), None)
     if kind is None or isinstance(kind, tuple) or kind.main_input_name != "pixel_values":

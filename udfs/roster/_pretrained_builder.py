@@ -42,6 +42,6 @@ class PretrainedBuilder:
 
     def __call__(self) -> nn.Module:
         """Build the network, with random weights."""
-        from udfs.roster._pretrained_network import build  # noqa: PLC0415 - imports torch
+        from udfs.roster._pretrained_network import build  # imports torch
 
         return build(self.network, self.config, pooler=self.pooler, maps=self.maps, vector=self.vector)

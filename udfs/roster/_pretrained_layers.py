@@ -97,7 +97,7 @@ def find_layers(
         vector = None  # not pooled
     pool = "" if vector is None else _source(calls, vector)
     places = {"head": _above(calls, blocks[-1].path, pool) if blocks else "", "pool": pool, "fc": classifier}
-    if not pool and vector is not None and vector.dim() == 2:  # noqa: PLR2004 - records and channels
+    if not pool and vector is not None and vector.dim() == 2:  # records and channels
         builder, places["pool"] = replace(builder, vector=classifier), ".".join(filter(None, (classifier, "vector")))
     read = calls[blocks[0].path].read if blocks else None
     stem = "" if read is None else _shortest(calls, read)

@@ -31,7 +31,7 @@ class BertShape(BertSizes):
 
     def __call__(self) -> nn.Module:
         """Build the network."""
-        from udfs.roster._bert import BertEncoder  # noqa: PLC0415 - imports torch
+        from udfs.roster._bert import BertEncoder  # imports torch
 
         return BertEncoder(self)
 

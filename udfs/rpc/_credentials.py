@@ -75,9 +75,9 @@ def new_credentials(*, encrypted: bool) -> Credentials:
 def _certificate() -> tuple[str, str]:
     """Make a key of the curve P-256, and sign its certificate with it: no authority, and no host's name."""
     # Takes a tenth of a second, and only the driver of an encrypted run needs it.
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a run of cerebro-spark")])

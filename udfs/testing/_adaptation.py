@@ -6,8 +6,6 @@ A project of its own subclasses :class:`AdaptationContract` in a test module, an
         samples = (AdaptationSample("frozen trunk", trainer_fn, (TensorSpec((4,)),), tensors, weights),)
 """
 
-# ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
-
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

@@ -11,8 +11,6 @@ The samples should be a chain, a residual and a dense block, a model of two inpu
 calls a module twice; small, since each is cut at each of its layers.
 """
 
-# ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -116,7 +114,7 @@ class HandlerContract:
         return self.framework.trace(sample.build(), sample.inputs, device=self.device)
 
     def test_framework_is_found_by_its_name(self) -> None:
-        from udfs.handlers import framework  # noqa: PLC0415 - the name belongs to the class above
+        from udfs.handlers import framework  # the name belongs to the class above
 
         assert framework(self.framework.name) is self.framework
 

@@ -9,7 +9,7 @@ The project has a fixture ``spark`` of module or session scope. Where that is a 
 held to the contract there.
 """
 
-# ruff: noqa: PLR2004, S101, SLF001  (a test suite that ships with the package: a test is named after what it holds)
+# ruff: noqa: SLF001  (a test suite that ships with the package: a test is named after what it holds)
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
 from udfs.testing._new_process import transform_in_new_process

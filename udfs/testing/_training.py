@@ -9,8 +9,6 @@ A project of its own subclasses :class:`FrameworkContract` in a test module, and
         training = TrainingSample(trainer_fn, Tensors((inputs,), (labels,), rows), weights)
 """
 
-# ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
-
 from __future__ import annotations
 
 import random

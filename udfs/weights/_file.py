@@ -130,7 +130,7 @@ def _remote(uri: str, shown: str) -> tuple[FileSystem, str, FileInfo]:
 
 
 def _shipped(name: str, shown: str) -> Path:
-    from pyspark import SparkFiles  # noqa: PLC0415  (only where there is a Spark worker)
+    from pyspark import SparkFiles  # (only where there is a Spark worker)
 
     path = Path(SparkFiles.get(name))
     if not path.is_file():

@@ -28,7 +28,7 @@ def check_hdf5(group: Any, shown: str, *, depth: int = 0) -> None:
     udfs.weights.WeightsError
         Something in it is read from elsewhere, or its groups are nested without end.
     """
-    import h5py  # noqa: PLC0415 - comes with Keras
+    import h5py  # comes with Keras
 
     if depth > _DEEPEST:
         raise WeightsError(f"{shown}: its groups are nested more than {_DEEPEST} deep")

@@ -124,7 +124,7 @@ def fit_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor], name: s
     >>> linear(torch.ones(1, 2)).item()
     2.0
     """
-    import torch  # noqa: PLC0415  (an optional extra)
+    import torch  # an optional extra
 
     expected = module.state_dict()
     counters = {
@@ -180,7 +180,7 @@ def _reader(path: Path, shown: str) -> Callable[[Path], object]:
 
 
 def _read_torch(path: Path, *, mmap: bool = True) -> object:
-    import torch  # noqa: PLC0415  (an optional extra)
+    import torch  # an optional extra
 
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
@@ -192,7 +192,7 @@ def _read_torch(path: Path, *, mmap: bool = True) -> object:
 
 
 def _read_safetensors(path: Path) -> object:
-    from safetensors.torch import load_file  # noqa: PLC0415  (imports torch, an optional extra)
+    from safetensors.torch import load_file  # (imports torch, an optional extra)
 
     return load_file(path)
 
@@ -237,7 +237,7 @@ def _leaves(value: object, key: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _tensors(content: object, shown: str) -> Iterator[tuple[str, torch.Tensor]]:
-    import torch  # noqa: PLC0415  (an optional extra)
+    import torch  # an optional extra
 
     for key, value in _leaves(content):
         try:

@@ -97,7 +97,7 @@ def _suffix(path: Path, uri: str | os.PathLike[str]) -> str:
 
 
 def _is_old(path: Path) -> bool:
-    import h5py  # noqa: PLC0415  (comes with Keras, an optional extra)
+    import h5py  # (comes with Keras, an optional extra)
 
     try:
         with h5py.File(path, "r") as file:
@@ -108,7 +108,7 @@ def _is_old(path: Path) -> bool:
 
 def _stored(path: Path, shown: str) -> Shapes:
     """Read the shapes of a file's arrays by name, without those of an optimizer."""
-    import h5py  # noqa: PLC0415
+    import h5py
 
     shapes: Shapes = {}
 
@@ -158,7 +158,7 @@ def _differences(model: Any, path: Path, folder: Path) -> str:
 
 def _stored_by_place(path: Path) -> Shapes:
     """Read the shapes of an older file's arrays by the place of their layer, as Keras matches them."""
-    import h5py  # noqa: PLC0415
+    import h5py
 
     with h5py.File(path, "r") as file:
         group = file.get("model_weights", file)

@@ -86,7 +86,7 @@ def _write(network: nn.Module, path: Path) -> None:
     convolves = any(isinstance(inner, nn.Conv2d) for inner in network.modules())
     layout = torch.channels_last if convolves else torch.contiguous_format
     tensors = {
-        name: tensor.detach().to(memory_format=layout) if tensor.dim() == 4 else tensor.detach()  # noqa: PLR2004 - NCHW
+        name: tensor.detach().to(memory_format=layout) if tensor.dim() == 4 else tensor.detach()  # NCHW
         for name, tensor in _tensors(network)
     }
     with written_once(path) as partial, partial.open("wb") as file:

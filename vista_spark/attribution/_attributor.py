@@ -279,7 +279,7 @@ class Attributor:
             captum is not installed.
         """
         started, gradients = time.perf_counter(), self._gradients()
-        from udfs.attribution.gradients import integrated_gradients  # noqa: PLC0415 - needs torch
+        from udfs.attribution.gradients import integrated_gradients  # needs torch
 
         made = integrated_gradients(gradients, self._one(baseline), steps=steps, batch_size=self.batch_size)
         self._check_whole(made.whole)
@@ -311,9 +311,9 @@ class Attributor:
             captum is not installed.
         """
         started, gradients = time.perf_counter(), self._gradients()
-        if len(self._spatial) != 2:  # noqa: PLR2004 - height and width
+        if len(self._spatial) != 2:  # height and width
             raise InvalidArgumentError("Grad-CAM is of images: take ablation, lime or integrated_gradients")
-        from udfs.attribution.gradients import grad_cam  # noqa: PLC0415 - needs torch
+        from udfs.attribution.gradients import grad_cam  # needs torch
 
         values, chosen, whole = grad_cam(gradients, layer)
         self._check_whole(whole)
@@ -486,7 +486,7 @@ class Attributor:
         self._check_real("gradients")
         if self.network is None:
             raise InvalidArgumentError("gradients are taken of networks of PyTorch: take ablation, lime or rise")
-        from udfs.attribution.gradients import Gradients, score_of_torch  # noqa: PLC0415 - needs torch
+        from udfs.attribution.gradients import Gradients, score_of_torch  # needs torch
 
         feeds = {name: array[None] for name, array in self.inputs.items()}
         outputs = self.model.run(feeds, [self.settled.layer])[self.settled.layer]

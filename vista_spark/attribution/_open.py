@@ -171,7 +171,7 @@ def tensor_attributor(
         raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
     rank = arrays[of].ndim
     if channels == "auto":
-        channels = None if rank < 2 else rank - 1 if own.channels_last else 0  # noqa: PLR2004 - channels and an axis
+        channels = None if rank < 2 else rank - 1 if own.channels_last else 0  # channels and an axis
     if isinstance(channels, bool | str) or (channels is not None and not -rank <= channels < rank):
         raise InvalidArgumentError(f"channels={channels!r}: the input has {rank} axes")
     with one_record(own, network, arrays):

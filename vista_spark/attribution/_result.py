@@ -97,7 +97,7 @@ class Attribution:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from udfs.driver.figure import picture_and_words  # noqa: PLC0415 - only who draws pays for matplotlib
+        from udfs.driver.figure import picture_and_words  # only who draws pays for matplotlib
 
         return picture_and_words(self.plot(), self.explain())
 
@@ -109,7 +109,7 @@ class Attribution:
         InvalidArgumentError
             Values of three axes or more.
         """
-        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+        from udfs.driver.figure import NotebookFigure  # only who draws pays for matplotlib
 
         figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
         title = f"{self.method}: what supports target {self.target} ({self.whole:.3f})"

@@ -130,10 +130,10 @@ def explain_command(
     as_json: Json = False,
 ) -> None:
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
-    from udfs.images import decode  # noqa: PLC0415 - `vista --help` is not to wait for it
-    from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
-    from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image  # noqa: PLC0415
-    from vista_spark.sessions import session  # noqa: PLC0415
+    from udfs.images import decode  # `vista --help` is not to wait for it
+    from vista_spark.network import network, warn_of_random_weights
+    from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image
+    from vista_spark.sessions import session
 
     places = None if region is None else ((region[0], region[1]), (region[2], region[3]))
     options: dict[str, Any] = {

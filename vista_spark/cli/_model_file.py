@@ -52,7 +52,7 @@ def compiled_of_file(path: Path) -> CompiledPipeline:
     UnsupportedOperatorError
         A part of the model has no translation.
     """
-    from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model  # noqa: PLC0415 - imports Spark
+    from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model  # imports Spark
 
     if path.is_dir():
         raise InvalidArgumentError(_folder(path))
@@ -120,8 +120,8 @@ def _is_safetensors(start: bytes) -> bool:
 
 def _onnx(path: Path) -> object:
     try:
-        import onnx  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an optional package
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415 - of onnx
+        import onnx  # type: ignore[import-not-found,unused-ignore]  # an optional package
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # of onnx
     except ImportError as error:
         raise InvalidArgumentError(f"{path}: reading it takes onnx: pip install onnx") from error
     try:
@@ -132,10 +132,10 @@ def _onnx(path: Path) -> object:
 
 def _catboost(path: Path) -> object:
     """CatBoost's own format, by way of its JSON, which says all that a parser needs."""
-    from vista_spark.compiling import read_model  # noqa: PLC0415 - as above
+    from vista_spark.compiling import read_model
 
     try:
-        from catboost import CatBoost, CatBoostError  # noqa: PLC0415 - an optional package
+        from catboost import CatBoost, CatBoostError  # an optional package
     except ImportError as error:
         raise InvalidArgumentError(
             f"{path}: reading a .cbm takes catboost (pip install catboost); or save it with format='json'"

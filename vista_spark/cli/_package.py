@@ -19,7 +19,7 @@ def package_command(
     ] = Path("dist"),
 ) -> None:
     """Write what spark-submit takes: these packages as a .zip, and vista.py, which runs this command from them."""
-    from vista_spark.sessions import write_packages  # noqa: PLC0415 - `vista --help` is not to wait for it
+    from vista_spark.sessions import write_packages  # `vista --help` is not to wait for it
 
     archive = write_packages(out)
     script = out / "vista.py"

@@ -99,10 +99,10 @@ def plan_command(
     as_json: Json = False,
 ) -> None:
     """Plan a transfer: which passes, how many tasks at a time, and the memory that Spark is to be started with."""
-    from udfs.node import memory_limit  # noqa: PLC0415 - `vista --help` is not to wait for it
-    from vista_spark.files import Source, parse_layers  # noqa: PLC0415
-    from vista_spark.network import network  # noqa: PLC0415
-    from vista_spark.transfer import memory_figure, named_size, plan_feature_transfer  # noqa: PLC0415
+    from udfs.node import memory_limit  # `vista --help` is not to wait for it
+    from vista_spark.files import Source, parse_layers
+    from vista_spark.network import network
+    from vista_spark.transfer import memory_figure, named_size, plan_feature_transfer
 
     here, contained = memory_limit()
     with refused_before_spark():

@@ -40,7 +40,7 @@ def profile_command(
     as_json: Json = False,
 ) -> None:
     """Measure a model's memory and speed on this machine, as the planner takes them."""
-    from vista_spark.network import network, profile  # noqa: PLC0415 - `vista --help` is not to wait for it
+    from vista_spark.network import network, profile  # `vista --help` is not to wait for it
 
     with refused_before_spark():
         _check_options(batches, batch_size, threads, fresh=fresh)
@@ -49,7 +49,7 @@ def profile_command(
         sizes = None if batches is None else _sizes(batches)
         network(named, weights, 0)
     if sizes is not None:
-        from vista_spark.serving import Session, profile_batches  # noqa: PLC0415 - as above
+        from vista_spark.serving import Session, profile_batches
 
         session = Session("profiled", model=named, weights=weights)
         with Console(stderr=True).status(f"measuring {model}"), warnings.catch_warnings():

@@ -70,9 +70,9 @@ def score_command(
     master: Master = None,
 ) -> None:
     """Add the predictions of a model file to a table, on executors that have no training library."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - `vista --help` is not to wait for Spark
+    from pyspark.sql import functions as F  # `vista --help` is not to wait for Spark
 
-    from udfs.driver import (  # noqa: PLC0415
+    from udfs.driver import (
         check_file_columns,
         check_present,
         check_rows,
@@ -80,8 +80,8 @@ def score_command(
         is_here,
         read_table,
     )
-    from vista_spark.compiling import CompiledPipeline, TensorPipeline  # noqa: PLC0415
-    from vista_spark.sessions import session  # noqa: PLC0415
+    from vista_spark.compiling import CompiledPipeline, TensorPipeline
+    from vista_spark.sessions import session
 
     with refused_before_spark():
         if out.exists():
@@ -142,10 +142,10 @@ def _check_named(compiled: CompiledPipeline, named: Sequence[str] | None, model:
 
 def _as_numbers(table: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Columns of numbers without a value, which separated values give as texts, as columns of missing numbers."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-    from pyspark.sql.types import StringType  # noqa: PLC0415
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
 
-    from udfs.driver import quoted  # noqa: PLC0415
+    from udfs.driver import quoted
 
     texts = [name for name in columns if isinstance(table.schema[name].dataType, StringType)]
     if not texts:
@@ -171,8 +171,8 @@ def _check_free(columns: Sequence[str], compiled: CompiledPipeline, errors: str)
 
 def _plain(scored: DataFrame) -> DataFrame:
     """Vectors of Spark ML as arrays, which every reader of Parquet knows."""
-    from pyspark.ml.functions import vector_to_array  # noqa: PLC0415 - as above
-    from pyspark.ml.linalg import VectorUDT  # noqa: PLC0415
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.ml.linalg import VectorUDT
 
     for field in scored.schema:
         if isinstance(field.dataType, VectorUDT):

@@ -60,8 +60,8 @@ def serve_command(
     master: Master = None,
 ) -> None:
     """Serve models over HTTP within their deadlines, until interrupted."""
-    from udfs.serving.http import HttpLimits, check_address  # noqa: PLC0415 - an optional extra
-    from vista_spark.serving import App  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from udfs.serving.http import HttpLimits, check_address  # an optional extra
+    from vista_spark.serving import App  # `vista --help` is not to wait for Spark
 
     with refused_before_spark():
         if token is not None and no_token:
@@ -77,8 +77,8 @@ def serve_command(
             if not random_weights and isinstance(one.model, str) and one.model in roster.names():
                 card = roster.card(one.model)
                 known_weights(card, card.weights if one.weights is None else one.weights)
-    from vista_spark.serving import Server  # noqa: PLC0415 - as above
-    from vista_spark.sessions import session as spark_session  # noqa: PLC0415
+    from vista_spark.serving import Server
+    from vista_spark.sessions import session as spark_session
 
     over = threading.Event()
     with _CONSOLE.status("starting Spark"):

@@ -26,7 +26,7 @@ def load_sessions(path: Path) -> list[Session | App]:
     InvalidArgumentError
         There is no such Python file, it fails, or it defines no list of sessions.
     """
-    from vista_spark.serving import App, Session  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from vista_spark.serving import App, Session  # `vista --help` is not to wait for Spark
 
     module = user_module(path, "sessions = [Session(...), ...]")
     if not hasattr(module, _NAME):

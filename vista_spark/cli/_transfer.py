@@ -99,12 +99,18 @@ def transfer_command(
     ] = False,
 ) -> None:
     """Find the layer of a pre-trained network that helps most beside the structured features."""
-    from udfs.driver import check_place, check_spark_writes, is_uri, results_at, track_into  # noqa: PLC0415 - `vista --help` is not to wait for Spark
-    from vista_spark.files import Source, parse_layers  # noqa: PLC0415
-    from vista_spark.mlp import MLPClassifier  # noqa: PLC0415
-    from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
-    from vista_spark.sessions import session  # noqa: PLC0415
-    from vista_spark.transfer import FeatureTransfer, is_classification  # noqa: PLC0415
+    from udfs.driver import (  # `vista --help` is not to wait for Spark
+        check_place,
+        check_spark_writes,
+        is_uri,
+        results_at,
+        track_into,
+    )
+    from vista_spark.files import Source, parse_layers
+    from vista_spark.mlp import MLPClassifier
+    from vista_spark.network import network, warn_of_random_weights
+    from vista_spark.sessions import session
+    from vista_spark.transfer import FeatureTransfer, is_classification
 
     console = Console(stderr=as_json)
     with refused_before_spark():
@@ -181,8 +187,8 @@ def transfer_command(
 
 def _complete(model: PipelineModel, label: str, data: Loaded) -> PipelineModel:
     """Make the model take the user's own columns, and predict the label's own words."""
-    from pyspark.ml import PipelineModel  # noqa: PLC0415
-    from pyspark.ml.feature import IndexToString  # noqa: PLC0415
+    from pyspark.ml import PipelineModel
+    from pyspark.ml.feature import IndexToString
 
     *before, last = model.stages
     predictor = cast("TransferPredictor", last)
@@ -228,7 +234,7 @@ def _write(result: TransferResult, folder: Path) -> None:
 
 
 def _save(model: PipelineModel, folder: Path) -> None:
-    from pyspark.sql import is_remote  # noqa: PLC0415
+    from pyspark.sql import is_remote
 
     final = folder / _BEST
     # It gets its name once it is complete; a Connect server writes where this process may not rename.
@@ -240,7 +246,7 @@ def _save(model: PipelineModel, folder: Path) -> None:
 
 
 def _show(result: TransferResult, out: str, console: Console) -> None:
-    from udfs.driver import is_uri  # noqa: PLC0415
+    from udfs.driver import is_uri
 
     title = f"{result.plan.model}: {result.train_rows} rows to train on, {result.test_rows} held out"
     shares = any(len(stage.targets) > 1 for stage in result.plan.stages)

@@ -1,12 +1,12 @@
 """Compiled pipelines: the predictions of classical models by tensor programs (Hummingbird)."""
 
-from ._compile import compile_pipeline
-from ._compiled import CompiledPipeline
-from ._files import read_model
-from ._registry import register
-from ._replace import replace_stages
-from ._stage import TensorPipeline
-from ._transfer import CompiledTransfer
+from vista_spark.compiling._compile import compile_pipeline
+from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._files import read_model
+from vista_spark.compiling._registry import register
+from vista_spark.compiling._replace import replace_stages
+from vista_spark.compiling._stage import TensorPipeline
+from vista_spark.compiling._transfer import CompiledTransfer
 
 __all__ = [
     "CompiledPipeline",

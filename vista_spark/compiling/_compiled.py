@@ -213,7 +213,7 @@ class CompiledPipeline:
         if dtype not in {"float32", "float64"}:
             raise InvalidArgumentError(f"dtype={dtype!r} is neither 'float32' nor 'float64'")
         try:
-            from udfs.compiling.onnx import model_of  # noqa: PLC0415 - an optional package
+            from udfs.compiling.onnx import model_of  # an optional package
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise
@@ -308,7 +308,7 @@ class CompiledPipeline:
         rows = self._rows(table)
         if len(rows.shape) == 1 and self.program.width == 1:
             rows = np.asarray(rows)[:, None]  # labels, and texts
-        if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
+        if rows.ndim != 2 or rows.shape[1] != self.program.width:
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
         if self._rounds:
             check_floats(rows)

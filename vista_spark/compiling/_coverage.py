@@ -40,15 +40,15 @@ class Row(NamedTuple):
 
 def sklearn_rows() -> list[Row]:
     """List the classes of ``sklearn.utils.all_estimators``, those that are experimental too."""
-    from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401, PLC0415
-    from sklearn.utils import all_estimators  # noqa: PLC0415 - imports the whole library
+    from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
+    from sklearn.utils import all_estimators  # imports the whole library
 
     return [_row(f"sklearn.{name}") for name, _ in all_estimators()]
 
 
 def spark_rows() -> list[Row]:
     """List the fitted stages of ``pyspark.ml``: models, and transformers that have no fit."""
-    from pyspark.ml import Transformer  # noqa: PLC0415 - an optional extra
+    from pyspark.ml import Transformer  # an optional extra
 
     rows = []
     for name in _SPARK:

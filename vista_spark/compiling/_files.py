@@ -48,18 +48,18 @@ def read_model(path: str | Path) -> Any:
     """
     data = Path(path).read_bytes()
     if data.startswith(b"tree\n"):
-        from vista_spark.compiling.lightgbm import ModelText  # noqa: PLC0415 - a library's parsers, on demand
+        from vista_spark.compiling.lightgbm import ModelText  # a library's parsers, on demand
 
         try:
             return ModelText.parse(data.decode())
         except UnicodeDecodeError as error:
             raise UnsupportedOperatorError(f"{path}: not a model text of LightGBM: {error}") from error
     if data.startswith(b"{") and b'"features_info"' in data:
-        from vista_spark.compiling.catboost import ModelDocument as OfCatBoost  # noqa: PLC0415
+        from vista_spark.compiling.catboost import ModelDocument as OfCatBoost
 
         return OfCatBoost.parse(data)
     if data.startswith(b"{") and b"learner" in data[:_START]:
-        from vista_spark.compiling.xgboost import ModelDocument as OfXGBoost  # noqa: PLC0415
+        from vista_spark.compiling.xgboost import ModelDocument as OfXGBoost
 
         return OfXGBoost.parse(data)
     raise UnsupportedOperatorError(

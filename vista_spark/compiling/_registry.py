@@ -88,7 +88,7 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
 def opened(model: Any) -> Any:
     """Read a model of bytes, or of a path that ends in ``.onnx``; anything else is given back."""
     if isinstance(model, bytes) or (isinstance(model, (str, Path)) and str(model).endswith(".onnx")):
-        from vista_spark.compiling import onnx  # noqa: PLC0415 - an optional extra
+        from vista_spark.compiling import onnx  # an optional extra
 
         return onnx.opened(model)
     return model

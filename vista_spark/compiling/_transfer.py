@@ -66,7 +66,7 @@ class CompiledTransfer(CompiledPipeline):
         backend: str = "auto",
         threads: int | None = None,
     ) -> None:
-        from udfs.compiling.network import joined  # noqa: PLC0415 - imports torch
+        from udfs.compiling.network import joined  # imports torch
 
         if backend not in {"auto", "eager"} and backend in BACKENDS:
             raise UnsupportedOperatorError(
@@ -142,7 +142,7 @@ class CompiledTransfer(CompiledPipeline):
         ColumnError
             A structured column is missing.
         """
-        from udfs.compiling.network import OneRow  # noqa: PLC0415 - imports torch
+        from udfs.compiling.network import OneRow  # imports torch
 
         if output not in self.program.outputs:
             self._refuse(output)
@@ -179,7 +179,7 @@ class CompiledTransfer(CompiledPipeline):
         images = self._decoded(list(frame[self._image]))
         numbers = self._numbers(frame, len(images))
         place = list(self.program.outputs).index(method)
-        from udfs.compiling.torch import torch_threads  # noqa: PLC0415 - imports torch
+        from udfs.compiling.torch import torch_threads  # imports torch
 
         wanted = [self.traced.output_layer(key) for key in (place, len(self.program.outputs))]
         parts = []
@@ -238,7 +238,7 @@ def compiled_transfer(model: Any, example: Any = None, **options: Any) -> Compil
         return None
     predictor = stages[-1]
     program = lower_whole(predictor.model, example)
-    assert program is not None  # noqa: S101 - a model of Spark ML
+    assert program is not None  # a model of Spark ML
     inputs = predictor.inputs
     width = inputs.structured_size + inputs.image_size
     if program.columns is not None or program.width != width:

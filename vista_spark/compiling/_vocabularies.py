@@ -133,10 +133,10 @@ def _found(build: Builder, rows: str, values: list[NDArray[Any]]) -> str:
     places = [{float(value): float(place) for place, value in enumerate(own.tolist())} for own in values]
     counts = [float(len(own)) for own in values]
     missing = [
-        next((place for key, place in table.items() if key != key), count)  # noqa: PLR0124 - NaN
+        next((place for key, place in table.items() if key != key), count)  # NaN
         for table, count in zip(places, counts, strict=True)
     ]
-    keys = [{key: place for key, place in table.items() if key == key} for table in places]  # noqa: PLR0124
+    keys = [{key: place for key, place in table.items() if key == key} for table in places]
     # As float64: float32 does not have the number of every category.
     wide = build.add(Cast("float64"), rows)
     found = build.add(CodeLookup.of_tables(range(len(values)), keys, counts, missing=missing), wide)
@@ -187,4 +187,4 @@ def entry_of(value: Any) -> Entry:
 
 
 def _same(one: object, other: object) -> bool:
-    return one == other or (one != one and other != other)  # noqa: PLR0124 - NaN is itself
+    return one == other or (one != one and other != other)  # NaN is itself

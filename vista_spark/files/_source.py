@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.ml.feature import OneHotEncoder, StringIndexer
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
 from udfs.driver import check_absent, check_present, is_here, is_table, quoted, read_table
@@ -189,7 +189,7 @@ class Source:
 
     def _tables(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         if self.has_class_folders:
-            assert self.images is not None  # noqa: S101 - or it would have no class folders
+            assert self.images is not None  # or it would have no class folders
             both = read_class_folders(spark, self.images, self.on, self.learned, self.image)
             return both.select(self.on, self.learned), both.select(self.on, self.image)
         if self.only_table is not None:
@@ -200,8 +200,8 @@ class Source:
                 both = both.withColumn(self.on, F.col(quoted(self.image)))
             check_present(both, [self.on], option)
             return both.drop(self.image), both.select(quoted(self.on), quoted(self.image))
-        assert self.table is not None  # noqa: S101 - as there are class folders or one table without it
-        assert self.images is not None  # noqa: S101
+        assert self.table is not None  # as there are class folders or one table without it
+        assert self.images is not None
         structured = read_table(spark, self.table, self.table_format)
         check_present(structured, [self.on, self.learned, *(self.features or ()), *self.categories], "--table")
         return structured, read_images(spark, self.images, self.on, self.image, structured)

@@ -96,7 +96,7 @@ def check_tables(
     columns = (label, *(features or ()), *categories)
     if alone and (table is not None or (images is not None and is_table(images, table_format))):
         option, path = ("--table", table) if table is not None else ("--images", images)
-        assert path is not None  # noqa: S101 - one of the two
+        assert path is not None  # one of the two
         present = check_file_columns(path, (image, *columns), option, table_format)
         if present is not None and on not in present:
             data = open_dataset(path, option, table_format)
@@ -139,7 +139,7 @@ def _check_classes(classes: Mapping[str, Sequence[int]], images: str, *, classif
         raise LabelError(
             "a folder for each class has classes to learn: give a classifier as --downstream, or a --table"
         )
-    if len(named) < 2:  # noqa: PLR2004 - a classifier tells at least two apart
+    if len(named) < 2:  # a classifier tells at least two apart
         has = f"one folder with images, {named[0]!r}" if named else "images, and no folder with any"
         raise LabelError(
             f"--images {images!r} has {has}: without a --table each folder is a class, and a classifier needs two"
@@ -208,7 +208,7 @@ def survey(
         table_format=table_format, alone=alone,
     )  # fmt: skip
     path = table if table is not None else images
-    assert path is not None  # noqa: S101 - one of them is there
+    assert path is not None  # one of them is there
     data = _open(path, "--table" if table is not None else "--images", table_format)
     without = (on, label, *([image] if alone else ()), *categories)
     numeric = [entry.name for entry in data.schema if entry.name not in without and is_numeric(entry.type)]

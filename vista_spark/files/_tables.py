@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from udfs.driver import check_present, is_numeric, is_table, quoted, read_table
@@ -90,7 +90,7 @@ def _spelling(ids: DataFrame, on: str) -> tuple[bool, bool]:
     row = ids.agg(
         F.bool_or(column.contains("/")).alias("folders"), F.bool_or(column.rlike(_ENDINGS)).alias("ending")
     ).first()
-    assert row is not None  # noqa: S101 - an aggregate without groups has one row
+    assert row is not None  # an aggregate without groups has one row
     return bool(row["folders"]), bool(row["ending"])
 
 

@@ -167,7 +167,7 @@ class TransferModel:
         found = []
         for place, value in enumerate(column):
             plain = getattr(value, "toArray", lambda value=value: value)()
-            missing = plain is None or (np.ndim(plain) == 0 and plain != plain)  # noqa: PLR0124 - NaN, or pandas' null
+            missing = plain is None or (np.ndim(plain) == 0 and plain != plain)  # NaN, or pandas' null
             if missing:
                 reasons[place] = reasons[place] or f"{NULL_FEATURE} '{name}'"
             found.append(np.empty(0) if missing else np.asarray(plain, np.float64).reshape(-1))
@@ -207,7 +207,7 @@ def _kind(folder: Path) -> str:
 
 
 def _frame(rows: Any, columns: Any) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - an import of this package stays light
+    import pandas as pd  # an import of this package stays light
 
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
     for name in columns:
@@ -229,7 +229,7 @@ def _computed(rows: RowMap, columns: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _shown(columns: Mapping[str, list[Any]], reasons: list[str | None]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     series = {name: pd.Series(values, dtype=object) for name, values in columns.items()}
     return pd.DataFrame({**series, ERROR: pd.Series([reason or "" for reason in reasons], dtype=object)})

@@ -18,7 +18,7 @@ from pyspark.ml.param.shared import (
     HasStepSize,
     HasWeightCol,
 )
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, NumericType
 
 from udfs.driver import UNBOUND, above, at_least, check_present, device_name, is_numeric, one_of, quoted, sizes

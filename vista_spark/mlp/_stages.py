@@ -9,7 +9,7 @@ from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param.shared import HasProbabilityCol, HasRawPredictionCol
 from pyspark.ml.util import DefaultParamsWritable, MLReadable, MLWritable
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from udfs.arrow import RowMap, RowPolicy
@@ -89,7 +89,7 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
 
     def toTorch(self) -> Perceptron:
         """The network as a ``torch.nn.Module`` on raw features: logits of shape (n, classes), or values of (n, 1)."""
-        from udfs.mlp.network import from_bytes  # noqa: PLC0415 - imports torch
+        from udfs.mlp.network import from_bytes  # imports torch
 
         return from_bytes(self._network)
 

@@ -65,7 +65,7 @@ class Images:
         """The same for another limit of an image's pixels."""
         return Images(self.preprocessing.with_limit(max_pixels))
 
-    def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:  # noqa: ARG002 - as of texts
+    def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:  # as of texts
         """Name the module that gives a layer's features."""
         return layer.module
 
@@ -127,7 +127,7 @@ class Texts:
             )
         return f"{pooling}.{card.layers.index(layer)}"
 
-    def remaining_pooling(self, pooling: str) -> Pooling:  # noqa: ARG002 - as of images
+    def remaining_pooling(self, pooling: str) -> Pooling:  # as of images
         """The part of a pooling that remains outside of the network: nothing."""
         return "none"
 

@@ -135,7 +135,7 @@ class Network:
     @property
     def preprocessing(self) -> Preprocessing:
         """Of a network that reads images, one a record."""
-        assert isinstance(self.reads, Images)  # noqa: S101 - asked of no other
+        assert isinstance(self.reads, Images)  # asked of no other
         (only,) = self.reads.preprocessing.parts
         return only
 

@@ -119,7 +119,7 @@ def _attach(stage: Any, facts: Mapping[str, Any], folder: Path | None) -> None:
     if "card" in facts:
         stage._given = _card_from(facts["card"], folder)  # noqa: SLF001 - what the writer took from there
     if "weights" in facts:
-        assert folder is not None  # noqa: S101 - what the writer wrote
+        assert folder is not None  # what the writer wrote
         stage._carried = {stage.getWeights(): str(folder / facts["weights"])}  # noqa: SLF001
 
 
@@ -272,7 +272,7 @@ def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
     if "builder" in described:
         builder = _builder_from(described["builder"])
     else:
-        assert folder is not None  # noqa: S101 - what the writer wrote
+        assert folder is not None  # what the writer wrote
         inputs = tuple(TensorSpec(tuple(spec["shape"]), spec["dtype"]) for spec in described["inputs"])
         file = _beside(folder, described["file"])
         builder = NetworkFile(described["framework"], described["digest"], file, inputs=inputs)
@@ -377,7 +377,7 @@ def _read(spark: SparkSession, path: str) -> Path:
     digest = hashlib.sha256()
     for row in sorted(table.select("name", "number").collect()):
         content = table.where((table["name"] == row["name"]) & (table["number"] == row["number"])).first()
-        assert content is not None  # noqa: S101 - a row that was just listed
+        assert content is not None  # a row that was just listed
         target = folder / row["name"]
         if not target.resolve().is_relative_to(folder.resolve()):
             raise InvalidArgumentError(f"{path} names a file outside of the stage: {row['name']!r}")

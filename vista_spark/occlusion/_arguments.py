@@ -74,7 +74,7 @@ def ranges(name: str, values: Any, axes: int) -> tuple[tuple[int, ...], ...]:
         pairs = [tuple(pair) for pair in values]
     except TypeError:
         pairs = []
-    if len(pairs) != axes or any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004 - start and end
+    if len(pairs) != axes or any(len(pair) != 2 for pair in pairs):  # start and end
         example = ", ".join(["(0, 8)"] * axes) + ("," if axes == 1 else "")
         raise InvalidArgumentError(
             f"{name}={values!r}: a pair of start and end for each of {axes} axes, as {name}=({example})"

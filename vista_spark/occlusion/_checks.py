@@ -44,7 +44,7 @@ def check_network(graph: LayerGraph, mode: str) -> None:
 def check_color(color: tuple[int, ...], name: str) -> None:
     """Raise ``InvalidArgumentError`` unless these are red, green and blue."""
     numbers = whole_numbers(name, color)
-    if len(numbers) != 3 or not all(0 <= value <= 255 for value in numbers):  # noqa: PLR2004 - RGB, 8 bits
+    if len(numbers) != 3 or not all(0 <= value <= 255 for value in numbers):  # RGB, 8 bits
         raise InvalidArgumentError(f"{name}={color!r}: three numbers from 0 to 255")
 
 

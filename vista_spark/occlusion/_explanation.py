@@ -155,7 +155,7 @@ class Explanation(Recorded):
         InvalidArgumentError
             As for :meth:`plot`.
         """
-        from vista_spark.occlusion._interactive import interactive_heat_map  # noqa: PLC0415 - plotly is optional
+        from vista_spark.occlusion._interactive import interactive_heat_map  # plotly is optional
 
         rows, columns = self.heat_map.shape
         patches = [[self._patch_in_words(row, column) for column in range(columns)] for row in range(rows)]

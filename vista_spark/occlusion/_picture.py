@@ -55,7 +55,7 @@ def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = 
     palette : str
         As for :func:`draw_over_image`.
     """
-    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+    from udfs.driver.figure import NotebookFigure  # only who draws pays for matplotlib
 
     figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -108,10 +108,10 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
     InvalidArgumentError
         A heat map of three axes; a palette as for :func:`draw_over_image`.
     """
-    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+    from udfs.driver.figure import NotebookFigure  # only who draws pays for matplotlib
 
     heat_map, grid = explanation.heat_map, explanation.grid
-    if heat_map.ndim > 2:  # noqa: PLR2004 - a page has two axes
+    if heat_map.ndim > 2:  # a page has two axes
         raise InvalidArgumentError(f"a heat map of {heat_map.ndim} axes: draw its planes, heat_map[0] and so on")
     scale = scale_of(explanation, palette)
     figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
@@ -162,8 +162,8 @@ def _mesh(explanation: Explained, axes: Axes, palette: str, *, is_translucent: b
 
 def color_map(palette: str, *, is_translucent: bool) -> Colormap:
     """Find a colour map; over an image, make it the more opaque the farther a value is from the middle."""
-    from matplotlib import colormaps  # noqa: PLC0415 - only who draws pays for matplotlib
-    from matplotlib.colors import ListedColormap  # noqa: PLC0415
+    from matplotlib import colormaps  # only who draws pays for matplotlib
+    from matplotlib.colors import ListedColormap
 
     if palette not in colormaps:
         raise InvalidArgumentError(

@@ -61,7 +61,7 @@ class Progress:
         >>> Progress(coarse, 2, 6, 0.1, 0.2).filled().tolist()
         [[0.25, 0.5, 0.5], [0.25, 0.5, 0.5]]
         """
-        if self.heat_map.ndim > 2:  # noqa: PLR2004 - rows and columns
+        if self.heat_map.ndim > 2:  # rows and columns
             return np.stack([nearest_known(heat_map) for heat_map in self.heat_map])
         return nearest_known(self.heat_map)
 

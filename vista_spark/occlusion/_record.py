@@ -32,7 +32,7 @@ class Recorded(Explained, ABC):
     """An explanation that can be drawn, and written to files."""
 
     def _repr_html_(self) -> str:
-        from udfs.driver.figure import picture_and_words  # noqa: PLC0415 - only who draws pays for matplotlib
+        from udfs.driver.figure import picture_and_words  # only who draws pays for matplotlib
 
         return picture_and_words(self.plot(), self.explain())
 

@@ -11,7 +11,7 @@ import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, TypeConverters
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from udfs.arrow import RowMap, RowPolicy

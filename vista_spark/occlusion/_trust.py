@@ -27,4 +27,4 @@ def flatness(kind: str, scale: ColorScale) -> str:
 
 def in_digits(value: float) -> str:
     """Write a number with two digits that count."""
-    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"  # noqa: PLR2004 - two digits
+    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"  # two digits

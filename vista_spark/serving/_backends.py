@@ -237,7 +237,7 @@ class Backends:
 
     def answer(self, request: Request[Any]) -> Any:
         """Reply to a backend that calls for the first time."""
-        assert isinstance(request, Attach)  # noqa: S101 - the protocol has no others
+        assert isinstance(request, Attach)
         if request.worker not in self._names:
             raise RefusedError(f"a call of {request.worker!r}, which is no backend of this server")
         with self._changed:

@@ -250,7 +250,7 @@ class Control:
     def _scale(self, *, over: bool, idle: bool) -> str:
         """Ask for more backends, or choose those to give back; gives why."""
         pool = self._pool
-        assert pool is not None  # noqa: S101 - the loop runs since start()
+        assert pool is not None  # the loop runs since start()
         with self._applying:
             here = [name for name in pool.wanted if name not in self._leaving]
             names = [Backend(f"backend-{number}") for number in range(self._scaling.most)]
@@ -392,7 +392,7 @@ class Control:
     def _table(self, links: Mapping[str, Link]) -> dict[str, dict[str, float]]:
         """Route rows to the backends that have their models open, by the shares of the plan."""
         routes: dict[str, dict[str, float]] = {group: {} for group in self._catalog.members}
-        assert self.plan is not None  # noqa: S101 - it was made just now
+        assert self.plan is not None  # it was made just now
         for node in self.plan.nodes:
             for one in node.placements:
                 if one.session in links[node.backend.name].placed:

@@ -65,7 +65,7 @@ class FrontEndSpec:
         """
         if self.port is None:
             return
-        from udfs.serving.http import check_address  # noqa: PLC0415 - an optional extra
+        from udfs.serving.http import check_address  # an optional extra
 
         check_address(self.host, self.port, self.token)
 
@@ -81,7 +81,7 @@ class FrontEndSpec:
         """
         if self.port is None:
             return None
-        from udfs.serving.http import FrontEnd, FrontEndProcesses  # noqa: PLC0415 - an optional extra
+        from udfs.serving.http import FrontEnd, FrontEndProcesses  # an optional extra
 
         if self.processes:
             several = FrontEndProcesses(

@@ -13,7 +13,7 @@ __all__ = ["gauges_of"]
 
 def gauges_of(api: Api) -> list[Gauge]:
     """What the server knows and a front end does not: backends, and rows by what became of them."""
-    from udfs.serving.http import Gauge  # noqa: PLC0415 - an optional extra
+    from udfs.serving.http import Gauge  # an optional extra
 
     rows = [
         Gauge("rows", count, "Rows by session and how they ended.", {"session": session, "ended": ended})

@@ -55,7 +55,7 @@ def trunk_of(members: Sequence[Deployment]) -> Trunk | None:
     """Find what networks compute alike, and the tensors that cross to what each has of its own."""
     graphs: dict[str, tuple[LayerGraph, tuple[str, ...]]] = {}
     for member in members:
-        assert member.network is not None  # noqa: S101 - functions are in no group
+        assert member.network is not None  # functions are in no group
         recipe: NetworkRecipe = member.recipe  # type: ignore[assignment]
         layers = tuple(dict.fromkeys(layer for _, layer in recipe.outputs))
         graphs[member.session.name] = member.network.graph, layers

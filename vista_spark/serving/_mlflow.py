@@ -29,8 +29,8 @@ def mlflow_version(reference: Reference) -> str:
     InvalidArgumentError
         The registry has no such model or alias.
     """
-    from mlflow import MlflowClient  # noqa: PLC0415 - an optional extra
-    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+    from mlflow import MlflowClient  # an optional extra
+    from mlflow.exceptions import MlflowException
 
     client = MlflowClient()
     try:
@@ -58,9 +58,9 @@ def mlflow_session(session: Session, name: str, version: str) -> Session:
     InvalidArgumentError
         The registry has no such version; or a model that is no network has neither a signature nor inputs.
     """
-    from mlflow import artifacts  # noqa: PLC0415 - an optional extra
-    from mlflow.exceptions import MlflowException  # noqa: PLC0415
-    from mlflow.models import Model  # noqa: PLC0415
+    from mlflow import artifacts  # an optional extra
+    from mlflow.exceptions import MlflowException
+    from mlflow.models import Model
 
     uri = f"models:/{name}/{version}"
     try:
@@ -86,7 +86,7 @@ def mlflow_session(session: Session, name: str, version: str) -> Session:
 def _network(flavors: Any, folder: str) -> Any:
     """Load a network of torch or Keras; ``None`` where it is neither."""
     if "pytorch" in flavors:
-        import mlflow.pytorch  # noqa: PLC0415 - imports torch
+        import mlflow.pytorch  # imports torch
 
         module = mlflow.pytorch.load_model(folder, map_location="cpu")
         try:
@@ -98,11 +98,11 @@ def _network(flavors: Any, folder: str) -> Any:
             ) from error
     keras = flavors.get("tensorflow", {}).get("model_type") == "keras"
     if "keras" in flavors:
-        import mlflow.keras  # noqa: PLC0415 - imports Keras
+        import mlflow.keras  # imports Keras
 
         return mlflow.keras.load_model(folder)
     if keras:
-        import mlflow.tensorflow  # noqa: PLC0415 - imports TensorFlow
+        import mlflow.tensorflow  # imports TensorFlow
 
         return mlflow.tensorflow.load_model(folder)
     return None

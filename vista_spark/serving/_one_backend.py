@@ -88,7 +88,7 @@ class OneBackend:
         """Wait until it is to end; gives whether it is."""
         return self._over.wait(timeout_s)
 
-    def uncharged(self, name: str) -> int:  # noqa: ARG002 - of the protocol
+    def uncharged(self, name: str) -> int:  # of the protocol
         """Count losses that are no backend's fault: none."""
         return 0
 
@@ -98,7 +98,7 @@ class OneBackend:
         if link is not None:
             link.close()
 
-    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002
+    def settle(self, timeout_s: float) -> bool:
         """Tell whether no process is at work."""
         return True
 

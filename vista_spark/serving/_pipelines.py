@@ -55,7 +55,7 @@ def pipeline_session(session: Session) -> Session:
     optimizer.compiling.UnsupportedOperatorError
         A stage cannot be compiled.
     """
-    from vista_spark.compiling import CompiledPipeline, compile_pipeline  # noqa: PLC0415 - few sessions need it
+    from vista_spark.compiling import CompiledPipeline, compile_pipeline  # few sessions need it
 
     model = session.model
     if isinstance(model, Transformer):

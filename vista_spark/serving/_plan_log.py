@@ -55,7 +55,7 @@ class PlanLog:
     """
 
     def __init__(self, experiment: str, parameters: Mapping[str, Any]) -> None:
-        import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+        import mlflow  # takes a second that only tracking should cost
 
         self._client = mlflow.MlflowClient()
         known = self._client.get_experiment_by_name(experiment)

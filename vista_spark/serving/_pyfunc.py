@@ -54,7 +54,7 @@ class PyFunc:
 
 @lru_cache(maxsize=4)
 def _opened(file: str) -> Any:
-    import mlflow.pyfunc  # noqa: PLC0415 - takes a second that only such models should cost
+    import mlflow.pyfunc  # takes a second that only such models should cost
 
     folder = Path(tempfile.mkdtemp(dir=files_of_this_process()))
     with zipfile.ZipFile(local_file(file)) as archive:

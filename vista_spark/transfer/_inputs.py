@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -151,7 +151,7 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
         .agg(F.count("*").alias("ids"), F.count_if(_COMPLETE).alias("rows"))
         .first()
     )
-    assert matched is not None  # noqa: S101 - an aggregate without groups has one row
+    assert matched is not None  # an aggregate without groups has one row
     left = table.where(_COMPLETE).drop(_COMPLETE)
     if not matched["rows"]:
         raise EmptyInputError(
@@ -223,7 +223,7 @@ def _check_structured(
         F.max(F.when(F.col(_COMPLETE), label.try_cast("double"))).alias("largest"),
         F.first(F.when(F.col(_COMPLETE) & ~_is_class(label), label), ignorenulls=True).alias("no_class"),
     ).first()
-    assert counts is not None  # noqa: S101 - an aggregate without groups has one row
+    assert counts is not None  # an aggregate without groups has one row
     if not counts["rows"]:
         raise EmptyInputError("the structured table is empty")
     _check_distinct(table, columns.on, counts["ids"], counts["distinct"], "structured")
@@ -236,7 +236,7 @@ def _check_structured(
             _settle(errors, dropped, f"{NULL_FEATURE} {name!r}", count)
     if not counts["complete"]:
         raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
-    if classification and counts["labels"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
+    if classification and counts["labels"] < 2:  # a classifier tells at least two apart
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
@@ -267,7 +267,7 @@ def _missing_features(table: DataFrame, columns: Columns) -> list[tuple[str, int
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
     on = F.col(quoted(columns.on))
     counts = df.agg(F.count("*").alias("rows"), F.count(on).alias("ids"), F.countDistinct(on).alias("distinct")).first()
-    assert counts is not None  # noqa: S101 - an aggregate without groups has one row
+    assert counts is not None  # an aggregate without groups has one row
     if not counts["rows"]:
         raise EmptyInputError("the image table is empty")
     _check_distinct(df, columns.on, counts["ids"], counts["distinct"], "image")

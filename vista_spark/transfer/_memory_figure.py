@@ -25,7 +25,7 @@ def memory_figure(plan: TransferPlan) -> Figure:
     -------
     matplotlib.figure.Figure
     """
-    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - half a second that only a picture costs
+    from udfs.driver.figure import NotebookFigure  # half a second that only a picture costs
 
     figure = NotebookFigure(figsize=(10, 3.8), layout="constrained")
     axes = figure.subplots()

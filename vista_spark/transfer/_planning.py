@@ -232,7 +232,7 @@ def choose(problem: TransferProblem, apportion: Callable[[TransferWorkload, Logi
         if not choice.physical.memory_bound:
             break
     if best is None:
-        assert refusal is not None  # noqa: S101 - some batch was tried
+        assert refusal is not None  # some batch was tried
         raise refusal
     return best
 

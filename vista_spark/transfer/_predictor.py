@@ -12,7 +12,7 @@ from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.ml.linalg import Vector, VectorUDT
 from pyspark.ml.param import Param
 from pyspark.ml.util import DefaultParamsWriter, MLWritable
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from udfs.arrow import ERROR_POLICIES
 from udfs.driver import UNBOUND, StageReadable, StageReader, check_absent, check_present, one_of, quoted

@@ -210,7 +210,7 @@ class TransferResult:
             (the layer's share of its pass), ``training_seconds``; then ``low`` and ``high``, ``lift_low`` and
             ``lift_high``, the intervals of the score and of the lift (null where there are none).
         """
-        import pandas as pd  # noqa: PLC0415 - only a table needs it
+        import pandas as pd  # only a table needs it
 
         sign = 1 if self.larger_is_better else -1
         return pd.DataFrame(
@@ -242,7 +242,7 @@ class TransferResult:
         matplotlib.figure.Figure
             Shown by a notebook; ``figure.savefig(path)`` elsewhere.
         """
-        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - half a second that workers need not spend
+        from udfs.driver.figure import NotebookFigure  # half a second that workers need not spend
 
         figure = NotebookFigure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
         scores, seconds = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
@@ -282,14 +282,14 @@ class TransferResult:
         ImportError
             Plotly is not installed: the extra ``plot`` has it.
         """
-        from vista_spark.transfer._interactive import interactive_scores  # noqa: PLC0415
+        from vista_spark.transfer._interactive import interactive_scores
 
         return interactive_scores(
             self.to_pandas(), self.metric, baseline=self.baseline.score, best=self._label(self.best), title=self._title
         )
 
     def _repr_html_(self) -> str:
-        import pandas as pd  # noqa: PLC0415 - only a table needs it
+        import pandas as pd  # only a table needs it
 
         table = self.to_pandas()
         rows = [[None if pd.isna(value) else value for value in row] for row in table.itertuples(index=False)]

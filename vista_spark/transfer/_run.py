@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import StorageLevel
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.functions import array_to_vector
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import as_vector, cause, map_rows, quoted
@@ -224,8 +224,8 @@ class Run:
                     )
         finally:
             held.release(before=len(plan.stages) + 1)
-        assert baseline is not None  # noqa: S101 - a plan has at least one stage
-        assert self._example is not None  # noqa: S101 - there were rows to train on
+        assert baseline is not None  # a plan has at least one stage
+        assert self._example is not None  # there were rows to train on
         return RunResult(
             baseline=baseline,
             hog=hog,

@@ -34,7 +34,7 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
     str
         The parent's run id.
     """
-    import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+    import mlflow  # takes a second that only tracking should cost
 
     existing = mlflow.get_experiment_by_name(experiment)
     # Not set_experiment, which would move the user's own later runs too.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pyspark.ml import Estimator, PipelineModel
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql import functions as F
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
 from optimizer.memory import Join, Persistence

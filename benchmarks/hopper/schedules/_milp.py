@@ -108,7 +108,7 @@ def _solve(
     durations: list[float], pairs: list[tuple[int, int]], most: float, least: float, seconds: float, solver: Solver
 ) -> tuple[list[float] | None, bool]:
     """Solve for the starts of the shortest schedule; say whether it is proven to be the shortest."""
-    import pulp  # type: ignore[import-untyped]  # noqa: PLC0415 - only a caller of the solver imports it
+    import pulp  # type: ignore[import-untyped]  # only a caller of the solver imports it
 
     problem = pulp.LpProblem("hop", pulp.LpMinimize)
     makespan = problem.add_variable("C", least, most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._rebuild import Rewrite
-from ._rewrite import Rewritten, rewrite
+from optimizer.compiling.rewriting._rebuild import Rewrite
+from optimizer.compiling.rewriting._rewrite import Rewritten, rewrite
 
 __all__ = ["Rewrite", "Rewritten", "rewrite"]

@@ -12,9 +12,8 @@ from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._curves import Monomials
 from optimizer.compiling._functions import Within
 from optimizer.compiling._lookups import Replace
-
-from ._ranges import Ranges, is_invertible, rounding_function
-from ._types import FLOATS
+from optimizer.compiling.rewriting._ranges import Ranges, is_invertible, rounding_function
+from optimizer.compiling.rewriting._types import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,19 +19,17 @@ from optimizer.compiling._program import INPUT
 from optimizer.compiling._rules import RULES
 from optimizer.compiling._sparsity import sparse_nodes
 from optimizer.compiling._trees import Trees
-
-from ._checks import move_check
-from ._narrow import NARROW
-from ._ranges import ranges_of
-from ._rebuild import Rebuild, Rewrite
-from ._types import FLOATS, types_of
+from optimizer.compiling.rewriting._checks import move_check
+from optimizer.compiling.rewriting._narrow import NARROW
+from optimizer.compiling.rewriting._ranges import ranges_of
+from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
+from optimizer.compiling.rewriting._types import FLOATS, types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling._program import Node, Program
-
-    from ._checks import MovedCheck
+    from optimizer.compiling.rewriting._checks import MovedCheck
 
 __all__ = ["push_selections"]
 

@@ -17,9 +17,8 @@ from optimizer.compiling._constants import Constant
 from optimizer.compiling._lookups import CodeLookup
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._reading import NarrowIntegers
-
-from ._rebuild import Rebuild, Rewrite
-from ._types import FLOATS, types_of
+from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
+from optimizer.compiling.rewriting._types import FLOATS, types_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

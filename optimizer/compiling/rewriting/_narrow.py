@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling._operator import Operator
-
-    from ._ranges import Ranges
+    from optimizer.compiling.rewriting._ranges import Ranges
 
 __all__ = ["NARROW", "Narrow", "Narrowed"]
 

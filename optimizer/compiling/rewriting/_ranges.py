@@ -19,8 +19,7 @@ from optimizer.compiling._curves import Bins, Missing, Monomials, Ufunc
 from optimizer.compiling._functions import After, Function, Reject, Within
 from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._program import INPUT
-
-from ._types import FLOATS
+from optimizer.compiling.rewriting._types import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.compiling._errors import ProgramError
-
-from ._columns import push_selections
-from ._constants import fold_constants
-from ._scalers import fold_scalers
-from ._thresholds import pull_thresholds
-from ._types import FLOATS
+from optimizer.compiling.rewriting._columns import push_selections
+from optimizer.compiling.rewriting._constants import fold_constants
+from optimizer.compiling.rewriting._scalers import fold_scalers
+from optimizer.compiling.rewriting._thresholds import pull_thresholds
+from optimizer.compiling.rewriting._types import FLOATS
 
 if TYPE_CHECKING:
     from optimizer.compiling._program import Program
-
-    from ._rebuild import Rewrite
+    from optimizer.compiling.rewriting._rebuild import Rewrite
 
 __all__ = ["Rewritten", "rewrite"]
 

@@ -21,11 +21,10 @@ import numpy as np
 from optimizer.compiling._arithmetic import Arithmetic, Linear
 from optimizer.compiling._columns import Finite
 from optimizer.compiling._program import INPUT
-
-from ._checks import check_before
-from ._ranges import ranges_of
-from ._rebuild import Rebuild, Rewrite
-from ._types import types_of
+from optimizer.compiling.rewriting._checks import check_before
+from optimizer.compiling.rewriting._ranges import ranges_of
+from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
+from optimizer.compiling.rewriting._types import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,12 +17,11 @@ from optimizer.compiling._columns import Finite
 from optimizer.compiling._lookups import Replace
 from optimizer.compiling._program import INPUT
 from optimizer.compiling._trees import Trees
-
-from ._checks import check_before
-from ._constants import OPERATIONS
-from ._ranges import ranges_of
-from ._rebuild import Rebuild, Rewrite
-from ._types import FLOATS, types_of
+from optimizer.compiling.rewriting._checks import check_before
+from optimizer.compiling.rewriting._constants import OPERATIONS
+from optimizer.compiling.rewriting._ranges import ranges_of
+from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
+from optimizer.compiling.rewriting._types import FLOATS, types_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,8 +6,8 @@ import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ._optuna import load_optuna, quiet
-from ._translation import Translation
+from optimizer.procedures.studies._optuna import load_optuna, quiet
+from optimizer.procedures.studies._translation import Translation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

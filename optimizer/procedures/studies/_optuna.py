@@ -27,7 +27,7 @@ def load_optuna(asked: str) -> Any:
         It is not installed.
     """
     try:
-        import optuna  # noqa: PLC0415 - an optional package
+        import optuna  # an optional package
     except ImportError as error:
         raise InvalidArgumentError(f"{asked} needs Optuna: pip install 'cerebro-spark[optuna]'") from error
     return optuna

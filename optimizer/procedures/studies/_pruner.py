@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from optimizer.errors import InvalidArgumentError
-
-from ._follower import Follower, new_study
-from ._optuna import load_optuna
+from optimizer.procedures.studies._follower import Follower, new_study
+from optimizer.procedures.studies._optuna import load_optuna
 
 if TYPE_CHECKING:
     from optimizer.procedures._ledger import Ledger

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from optimizer.arguments import whole, whole_or_none
 from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.procedures._sampling import Sampler, check_space
+from optimizer.procedures.studies._follower import Follower, new_study
+from optimizer.procedures.studies._optuna import load_optuna
+from optimizer.procedures.studies._translation import Translation
 from optimizer.space import SpaceError
-
-from ._follower import Follower, new_study
-from ._optuna import load_optuna
-from ._translation import Translation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -207,7 +206,7 @@ class OptunaSampler(Sampler):
         asked, self._asked = self._asked, None
         if asked is not None:
             return asked
-        assert self._follower is not None  # noqa: S101 - it is who calls
+        assert self._follower is not None  # it is who calls
         study = self._follower.study
         try:
             return self._given(study, trial.params)[0]

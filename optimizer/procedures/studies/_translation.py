@@ -7,9 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.procedures.studies._optuna import load_optuna
 from optimizer.space import SpaceError
-
-from ._optuna import load_optuna
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +140,7 @@ def _label(dimension: Dimension, value: Any) -> Any:
 
 def _high(dimension: Dimension) -> float:
     """Give the largest value: Optuna warns of an upper bound that is on no step."""
-    assert dimension.high is not None  # noqa: S101 - a range has bounds
+    assert dimension.high is not None  # a range has bounds
     return dimension.nearest(dimension.high)
 
 

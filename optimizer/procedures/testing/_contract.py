@@ -9,7 +9,7 @@ A project of its own subclasses :class:`ProcedureContract` in a test module, and
 The procedure should be small, some twenty configurations: it is resumed at each of its calls.
 """
 
-# ruff: noqa: S101, S311  (a test suite that ships with the package; its random numbers decide an order)
+# ruff: noqa: S311  (a test suite that ships with the package; its random numbers decide an order)
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ from optimizer.procedures import (
     Stopped,
     replay,
 )
-
-from ._rehearsal import Rehearsal
+from optimizer.procedures.testing._rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,7 +239,7 @@ class ProcedureContract(ABC):
     def test_stoppers_are_asked(self) -> None:
         """With no progress, nobody trains beyond the patience."""
         run = self.rehearse(3, lambda _, __: 0.5, stoppers=[Patience(1)])
-        assert max(run.finished.values()) <= 2  # noqa: PLR2004 - the first epoch, and one without progress
+        assert max(run.finished.values()) <= 2  # the first epoch, and one without progress
         assert run.granted.keys() == run.reasons.keys()
 
 

@@ -1,6 +1,6 @@
 """A coordinator that trains nothing: it carries decisions out, and holds them against what a coordinator can do."""
 
-# ruff: noqa: S101, S311  (a test suite that ships with the package; its random numbers decide an order)
+# ruff: noqa: S311  (a test suite that ships with the package; its random numbers decide an order)
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_callback_that_raises_is_logged_and_the_others_go_on(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Raising(Recorder):
-        def unit_finished(self, event: UnitFinished) -> None:  # noqa: ARG002 - it raises, whatever it gets
+        def unit_finished(self, event: UnitFinished) -> None:  # it raises, whatever it gets
             raise error
 
     raising, after = Raising(), Recorder()

@@ -59,7 +59,7 @@ class Slow(Callback):
         self.store = store
         self.run_went_on: bool | None = None
 
-    def unit_finished(self, event: UnitFinished) -> None:  # noqa: ARG002 - the first one, whichever it is
+    def unit_finished(self, event: UnitFinished) -> None:  # the first one, whichever it is
         if self.run_went_on is None:
             until = time.monotonic() + 60
             while not self.store.exists("runs", "followed", "events", "part-000001.json") and time.monotonic() < until:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from photographs import encode, photograph
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from sessions import CONNECT, pytest_on_connect
 
 from cerebro_spark.data import prepare, prepare_increment

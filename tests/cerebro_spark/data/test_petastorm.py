@@ -40,7 +40,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.contract
 @pytest.mark.usefixtures("quiet")
 def test_petastorm_reads_what_is_prepared(spark: SparkSession, store: Store) -> None:
-    from petastorm import make_batch_reader  # noqa: PLC0415
+    from petastorm import make_batch_reader
 
     rows = spark.range(ROWS).selectExpr(
         "id", "id / 2 as half", "array(array(id, 1.5D), array(2D, id)) as window", "array(id, id + 1) as tokens"
@@ -63,7 +63,7 @@ def test_petastorm_reads_what_is_prepared(spark: SparkSession, store: Store) -> 
 @pytest.mark.contract
 @pytest.mark.usefixtures("quiet")
 def test_petastorm_reads_prepared_images(spark: SparkSession, store: Store) -> None:
-    from petastorm import make_batch_reader  # noqa: PLC0415
+    from petastorm import make_batch_reader
 
     rows = [(number, encode(image, "PNG")) for number, (*_, image) in enumerate(crops(8, SIDE))]
     prepared = prepare(
@@ -89,10 +89,10 @@ def test_petastorm_reads_prepared_images(spark: SparkSession, store: Store) -> N
 def test_what_petastorm_materialised_is_prepared(
     spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from petastorm.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec  # noqa: PLC0415
-    from petastorm.etl.dataset_metadata import materialize_dataset  # noqa: PLC0415
-    from petastorm.unischema import Unischema, UnischemaField  # noqa: PLC0415
-    from pyspark.sql.types import LongType  # noqa: PLC0415
+    from petastorm.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+    from petastorm.etl.dataset_metadata import materialize_dataset
+    from petastorm.unischema import Unischema, UnischemaField
+    from pyspark.sql.types import LongType
 
     # Its images take OpenCV to be encoded; here Pillow encodes them.
     monkeypatch.setattr("petastorm.codecs.OPENCV_AVAILABLE", True)

@@ -13,7 +13,7 @@ import pytest
 from photographs import crops, encode, photograph
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.linalg import Vectors, VectorUDT
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from sessions import CONNECT, pytest_on_connect
 

@@ -67,7 +67,7 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
 ) -> None:
     world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy, rounds=rounds)
     world.coordinator._recovery._rejoin_s = rejoin_s
-    draw = random.Random(seed)  # noqa: S311 - of a test
+    draw = random.Random(seed)
     for player in world.players:
         player.join()
     world.players += [Player(f"new{number}", world) for number in range(newcomers)]

@@ -151,7 +151,7 @@ def test_weights_to_begin_with_that_the_store_does_not_give_end_the_trial() -> N
 class ClonesTheSecondEpoch(procedures.Procedure):
     """Trains one configuration for three epochs, and clones it after two."""
 
-    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - two, one after the other
+    def decide(self, fresh: Any, idle: int) -> None:  # two, one after the other
         if not self.started:
             self.start({"number": 1}, 3)
         for trial in fresh:

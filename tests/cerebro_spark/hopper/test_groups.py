@@ -101,7 +101,7 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
         replicas=replicas,
         checkpoints=checkpoints,
     )
-    draw = random.Random(seed)  # noqa: S311 - of a test
+    draw = random.Random(seed)
     for _ in range(4000):
         if made.coordinator.wait(0.0):
             break
@@ -264,7 +264,7 @@ def test_schedule_fixed_gives_the_same_visits_whatever_is_lost() -> None:
 
     def visits(losses: int, seed: int) -> list[list[tuple[int, int]]]:
         made, _ = world(4, 4, 2)
-        draw = random.Random(seed)  # noqa: S311 - of a test
+        draw = random.Random(seed)
         for _ in range(4000):
             if made.coordinator.wait(0.0):
                 break

@@ -51,7 +51,7 @@ def test_a_loss_costs_what_was_trained_since_and_changes_nothing_else(checkpoint
     undisturbed.play(lambda player, _unit: player.work())
     for seed in range(30):
         made = world(checkpoints)
-        draw = random.Random(seed)  # noqa: S311 - of a test
+        draw = random.Random(seed)
         losses = [1]
 
         def work(player: Player, _unit: WorkUnit, draw: random.Random = draw, losses: list[int] = losses) -> None:
@@ -92,7 +92,7 @@ def test_the_worker_before_has_the_state_that_it_had(checkpoints: str, left: int
 class Unlucky(World):
     """Loses a worker, with the states that it alone has, while the results of the first epoch are being written."""
 
-    def note(self, events: Any) -> None:  # noqa: ARG002 - of those that a test is told
+    def note(self, events: Any) -> None:  # of those that a test is told
         if not self.closed and self.alive:
             for player in list(self.alive.values()):
                 die(player)

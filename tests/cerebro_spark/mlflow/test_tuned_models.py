@@ -11,7 +11,7 @@ import pytest
 mlflow = pytest.importorskip("mlflow")
 
 from pyspark.ml.functions import vector_to_array
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, search
 from sessions import CONNECT
 from stages import numbers, tuned_model

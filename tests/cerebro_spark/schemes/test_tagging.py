@@ -42,7 +42,7 @@ def tokens(spark: SparkSession, rows: int) -> tuple[DataFrame, tuple[str, ...]]:
 
 
 def tagger(params: dict[str, Any]) -> ModelTrainer:
-    from vista_spark import roster  # noqa: PLC0415 - as a user writes it
+    from vista_spark import roster  # as a user writes it
 
     trunk = roster.load("minilm_l6", params["folder"])
     net = feature_transfer(trunk, layers=params["layers"], head=TransformerHead(384, classes=21, intermediate=64))

@@ -80,7 +80,7 @@ def test_a_query_gives_the_rows_of_the_model(spark: SparkSession) -> None:
             f"""
             SELECT predict_tuned(struct(*), '{name}') AS plain,
                    predict_tuned_or_error(struct(v, sold, price), '{name}') AS told FROM goods ORDER BY id
-            """  # noqa: S608
+            """
         ).collect()
         assert [row["plain"] for row in found] == [row["prediction"] for row in expected], name
         assert [row["told"]["prediction"] for row in found] == [row["plain"] for row in found]
@@ -128,7 +128,7 @@ def test_one_column_needs_no_struct(spark: SparkSession) -> None:
     register_sql(spark, tuned=stage)
     expected = [row["guess"] for row in stage.transform(df).sort("id").collect()]
     for argument in ("numbers", "struct(id, numbers)"):
-        found = spark.sql(f"SELECT predict_tuned({argument}) p FROM numbers ORDER BY id").collect()  # noqa: S608
+        found = spark.sql(f"SELECT predict_tuned({argument}) p FROM numbers ORDER BY id").collect()
         assert [row["p"] for row in found] == expected, argument
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_call_says_what_there_is(spark: SparkSession, call: str, message
     df.selectExpr("cast(price AS decimal(4, 1)) AS price", "sold", "v").createOrReplaceTempView("one")
     register_sql(spark, goods=model(seeded(lambda: torch.nn.Linear(4, 1)), [NUMBERS], kind="value"))
     with pytest.raises(Exception, match=message):
-        spark.sql(f"SELECT {call} FROM one").collect()  # noqa: S608
+        spark.sql(f"SELECT {call} FROM one").collect()
 
 
 def test_what_is_no_function_is_refused(spark: SparkSession) -> None:

@@ -40,7 +40,7 @@ class Net(torch.nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         mode = (FOLDER / "mode").read_text()
         if self.training and mode:
-            print("the trainer prints")  # noqa: T201 - to its log
+            print("the trainer prints")
             time.sleep(0.2)
             if mode == "hang" and self.layers[0].out_features == 8:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)

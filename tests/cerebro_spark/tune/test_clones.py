@@ -241,10 +241,10 @@ class KillsOne(Callback):
     def __init__(self) -> None:
         self.killed = 0
 
-    def trial_started(self, event: TrialStarted) -> None:  # noqa: ARG002 - the first one will do
+    def trial_started(self, event: TrialStarted) -> None:  # the first one will do
         if self.killed:
             return
-        import psutil  # noqa: PLC0415 - not everybody has it
+        import psutil  # not everybody has it
 
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):  # it has ended
@@ -364,7 +364,7 @@ def test_keras_models_of_pbt_are_those_of_plain_loops(spark: SparkSession, prepa
     keras = pytest.importorskip("keras")
 
     def keras_trainer(params: dict[str, Any]) -> ModelTrainer:
-        import keras  # noqa: PLC0415 - on the worker
+        import keras  # on the worker
 
         net = keras.Sequential(
             [
@@ -442,7 +442,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
 class ClonesNothing(procedures.Procedure):
     """Starts a clone of a configuration that has no state yet."""
 
-    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002
+    def decide(self, fresh: Any, idle: int) -> None:
         first = self.start({"lr": 0.1, "hidden": 4}, 1)
         assert first is not None
         self.start({"lr": 0.2, "hidden": 4}, 1, source=Source(first.trial_id, 1))

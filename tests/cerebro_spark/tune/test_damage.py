@@ -82,7 +82,7 @@ class DamagesAll(Callback):
         self.epochs.append(event.epoch)
         if self.killed:
             return
-        import psutil  # noqa: PLC0415 - not everybody has it
+        import psutil  # not everybody has it
 
         workers = []
         for process in psutil.Process().children(recursive=True):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, common, plain_loop, search, states, trainer
 
 from cerebro_spark import Selection

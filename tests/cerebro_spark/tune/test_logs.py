@@ -39,7 +39,7 @@ def talking(params: dict[str, Any]) -> ModelTrainer:
 
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             if self.training and params["prints"] == "some":
-                print("the loss falls")  # noqa: T201 - what is tested
+                print("the loss falls")  # what is tested
                 warnings.warn("a warning of the trainer", stacklevel=1)
                 os.write(2, b"\xff of C\n")
             if self.training and params["prints"] == "much":

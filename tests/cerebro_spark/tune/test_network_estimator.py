@@ -19,7 +19,7 @@ from pyspark.ml.evaluation import (
 )
 from pyspark.ml.feature import StringIndexer
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, estimator, search, trainer
 from sessions import CONNECT
 
@@ -385,9 +385,9 @@ def test_classes_are_those_of_all_rows_where_the_column_has_them(
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 @pytest.mark.slow
 def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    from pathlib import Path  # noqa: PLC0415
+    from pathlib import Path
 
-    from sessions import pytest_on_connect  # noqa: PLC0415
+    from sessions import pytest_on_connect
 
     chosen = "a_fold_is_one_run or equal_a_grid_search"
     assert "2 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

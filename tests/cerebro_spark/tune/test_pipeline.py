@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.ml import Estimator, Model, Pipeline, PipelineModel
 from pyspark.ml.feature import VectorAssembler
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, search
 
 from cerebro_spark import Selection, TunedModel

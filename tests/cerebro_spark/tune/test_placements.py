@@ -63,13 +63,13 @@ def test_units_of_workers_that_a_backend_does_not_have_go_to_whoever_begins_with
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 3), st.floats(0, 1))
 def test_a_replay_has_every_visit_whatever_events_are_lost(seed: int, configs: int, epochs: int, lost: float) -> None:
-    draw = random.Random(seed)  # noqa: S311 - of a test
+    draw = random.Random(seed)
     trials = [Trial(f"c{number}", {}) for number in range(configs)]
     events: list[Event] = []
     for number in range(epochs * 3):
         for trial in trials:
             epoch, place = divmod(number, 3)
-            order = random.Random(f"{trial.trial_id} {epoch}").sample(range(3), 3)  # noqa: S311
+            order = random.Random(f"{trial.trial_id} {epoch}").sample(range(3), 3)
             visit = (epoch, order[place])
             trial.visits.append(visit)
             if draw.random() >= lost:

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyspark import cloudpickle
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, estimator, network, plain_loop, search, states
 from sessions import CONNECT, pytest_on_connect
 

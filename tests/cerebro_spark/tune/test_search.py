@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from places import IMPORTS
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 torch = pytest.importorskip("torch")
 
@@ -123,8 +123,8 @@ def test_the_numbers_are_those_of_the_model(found: Selection, table: DataFrame) 
 
 def test_the_session_is_as_it_was(found: Selection, table: DataFrame) -> None:
     """Spark ML's models hold their session: it has to be one that can still be serialized."""
-    from pyspark.ml.classification import LogisticRegression  # noqa: PLC0415
-    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415
+    from pyspark.ml.classification import LogisticRegression
+    from pyspark.ml.feature import VectorAssembler
 
     assert found.best.status == "finished"
     joined = VectorAssembler(inputCols=FEATURES, outputCol="features").transform(table)
@@ -267,7 +267,7 @@ def test_a_model_leaves_rows_that_it_cannot_read(found: Selection, table: DataFr
 
 
 def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: DataFrame) -> None:
-    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415
+    from pyspark.ml.feature import VectorAssembler
 
     class Two(torch.nn.Module):
         def __init__(self) -> None:

@@ -54,7 +54,7 @@ def talkative(params: dict[str, Any]) -> ModelTrainer:
 
     def say(*_: Any) -> None:
         if made.model.training:
-            print(f"{params['name']} in {os.getpid()}")  # noqa: T201 - to its log
+            print(f"{params['name']} in {os.getpid()}")
 
     made.model[0].register_forward_hook(say)
     return made
@@ -64,7 +64,7 @@ def other_trainer(params: dict[str, Any]) -> ModelTrainer:
     net = torch.nn.Sequential(
         torch.nn.Linear(len(FEATURES), 16), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(16, 2)
     )
-    print(f"other in {os.getpid()}")  # noqa: T201 - to its log
+    print(f"other in {os.getpid()}")
     optimizer = torch.optim.SGD(net.parameters(), lr=params["rate"], momentum=0.9)
     return ModelTrainer(
         model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"], batch_size=BATCH

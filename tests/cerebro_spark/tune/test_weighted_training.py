@@ -17,7 +17,7 @@ from places import IMPORTS
 from pyspark import cloudpickle
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from searches import FEATURES, adult, common, estimator, search, trainer
 
 from cerebro_spark import ModelTrainer, SparkBackend, SuccessiveHalving
@@ -51,7 +51,7 @@ def torch_trainer(params: dict[str, Any]) -> ModelTrainer:
 
 
 def keras_trainer(params: dict[str, Any]) -> ModelTrainer:
-    import keras  # noqa: PLC0415 - on the worker
+    import keras  # on the worker
 
     net = keras.Sequential([keras.Input((len(FEATURES),)), keras.layers.Dense(2, "softmax")])
     return ModelTrainer(

@@ -135,7 +135,7 @@ def test_mapping_like() -> None:
 def test_equality_hash_and_pickle() -> None:
     graph = residual_block()
     assert graph.expression("sum")
-    assert pickle.loads(pickle.dumps(graph)) == graph == residual_block() != dense_block()  # noqa: S301
+    assert pickle.loads(pickle.dumps(graph)) == graph == residual_block() != dense_block()
     assert len({graph, residual_block()}) == 1
 
 

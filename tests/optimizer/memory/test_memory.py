@@ -235,7 +235,7 @@ def test_infeasible_says_what_and_how_much() -> None:
     assert "is 3.4 GiB short" in str(error)
     # Rounded up, so that what is asked for is enough.
     assert f"{-(-needed // MIB)}m (10.9 GiB) for a node" in str(error)
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    again = pickle.loads(pickle.dumps(error))  # our own bytes
     assert (str(again), again.smallest) == (str(error), error.smallest)
 
 

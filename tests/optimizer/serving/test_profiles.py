@@ -70,7 +70,7 @@ def test_a_margin_and_a_speed() -> None:
 def test_a_profile_survives_json_and_pickle() -> None:
     profile = BatchingProfile({1: 10.0, 4: 20.0}, {1: 1.0}, {4: 12}, 2.0, 0.5, "xeon", 2)
     assert BatchingProfile.from_document(json.loads(json.dumps(profile.document()))) == profile
-    copy = pickle.loads(pickle.dumps(profile))  # noqa: S301 - our own bytes
+    copy = pickle.loads(pickle.dumps(profile))  # our own bytes
     assert copy == profile
     assert copy.latencies.tolist() == profile.latencies.tolist()
 

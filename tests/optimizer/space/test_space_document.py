@@ -31,8 +31,8 @@ def test_a_document_survives_json(space: Space) -> None:
 @given(search_spaces())
 def test_the_representation_is_python(search_space: dict[str, Any]) -> None:
     space = Space(search_space)
-    assert eval(repr(space), vars(optimizer.space).copy()) == space  # noqa: S307 - of our own text
-    assert pickle.loads(pickle.dumps(space)) == space  # noqa: S301 - of our own bytes
+    assert eval(repr(space), vars(optimizer.space).copy()) == space  # of our own text
+    assert pickle.loads(pickle.dumps(space)) == space  # of our own bytes
 
 
 EVERY_KIND: dict[str, Any] = {

@@ -228,11 +228,11 @@ def test_a_rate_of_the_function_that_no_sample_shows_changes_the_key(first: Grow
     assert len(keys) == 2
 
 
-def fails(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:  # noqa: ARG001
+def fails(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
     raise ValueError("no such transform")
 
 
-def own_state(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:  # noqa: ARG001
+def own_state(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
     own_state.calls = getattr(own_state, "calls", 0) + 1  # type: ignore[attr-defined]
     return {"pixels": record["pixels"] * np.float32(own_state.calls)}  # type: ignore[attr-defined]
 
@@ -249,7 +249,7 @@ def own_state(record: dict[str, Any], generator: np.random.Generator) -> dict[st
         (lambda record, _: {"pixels": record["pixels"] / np.float32(np.inf) * np.float32(np.inf)}, "not finite"),
         (own_state, r"record [st]\d+: augmentation gives two copies for one generator"),
         (
-            lambda record, _: {"pixels": record["pixels"] + np.float32(random.random())},  # noqa: S311
+            lambda record, _: {"pixels": record["pixels"] + np.float32(random.random())},
             "gives two copies for one generator",
         ),
         (lambda record, _: (torch.rand(1), record)[1], "draws from the random numbers of the process"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.ml.linalg import DenseVector
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from udfs.arrow import VECTOR, NewColumns, RowError, RowMap, RowPolicy
 from udfs.driver import count_reasons, map_rows, quoted

@@ -118,7 +118,7 @@ def test_a_function_cannot_change_the_input_that_it_gets() -> None:
         ("colour", r"did you mean.*color"),
         (np.zeros((3, 2, 2)), "shape .3, 2, 2. for an input of shape .1, 2, 2."),
         (np.full((1, 2, 2), np.nan), "finite"),
-        (lambda pixels: "no", "finite numbers"),  # noqa: ARG005
+        (lambda pixels: "no", "finite numbers"),
     ],
 )
 def test_a_baseline_that_does_not_do_is_refused(baseline: Any, message: str) -> None:

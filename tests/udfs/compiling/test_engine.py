@@ -52,7 +52,7 @@ def test_a_worker_uses_the_options_of_the_driver() -> None:
         columns=(("predict_proba", "probability"),),
         backend="auto",
     )
-    score = pickle.loads(pickle.dumps(scoring)).open(1)  # noqa: S301 - written in this test
+    score = pickle.loads(pickle.dumps(scoring)).open(1)  # written in this test
     plan = score.args[0].plan("float64")
     assert (plan.backend, dict(plan.strategies)) == ("auto", {"trees": "traversal"})
     batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])

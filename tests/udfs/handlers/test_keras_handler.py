@@ -433,7 +433,7 @@ def test_layers_made_of_layers_are_opened_and_others_stay_whole() -> None:
             self.a, self.b = layers.Dense(4, name="a"), layers.Dense(4, name="b")
 
         def call(self, x: Any) -> Any:
-            import tensorflow as tf  # noqa: PLC0415
+            import tensorflow as tf
 
             y = self.a(x)
             return x + self.b(tf.nn.relu(y) if self.tensorflow else ops.relu(y))
@@ -572,7 +572,7 @@ def test_a_part_is_compiled_once_for_all_sizes_of_batches() -> None:
 
 
 def test_tensorflows_own_settings_are_put_back() -> None:
-    import tensorflow as tf  # noqa: PLC0415
+    import tensorflow as tf
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
     before = tf.config.optimizer.get_experimental_options()

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: N812 - the name that torch users give it
+import torch.nn.functional as F  # the name that torch users give it
 from torch import nn
 
 from optimizer.graph import materialisable
@@ -158,7 +158,7 @@ class DroppedLayer(nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = self.trunk(x)
-        return self.fc(self.middle(x) if random.random() > 0.3 or not self.training else x)  # noqa: S311
+        return self.fc(self.middle(x) if random.random() > 0.3 or not self.training else x)
 
 
 class Mixed(nn.Module):

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # torch's own habit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn

@@ -56,7 +56,7 @@ def _run(body: str) -> subprocess.CompletedProcess[str]:
 def test_all_that_a_unit_prints_is_taken_and_nothing_is_on_the_console(body: str, text: str) -> None:
     done = _run(body)
     assert done.returncode == 0, done.stderr
-    printed: Printed = eval(done.stdout, {"Printed": Printed})  # noqa: S307 - of the process above
+    printed: Printed = eval(done.stdout, {"Printed": Printed})  # of the process above
     assert printed.trial_id == "c001"
     assert printed.first.startswith("[train c001 on w0]\n")
     assert text.encode().decode("unicode_escape") in printed.first

@@ -376,7 +376,7 @@ def test_a_damaged_shard_is_told(data: GrowingData, features: FeatureStore, tmp_
 
 
 def test_one_that_is_not_opened_trains_whole_on_the_shard(data: GrowingData, features: FeatureStore) -> None:
-    def functions(params: dict[str, Any]) -> TrainingFunctions:  # noqa: ARG001 - one configuration
+    def functions(params: dict[str, Any]) -> TrainingFunctions:  # one configuration
         def train(rows: Any, model: torch.nn.Module, solver: Any, _: Any) -> dict[str, float]:
             solver.zero_grad()
             loss = torch.nn.functional.mse_loss(model(torch.from_numpy(rows.inputs[0])), torch.zeros(rows.rows, 2))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # torch's own habit
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid
@@ -48,7 +48,7 @@ class Generator:
     """Draws a network and a grid from a seed; the same each time."""
 
     def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)  # noqa: S311 - no secret
+        self.draw = random.Random(seed)  # no secret
         torch.manual_seed(seed)
         self.axes = self.draw.choice((1, 2, 2, 2, 3))
         low, high = _EXTENTS[self.axes]

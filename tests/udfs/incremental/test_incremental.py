@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
-import torch.nn.functional as F  # noqa: N812 - torch's own habit
+import torch.nn.functional as F  # torch's own habit
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError

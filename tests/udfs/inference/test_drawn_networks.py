@@ -41,7 +41,7 @@ def outcome(seed: int, name: str = "torch") -> str:
             table, keys = features(name, drawn, records, seed)
         except CerebroError as error:
             return _judged_refusal(drawn, str(error), partial(plain, records))
-        except Exception as error:  # noqa: BLE001 - a raw error is what this test looks for
+        except Exception as error:  # a raw error is what this test looks for
             return f"raw {type(error).__name__}: {error}"
         if drawn.refused:
             return f"accepted in spite of {drawn.refused}"
@@ -59,7 +59,7 @@ def draw(name: str, seed: int) -> tuple[Any, Callable[[list[np.ndarray]], list[d
                 return plain_torch(drawn.build(), records)
 
         return drawn, plain
-    from drawn_keras_networks import draw_keras, plain_keras  # noqa: PLC0415 - imports TensorFlow
+    from drawn_keras_networks import draw_keras, plain_keras  # imports TensorFlow
 
     own = draw_keras(seed)
     return own, lambda records: plain_keras(framework("keras").build(own.build, own.inputs, seed), records)
@@ -97,7 +97,7 @@ def _judged_refusal(drawn: Any, message: str, plain: Callable[[], object]) -> st
         return "refused"
     try:
         plain()
-    except Exception:  # noqa: BLE001 - what its own framework does not run is refused with cause
+    except Exception:  # what its own framework does not run is refused with cause
         return "refused"
     return f"refused without cause: {message}"
 

@@ -105,7 +105,7 @@ def test_what_travels_is_how_to_build_and_no_weights(tmp_path: Any, opened: list
     open_model(made, "cpu", 1)
     sent = pickle.dumps(made)
     assert len(sent) < 1000
-    received = pickle.loads(sent)  # noqa: S301 - our own bytes
+    received = pickle.loads(sent)  # our own bytes
     assert received == made
     assert open_model(received, "cpu", 1) is opened[0]
     assert "FromFile" not in repr(made)

@@ -39,7 +39,7 @@ def test_ids_and_mask_are_dense(tokenization: Tokenization) -> None:
 
 def test_a_tokenizer_is_opened_once(tokenization: Tokenization, monkeypatch: pytest.MonkeyPatch) -> None:
     text._tokenizer.cache_clear()
-    feed = pickle.loads(pickle.dumps(TextFeed("t", "ids", "mask", tokenization)))  # noqa: S301
+    feed = pickle.loads(pickle.dumps(TextFeed("t", "ids", "mask", tokenization)))
     batch = pa.record_batch({"t": ["a"]})
     feed.take(batch)
     monkeypatch.setattr(text, "local_file", lambda _: pytest.fail("opened again"))
@@ -47,16 +47,16 @@ def test_a_tokenizer_is_opened_once(tokenization: Tokenization, monkeypatch: pyt
 
 
 def test_a_pad_token_of_another_name(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models  # noqa: PLC0415
+    from tokenizers import Tokenizer, models
 
     vocabulary = {"<s>": 0, "<pad>": 1, "a": 2}
-    Tokenizer(models.WordLevel(vocabulary, unk_token="a")).save(str(tmp_path / "t.json"))  # noqa: S106
+    Tokenizer(models.WordLevel(vocabulary, unk_token="a")).save(str(tmp_path / "t.json"))
     tokenizer = open_tokenizer(Tokenization(3, str(tmp_path / "t.json")))
     assert tokenizer.encode("a").ids == [2, 1, 1]
 
 
 def test_errors_travel() -> None:
-    error = pickle.loads(pickle.dumps(TextError("null", "row 3")))  # noqa: S301
+    error = pickle.loads(pickle.dumps(TextError("null", "row 3")))
     assert str(error) == "null: row 3"
     assert (error.reason, error.detail) == ("null", "row 3")
 

@@ -81,7 +81,7 @@ def test_the_accelerator_gives_the_same_features() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_a_larger_batch_takes_more_of_the_accelerator() -> None:
-    from vista_spark import profile  # noqa: PLC0415 - with what it imports, only where it is used
+    from vista_spark import profile  # with what it imports, only where it is used
 
     few, many = (profile("squeezenet1_1", batch_size=size, device="cuda") for size in (2, 32))
     assert 0 < few.runtime_gpu_bytes < many.runtime_gpu_bytes
@@ -166,7 +166,7 @@ def test_a_network_that_only_torch_export_follows_is_opened_on_a_gpu() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_an_image_is_explained_on_a_gpu_as_on_a_cpu() -> None:
-    from vista_spark import explain_image  # noqa: PLC0415 - with what it imports, only where it is used
+    from vista_spark import explain_image  # with what it imports, only where it is used
 
     picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype(np.float32)
     one, other = (

@@ -57,7 +57,7 @@ def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_weights_in_torchs_format_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch  # noqa: PLC0415 - an optional extra
+    import torch  # an optional extra
 
     folder = tmp_path / "written"
     model = saved(IMAGES["vit"], folder)

@@ -103,7 +103,7 @@ def test_a_network_for_images_has_the_librarys_own_numbers(name: str, tmp_path: 
     case = IMAGES[name]
     model = saved(case, tmp_path)
     # As Spark's closures send it.
-    card = pickle.loads(pickle.dumps(roster.from_pretrained(tmp_path, name="mine")))  # noqa: S301
+    card = pickle.loads(pickle.dumps(roster.from_pretrained(tmp_path, name="mine")))
     assert card.parameters == sum(
         parameter.numel() for path, parameter in model.named_parameters() if counted(name, path)
     )

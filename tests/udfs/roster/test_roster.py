@@ -82,7 +82,7 @@ def test_an_unknown_model_lists_the_models_and_the_nearest() -> None:
 @pytest.mark.parametrize("name", roster.names())
 def test_cards_travel(name: str) -> None:
     card = roster.card(name)
-    assert pickle.loads(pickle.dumps(card)) == card  # noqa: S301  (what Spark's closures do)
+    assert pickle.loads(pickle.dumps(card)) == card  # (what Spark's closures do)
     assert hash(card) == hash(replace(card))
     assert (
         len({layer.name for layer in card.layers}) == len({layer.module for layer in card.layers}) == len(card.layers)

@@ -130,13 +130,13 @@ def test_layers_shapes_parameters_and_flops(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_cards_travel(name: str) -> None:
     card = roster.card(name)
-    assert pickle.loads(pickle.dumps(card)) == card  # noqa: S301  (what Spark's closures do)
+    assert pickle.loads(pickle.dumps(card)) == card  # (what Spark's closures do)
     assert hash(card) == hash(replace(card))
 
 
 @pytest.mark.parametrize("name", MODES)
 def test_preprocessing_is_that_of_keras(name: str) -> None:
-    from keras.src.applications.imagenet_utils import preprocess_input  # noqa: PLC0415
+    from keras.src.applications.imagenet_utils import preprocess_input
 
     picture = next(picture for _, _, _, picture in crops(1))
     preprocessing = replace(roster.card(name).preprocessing, crop=32, resize=None)
@@ -166,12 +166,12 @@ def test_the_signal_of_random_weights_neither_fades_nor_blows_up() -> None:
 
 def test_random_weights_are_the_seeds_and_the_process_is_left_alone() -> None:
     random.seed(11)
-    np.random.seed(11)  # noqa: NPY002
-    expected = (random.random(), np.random.random(), layers.Dense(1).name)  # noqa: NPY002, S311
+    np.random.seed(11)
+    expected = (random.random(), np.random.random(), layers.Dense(1).name)
     random.seed(11)
-    np.random.seed(11)  # noqa: NPY002
+    np.random.seed(11)
     one = roster.load(TINY, seed=3)
-    assert (random.random(), np.random.random()) == expected[:2]  # noqa: NPY002, S311
+    assert (random.random(), np.random.random()) == expected[:2]
     number = int(expected[2].rpartition("_")[2]) if "_" in expected[2] else 0
     assert layers.Dense(1).name == f"dense_{number + 1}"
     assert bits(roster.load(TINY, seed=3)) == bits(one)

@@ -103,7 +103,7 @@ def test_all_interfaces_only_where_that_is_given(names: Callable[..., None]) -> 
     """The workers are told an address, for 0.0.0.0 is none that another machine reaches."""
     own = own_address()
     names(**{socket.gethostname(): [own]})
-    with Endpoint("0.0.0.0", CREDENTIALS, PROTOCOL) as endpoint:  # noqa: S104 - given
+    with Endpoint("0.0.0.0", CREDENTIALS, PROTOCOL) as endpoint:  # given
         host, port = host_and_port(endpoint.location)
         assert host == own
         assert is_answered("127.0.0.1", port)

@@ -276,7 +276,7 @@ def test_a_connection_that_is_reset_before_it_is_encrypted_is_closed(server: boo
 
 
 def test_credentials_travel_and_do_not_show() -> None:
-    assert pickle.loads(pickle.dumps(RUN)) == RUN  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps(RUN)) == RUN
     for text in (repr(RUN), str([RUN]), f"{RUN}"):
         assert text.strip("[]") == "Credentials()"
     assert RUN.certificate != new_credentials(encrypted=True).certificate

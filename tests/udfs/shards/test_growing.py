@@ -169,7 +169,7 @@ def test_it_is_loaded_as_any_prepared_data(store: Store, batches: list[dict[str,
     data = grow(store, batches)
     data.save()
     assert isinstance(data, PreparedData)
-    assert load_prepared(store, "data") == GrowingData.load(store, "data") == pickle.loads(pickle.dumps(data)) == data  # noqa: S301 - its own
+    assert load_prepared(store, "data") == GrowingData.load(store, "data") == pickle.loads(pickle.dumps(data)) == data
     check(load_prepared(store, "data"), batches)
     data.check()
     assert data.partitions == (0, 1)

@@ -95,7 +95,7 @@ def batches(
 
 
 def write(store: Store, source: Iterator[pa.RecordBatch]) -> tuple[PreparedData, list[dict[str, Any]]]:
-    writer = pickle.loads(pickle.dumps(ShardWriter(store, "data", COLUMNS, ("photo",), PARTITIONS)))  # noqa: S301 - its own
+    writer = pickle.loads(pickle.dumps(ShardWriter(store, "data", COLUMNS, ("photo",), PARTITIONS)))
     reports = [row for batch in writer(source) for row in batch.to_pylist()]
     shards = tuple(
         Shard(one["split"], one["partition"], shard_path(one["split"], one["partition"]), one["rows"], 0, one["digest"])
@@ -361,7 +361,7 @@ def test_another_file_than_was_prepared(prepared: PreparedData) -> None:
 
 def test_the_description_travels(prepared: PreparedData, tmp_path: Path) -> None:
     prepared.save()
-    assert PreparedData.load(prepared.store, "data") == prepared == pickle.loads(pickle.dumps(prepared))  # noqa: S301 - its own
+    assert PreparedData.load(prepared.store, "data") == prepared == pickle.loads(pickle.dumps(prepared))
     assert PreparedData.from_dict(json.loads(json.dumps(prepared.to_dict()))) == prepared
     moved = (tmp_path / "store").rename(tmp_path / "moved")
     loaded = PreparedData.load(Store.from_uri(str(moved)), "data")

@@ -33,7 +33,7 @@ def binary_crossentropy(labels: Any, outputs: Any) -> Any:
     ids=["cross-entropy", "logits", "probabilities", "squares", "first-of-two", "own"],
 )
 def test_of_torch(loss: Any, kind: str) -> None:
-    def trainer(params: dict[str, Any]) -> ModelTrainer:  # noqa: ARG001
+    def trainer(params: dict[str, Any]) -> ModelTrainer:
         net = torch.nn.Linear(2, 2)
         return ModelTrainer(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=loss)
 
@@ -54,7 +54,7 @@ def test_of_torch(loss: Any, kind: str) -> None:
     ids=["sparse", "logits", "binary", "squares", "huber", "hinge", "own-of-a-known-name"],
 )
 def test_of_keras(loss: Any, kind: str) -> None:
-    def trainer(params: dict[str, Any]) -> ModelTrainer:  # noqa: ARG001
+    def trainer(params: dict[str, Any]) -> ModelTrainer:
         net = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
         return ModelTrainer(model=net, optimizer=keras.optimizers.SGD(0.1), loss=loss)
 
@@ -62,7 +62,7 @@ def test_of_keras(loss: Any, kind: str) -> None:
 
 
 def test_of_functions() -> None:
-    def model(params: Any) -> Any:  # noqa: ARG001
+    def model(params: Any) -> Any:
         net = torch.nn.Linear(2, 2)
         return net, torch.optim.SGD(net.parameters(), lr=0.1)
 

@@ -98,7 +98,7 @@ def hopping(trainer_fn: Callable[..., Any], params: dict[str, Any], visits: list
         if state is not None:
             # What another configuration draws in between must not matter.
             torch.rand(place + 1)
-            np.random.rand(place + 1)  # noqa: NPY002 - the generator in question
+            np.random.rand(place + 1)  # the generator in question
             session.restore(state)
         data = shard(partition)
         order = row_order(SEED, config, epoch, partition, data.rows)
@@ -370,7 +370,7 @@ def test_the_order_of_rows_depends_on_all_that_it_should() -> None:
 
 
 def test_a_function_that_imports_its_framework_itself_is_seeded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys  # noqa: PLC0415
+    import sys
 
     calls = []
 

@@ -47,7 +47,7 @@ def test_a_function_of_the_working_folder_is_a_model() -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_explain_takes_a_function(tmp_path: Path) -> None:
-    from photographs import crops, encode  # noqa: PLC0415 - needs Pillow alone
+    from photographs import crops, encode  # needs Pillow alone
 
     (_, _, _, picture) = next(iter(crops(1, side=64)))
     (tmp_path / "picture.png").write_bytes(encode(picture))
@@ -66,7 +66,7 @@ def test_explain_takes_a_function(tmp_path: Path) -> None:
 
 def test_a_folder_of_transformers_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
-    from pretrained import IMAGES, saved  # noqa: PLC0415 - imports transformers
+    from pretrained import IMAGES, saved  # imports transformers
 
     saved(IMAGES["resnet"], tmp_path / "mine")
     monkeypatch.chdir(tmp_path)

@@ -115,19 +115,19 @@ def boosters() -> list[Any]:
     """Return small models of the boosting libraries that are installed."""
     found: list[Any] = []
     try:
-        from lightgbm import LGBMClassifier, LGBMRegressor  # noqa: PLC0415
+        from lightgbm import LGBMClassifier, LGBMRegressor
 
         found += [LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1), LGBMRegressor(n_estimators=4, verbose=-1)]
     except ImportError:
         pass
     try:
-        from xgboost import XGBClassifier, XGBRegressor  # noqa: PLC0415
+        from xgboost import XGBClassifier, XGBRegressor
 
         found += [XGBClassifier(n_estimators=4, n_jobs=1), XGBRegressor(n_estimators=4, n_jobs=1)]
     except ImportError:
         pass
     try:
-        from catboost import CatBoostClassifier  # noqa: PLC0415
+        from catboost import CatBoostClassifier
 
         found.append(CatBoostClassifier(iterations=4, silent=True, allow_writing_files=False, thread_count=1))
     except ImportError:

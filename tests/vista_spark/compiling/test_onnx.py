@@ -237,7 +237,7 @@ def test_featurizers(model: Any) -> None:
 
 def boosted(library: str, classes: int) -> Any:
     converters = pytest.importorskip("onnxmltools")
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415
+    from onnxmltools.convert.common.data_types import FloatTensorType
 
     table, labels = load_iris(return_X_y=True)
     labels = labels if classes == 3 else (labels > 0) * 1 if classes == 2 else labels + table[:, 0]
@@ -460,7 +460,7 @@ def test_every_rule_of_tree_classifiers(
     try:
         compile_pipeline(proto)
     except UnsupportedOperatorError as error:
-        assert "score, of class" in str(error) or "base values" in str(error)  # noqa: PT017
+        assert "score, of class" in str(error) or "base values" in str(error)
         assert len(ids) == 1 or labels == 2
         return
     same(proto, table)
@@ -565,7 +565,7 @@ def test_classes_that_get_names(kind: str) -> None:
 
 def test_columns_of_their_own() -> None:
     """A model whose inputs are columns takes them by name."""
-    from skl2onnx.common.data_types import FloatTensorType  # noqa: PLC0415
+    from skl2onnx.common.data_types import FloatTensorType
 
     table, labels = load_iris(return_X_y=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table, labels)

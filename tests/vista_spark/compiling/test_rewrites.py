@@ -170,7 +170,7 @@ def test_how_it_runs_travels_with_it(tmp_path: Path) -> None:
     compiled = compile_pipeline(model, **facts)
     compiled.save(tmp_path / "model.safetensors")
     read = CompiledPipeline.load(tmp_path / "model.safetensors", **facts)
-    travelled = pickle.loads(pickle.dumps(compiled))  # noqa: S301 - our own
+    travelled = pickle.loads(pickle.dumps(compiled))
     for one in (read, travelled):
         assert {name: getattr(one, name) for name in facts} == facts
         assert one.plan.rewrites == one.rewritten().applied == ()

@@ -415,7 +415,7 @@ def test_it_pickles_as_its_own_bytes_and_is_saved_without_code(tmp_path: Path) -
     compiled = compile_pipeline(model, tree_strategy="traversal")
     data = pickle.dumps(compiled)
     assert b"sklearn" not in data
-    again = pickle.loads(data)  # noqa: S301 - our own
+    again = pickle.loads(data)
     assert again.tree_strategy == "traversal"
     same(model, again, table)
     compiled.save(tmp_path / "model.safetensors")

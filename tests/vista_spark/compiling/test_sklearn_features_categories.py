@@ -93,7 +93,7 @@ def test_encoders(model: Any) -> None:
     equal(model, compile_pipeline(model), TEST[COLUMNS])
     table = TEST[COLUMNS].to_numpy()
     model.fit(TRAIN[COLUMNS].to_numpy())
-    compiled = pickle.loads(pickle.dumps(compile_pipeline(model)))  # noqa: S301 - our own
+    compiled = pickle.loads(pickle.dumps(compile_pipeline(model)))
     equal(model, compiled, table)
     assert len(compiled.transform(table[:0])) == 0
     equal(model, compiled, table[:1])

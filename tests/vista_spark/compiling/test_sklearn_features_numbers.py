@@ -398,7 +398,7 @@ def but_for_ties(model: Any, train: Any, table: Any, near: float = 1e-6) -> int:
         try:
             found = compiled.transform(row[None])
         except InvalidArgumentError as error:
-            assert "rows of the fit at one distance" in str(error)  # noqa: PT017 - most rows do not raise
+            assert "rows of the fit at one distance" in str(error)  # most rows do not raise
             refused += 1
             continue
         assert found.dtype == truth.dtype

@@ -77,7 +77,7 @@ def test_vectorizers(options: dict[str, Any]) -> None:
         HashingVectorizer(**options, n_features=7, norm=None),
         HashingVectorizer(**options, n_features=64, norm="l1", alternate_sign=False),
     ):
-        compiled = pickle.loads(pickle.dumps(compile_pipeline(model.fit(DOCUMENTS))))  # noqa: S301 - our own
+        compiled = pickle.loads(pickle.dumps(compile_pipeline(model.fit(DOCUMENTS))))
         tolerance = 1e-6 if "dtype" in options else 1e-12
         np.testing.assert_allclose(compiled.transform(MORE), model.transform(MORE).toarray(), rtol=tolerance)
 
@@ -203,7 +203,7 @@ def test_dictionaries(model: Any) -> None:
     given = [*rows, {"city": "Malmo", "heads": 1e30, "new": 5}, {"city": ""}]
     truth = model.transform(given)
     truth = truth.toarray() if hasattr(truth, "toarray") else truth
-    found = pickle.loads(pickle.dumps(compiled)).transform(given)  # noqa: S301 - our own
+    found = pickle.loads(pickle.dumps(compiled)).transform(given)
     assert found.dtype == truth.dtype
     np.testing.assert_allclose(found, truth, rtol=1e-6)
     arrow = pd.DataFrame({"row": given})

@@ -91,7 +91,7 @@ def test_a_model_for_each_class_that_liblinear_left() -> None:
     old.intercept_ = np.concatenate([one.intercept_ for one in rest.estimators_])
     with pytest.raises(UnsupportedOperatorError, match=r"solver='liblinear' and 3 classes, from a release before 1\.8"):
         compile_pipeline(old)
-    old.get_params = lambda deep=True: {"multi_class": "deprecated"}  # noqa: ARG005 - a parameter of those releases
+    old.get_params = lambda deep=True: {"multi_class": "deprecated"}  # a parameter of those releases
     compiled = compile_pipeline(old)
     np.testing.assert_array_equal(compiled.predict(table), rest.predict(table))
     np.testing.assert_allclose(compiled.predict_proba(table), rest.predict_proba(table), rtol=1e-12)

@@ -316,8 +316,8 @@ def test_missing_numbers_and_infinities_pass_where_the_library_lets_them(model: 
 
 @pytest.mark.parametrize("search", ["HalvingGridSearchCV", "HalvingRandomSearchCV"])
 def test_the_best_of_halving(search: str) -> None:
-    from sklearn import model_selection  # noqa: PLC0415 - these are there after an import of their own
-    from sklearn.experimental import enable_halving_search_cv  # noqa: F401, PLC0415
+    from sklearn import model_selection  # these are there after an import of their own
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 
     table, labels = load_iris(return_X_y=True)
     model = getattr(model_selection, search)(TREE, {"max_depth": range(1, 30)}, cv=2, random_state=0)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from pyspark.ml import Pipeline, PipelineModel
-from pyspark.ml import classification as C  # noqa: N812
-from pyspark.ml import clustering as K  # noqa: N812
-from pyspark.ml import feature as F  # noqa: N812
-from pyspark.ml import regression as R  # noqa: N812
+from pyspark.ml import classification as C
+from pyspark.ml import clustering as K
+from pyspark.ml import feature as F
+from pyspark.ml import regression as R
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions
 from sessions import CONNECT, pytest_on_connect

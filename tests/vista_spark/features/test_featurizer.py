@@ -14,7 +14,7 @@ from PIL import Image
 from places import IMPORTS
 from pyspark.errors import PySparkException
 from pyspark.ml.feature import VectorAssembler
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from real_inputs import foolbox_images, mobilenet_v2_weights
 
 torch = pytest.importorskip("torch")
@@ -280,9 +280,9 @@ def test_batches_are_the_models_not_arrows(
 def counting_card(log: Path) -> roster.ModelCard:
     """A user's own model, which notes the size of every batch that it runs on."""
     # Defined in here, as in a notebook: a worker cannot import it and gets it by value.
-    import uuid  # noqa: PLC0415
+    import uuid
 
-    from torch import nn  # noqa: PLC0415
+    from torch import nn
 
     folder = str(log)
 

@@ -9,7 +9,7 @@ import pytest
 from photographs import crops, encode
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import Evaluator
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from row_recorder import RowRecorder
 
 pytest.importorskip("torch")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from udfs.driver import check_file_columns, detect_separator
 from vista_spark.errors import ColumnError, InvalidArgumentError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from udfs.driver import check_file_columns, check_rows, read_table, table_format
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError

@@ -25,7 +25,7 @@ from photographs import crops, encode
 from pyspark.ml import PipelineModel
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import VectorAssembler
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from sessions import CONNECT
 from stages import tuned_model
 from texts import TOKENIZERS, tiny_bert
@@ -130,7 +130,7 @@ def answer_of(port: int, body: bytes, server: subprocess.Popen[bytes]) -> list[d
     for _ in range(240):
         assert server.poll() is None, "the server ended"
         try:
-            with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - of this machine
+            with urllib.request.urlopen(request, timeout=60) as reply:  # of this machine
                 predictions: list[dict[str, Any]] = json.load(reply)["predictions"]
                 return predictions
         except urllib.error.HTTPError as error:

@@ -11,7 +11,7 @@ from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClass
 from pyspark.ml.feature import StringIndexer, VectorAssembler
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from safetensors.torch import load
 from torch import nn
 

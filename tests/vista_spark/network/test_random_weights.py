@@ -67,7 +67,7 @@ def test_a_network_is_warned_of_once() -> None:
 
 
 def test_plans_and_builders_of_ones_own_do_not_warn(recwarn: pytest.WarningsRecorder) -> None:
-    from optimizer.memory import ClusterSpec  # noqa: PLC0415
+    from optimizer.memory import ClusterSpec
 
     card = roster.card("squeezenet1_1")
     warn_of_random_weights(roster.ModelCard("mine", dict, card.preprocessing, card.layers, 0, "mine"), None, 0)

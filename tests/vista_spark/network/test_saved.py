@@ -192,7 +192,7 @@ def test_an_explainer_carries_its_network_too(df: DataFrame, tmp_path: Path) -> 
 
 
 def test_a_large_file_is_saved_in_pieces(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vista_spark.network import _saved  # noqa: PLC0415 - to make its pieces small
+    from vista_spark.network import _saved  # to make its pieces small
 
     monkeypatch.setattr(_saved, "_PIECE", 1000)
     files = {"a/one.bin": tmp_path / "one", "two.bin": tmp_path / "two", "none": tmp_path / "none"}

@@ -92,7 +92,7 @@ def test_a_keras_network_takes_an_array() -> None:
         (np.zeros((3, 32, 32)), r"perturbation: a baseline of shape \(3, 32, 32\)"),
         (np.full((3, 64, 64), np.inf), "finite"),
         (lambda pixels: pixels[:, 1:], "shape"),
-        (lambda pixels: None, "finite numbers"),  # noqa: ARG005
+        (lambda pixels: None, "finite numbers"),
         (3, "perturbation=3"),
         ("grey", "perturbation='grey'"),
     ],

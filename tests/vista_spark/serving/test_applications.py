@@ -197,7 +197,7 @@ class _Named:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def execute(self, model: str, record: Any) -> Future[Any]:  # noqa: ARG002 - the protocol's
+    def execute(self, model: str, record: Any) -> Future[Any]:
         answer: Future[Any] = Future()
         answer.set_result(self.name)
         return answer

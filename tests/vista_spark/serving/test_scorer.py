@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from pyspark import cloudpickle
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile

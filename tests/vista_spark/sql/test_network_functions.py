@@ -103,7 +103,7 @@ def test_a_wrong_call_says_what_there_is(spark: SparkSession, call: str, message
     photos(spark)
     register_sql(spark, CNNFeaturizer(**NETWORK))
     with pytest.raises(Exception, match=message):
-        spark.sql(f"SELECT {call} FROM photos").collect()  # noqa: S608
+        spark.sql(f"SELECT {call} FROM photos").collect()
 
 
 def test_a_bad_row_fails_the_query_where_the_stage_says_so(spark: SparkSession) -> None:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("spark")  # Spark ML's own stages are made 
 
 
 @pytest.fixture
-def pipeline(spark: SparkSession) -> Callable[..., Pipeline]:  # noqa: ARG001 - it has to be there
+def pipeline(spark: SparkSession) -> Callable[..., Pipeline]:  # it has to be there
     def of(*stages: Any) -> Pipeline:
         return Pipeline(stages=list(stages))
 

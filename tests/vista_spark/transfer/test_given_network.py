@@ -69,7 +69,7 @@ def test_the_guide_opens_with_a_users_own_network_in_five_lines(spark: SparkSess
     lines = [line for line in code[1].splitlines() if line]
     assert len(lines) <= 5
     names: dict[str, Any] = {}
-    exec("\n".join(lines), names)  # noqa: S102 - the guide's own
+    exec("\n".join(lines), names)  # the guide's own
     images = spark.createDataFrame([(encode(picture),) for _, _, _, picture in crops(3, side=40)], "image binary")
     for row in names["featurizer"].transform(images).collect():
         assert row["image_error"] is None

@@ -11,7 +11,7 @@ from photographs import crops, encode
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.regression import LinearRegression
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 pytest.importorskip("torch")
 

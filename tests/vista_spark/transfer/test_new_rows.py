@@ -14,7 +14,7 @@ from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
 from pyspark.ml.feature import PCA, Binarizer, Imputer, IndexToString, StringIndexer, VectorAssembler
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.regression import LinearRegression
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from sessions import CONNECT, pytest_on_connect
 
 from udfs.driver import cause

@@ -9,7 +9,7 @@ import pytest
 from photographs import crops, encode
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.functions import vector_to_array
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 pytest.importorskip("torch")
 

@@ -23,7 +23,7 @@ from pyspark.ml.evaluation import (
 from pyspark.ml.feature import StandardScaler, VectorAssembler
 from pyspark.ml.regression import LinearRegression
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from real_inputs import foolbox_images, mobilenet_v2_weights
 from row_recorder import RowRecorder
 from sessions import PREPARATION
@@ -259,7 +259,7 @@ def test_to_pandas(result: TransferResult) -> None:
 
 
 def test_plot(result: TransferResult) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as the library does
+    from matplotlib.figure import Figure  # as the library does
 
     figure = result.plot()
     assert isinstance(figure, Figure)

@@ -176,7 +176,7 @@ def joined(
     places = np.concatenate([np.arange(structured), structured + features.reshape(-1)])
     ways = choose_strategies(program, native=False) if strategies is None else strategies
     results = FRAMEWORK.trace(_Results(program, ways).eval(), [TensorSpec((program.width,), "float64")])
-    assert isinstance(results, TorchModel)  # noqa: S101 - of this framework
+    assert isinstance(results, TorchModel)  # of this framework
     slim = _narrowed(network.up_to(layer), kept, network)
     whole = JoinedModule(slim, _Pool(pooling, shape), results.branch(results.graph.inputs), places)
     return whole.eval(), int(live.sum()), channels

@@ -47,7 +47,7 @@ def narrow(network: fx.GraphModule, channels: Sequence[int]) -> fx.GraphModule:
     """
     graph = fx.Graph()
     result = graph.graph_copy(network.graph, {})
-    assert isinstance(result, fx.Node)  # noqa: S101 - the part up to one layer
+    assert isinstance(result, fx.Node)  # the part up to one layer
     graph.output(result)
     made = fx.GraphModule(network, graph)
     (ending,) = (node for node in made.graph.nodes if node.op == "output")
@@ -95,7 +95,7 @@ class _Narrowing:
 
     def _after(self, node: fx.Node, channels: torch.Tensor, inner: nn.Module | None = None) -> fx.Node:
         source = node.args[0]
-        assert isinstance(source, fx.Node)  # noqa: S101 - a tensor
+        assert isinstance(source, fx.Node)  # a tensor
         below = self.select(source, channels)
         if inner is not None:
             return self._called(node, below, inner)
@@ -118,8 +118,8 @@ class _Narrowing:
             return None
         parts, start = [], 0
         for part, width in zip(listed, widths, strict=True):
-            assert isinstance(part, fx.Node)  # noqa: S101 - _width looked
-            assert width is not None  # noqa: S101
+            assert isinstance(part, fx.Node)  # _width looked
+            assert width is not None
             inside = channels[(channels >= start) & (channels < start + width)] - start
             if len(inside):
                 parts.append(self.select(part, inside))

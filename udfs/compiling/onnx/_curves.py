@@ -27,7 +27,7 @@ _UFUNCS = {
 
 
 def _holes(graph: Graph, x: Table, mark: float) -> Table:
-    return graph.missing(x) if mark != mark else graph.compare("Equal", x, mark)  # noqa: PLR0124 - NaN is not itself
+    return graph.missing(x) if mark != mark else graph.compare("Equal", x, mark)  # NaN is not itself
 
 
 def _patch(graph: Graph, operator: ops.Patch, x: Table, marked: Table, filling: Table) -> Table:

@@ -103,7 +103,7 @@ def _columns_of(node: Node) -> list[int]:
 
 def _codes_of(graph: Graph, node: Node, tables: Mapping[int, Table]) -> Table:
     operator = node.operator
-    assert isinstance(operator, ops.Encode)  # noqa: S101 - _columns_of looked
+    assert isinstance(operator, ops.Encode)  # _columns_of looked
     parts = []
     for column, vocabulary in zip(operator.columns.tolist(), operator.vocabularies, strict=True):
         parts.append(

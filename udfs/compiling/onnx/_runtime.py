@@ -48,7 +48,7 @@ class RuntimeEngine:
     """
 
     def __init__(self, program: Program, plan: Plan, threads: int | None = None) -> None:
-        import onnxruntime  # noqa: PLC0415, F401 - an optional package, missed now and not in a task
+        import onnxruntime  # noqa: F401 - an optional package, missed now and not in a task
 
         self.program, self.plan = program, plan
         self._threads = threads
@@ -100,7 +100,7 @@ class RuntimeEngine:
         _model_of(self.program, "float64")
 
     def _opened(self, names: tuple[str, ...], dtype: str) -> InferenceSession:
-        import onnxruntime  # noqa: PLC0415 - an optional package
+        import onnxruntime  # an optional package
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads or 0

@@ -337,7 +337,7 @@ class PatchModule(torch.nn.Module):
 
 
 def _holes(x: torch.Tensor, mark: float) -> torch.Tensor:
-    return torch.isnan(x) if mark != mark else x == mark  # noqa: PLR0124 - NaN is not itself
+    return torch.isnan(x) if mark != mark else x == mark  # NaN is not itself
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {

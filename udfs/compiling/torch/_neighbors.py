@@ -209,7 +209,7 @@ class NeighborsModule(torch.nn.Module):
             return torch.ones_like(total, dtype=torch.bool), total <= self.radius
         inside = total <= self.radius**self.p
         sure = inside == (total.pow(1 / self.p) <= self.radius)
-        if self.p != 2:  # noqa: PLR2004 - the power itself may be rounded another way
+        if self.p != 2:  # the power itself may be rounded another way
             return torch.zeros_like(sure), inside
         if self.expanded:
             # Of few binary digits, sums of squares and products are exact, in whatever order they are added. Others may

@@ -146,7 +146,7 @@ def _phase(
 
 def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:
     """Measure a model in training; of candidates with one architecture, made of Keras's layers, only the first."""
-    layers = model._flatten_layers()  # noqa: SLF001 - has no public reader
+    layers = model._flatten_layers()
     if not all(type(layer).__module__.startswith("keras.") and not isinstance(layer, Lambda) for layer in layers):
         return [measure(captured, inputs, batch, model) for batch in BATCHES]
     variables = {id(variable): place for place, variable in enumerate(model.variables)}

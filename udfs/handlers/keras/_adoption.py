@@ -55,7 +55,7 @@ def adopt_weights(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]
         It has variables of other shapes; the message names the first of them.
     """
     _check(variables, saved["model"], "model")
-    frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}  # noqa: SLF001 - has no public reader
+    frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}
     _assign(variables, saved["model"], {id(variable) for variable in model.weights} - frozen)
 
 

@@ -31,8 +31,8 @@ def in_order(outputs: Sequence[Any], known: Mapping[int, int]) -> list[Any]:
 
 
 def _node(symbol: Any) -> Any:
-    operation, index, _ = symbol._keras_history  # noqa: SLF001 - Keras has no public way along its graph
-    return operation._inbound_nodes[index]  # noqa: SLF001
+    operation, index, _ = symbol._keras_history  # Keras has no public way along its graph
+    return operation._inbound_nodes[index]
 
 
 def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] | None:
@@ -89,7 +89,7 @@ def _is_composite(operation: Any) -> bool:
     return (
         isinstance(operation, keras.Layer)
         and not type(operation).__module__.startswith("keras.")
-        and next(iter(operation._flatten_layers(include_self=False)), None) is not None  # noqa: SLF001
+        and next(iter(operation._flatten_layers(include_self=False)), None) is not None
         and operation.compute_dtype == operation.variable_dtype
     )
 

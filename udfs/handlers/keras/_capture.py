@@ -228,11 +228,11 @@ def _check(symbols: Sequence[Any], inputs: Sequence[TensorSpec]) -> None:
 @contextlib.contextmanager
 def _nodes_restored(model: Any) -> Iterator[None]:
     """Symbolic calls leave nodes behind in the layers that are called; take those away again."""
-    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001
-    before = [(lay, len(lay._inbound_nodes), len(lay._outbound_nodes)) for lay in layers]  # noqa: SLF001
+    layers = [model, *model._flatten_layers(include_self=False)]
+    before = [(lay, len(lay._inbound_nodes), len(lay._outbound_nodes)) for lay in layers]
     try:
         yield
     finally:
         for layer, inbound, outbound in before:
-            del layer._inbound_nodes[inbound:]  # noqa: SLF001
-            del layer._outbound_nodes[outbound:]  # noqa: SLF001
+            del layer._inbound_nodes[inbound:]
+            del layer._outbound_nodes[outbound:]

@@ -79,7 +79,7 @@ def bodies(operation: Any) -> Iterator[Any]:
     """Yield the graphs that an operation runs: of a function, of a loop's turn, of both branches."""
     for attribute in _BODIES.get(operation.type, ()):
         name = operation.get_attr(attribute).name
-        function = operation.graph._get_function(name)  # noqa: SLF001 - TensorFlow has no public way to a function's graph
+        function = operation.graph._get_function(name)  # TensorFlow has no public way to a function's graph
         graph = getattr(function, "graph", None)
         if graph is not None:
             yield graph
@@ -94,8 +94,8 @@ def _inside(operation: Any) -> Iterator[Any]:
 
 def _adds_loss(layer: Any) -> bool:
     """Return whether a call has just added to the loss; what it added is of a graph that goes, so it is forgotten."""
-    added = any(inner._get_own_losses() for inner in layer._flatten_layers())  # noqa: SLF001 - has no public reader
-    layer._clear_losses()  # noqa: SLF001
+    added = any(inner._get_own_losses() for inner in layer._flatten_layers())
+    layer._clear_losses()
     return added
 
 

@@ -62,7 +62,7 @@ def structure(captured: Capture, model: Any) -> str:
             digest.update(f"{line}\n".encode())
     shapes = [(variable.shape, variable.dtype, variable.trainable) for variable in model.variables]
     symbols = [(symbol.shape, symbol.dtype) for symbol in captured.symbols]
-    trainable = [layer.trainable for layer in model._flatten_layers()]  # noqa: SLF001 - has no public reader
+    trainable = [layer.trainable for layer in model._flatten_layers()]
     frozen = [step.frozen for step in captured.steps]
     digest.update(repr((frozen, trainable, shapes, symbols)).encode())
     return digest.hexdigest()

@@ -22,7 +22,7 @@ __all__ = ["flattened", "own_classes"]
 
 def own_classes(model: Any) -> dict[str, type]:
     """Find the classes of a model's layers that are not Keras's, by name."""
-    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
+    layers = [model, *model._flatten_layers(include_self=False)]
     classes = {type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")}
     return {made.__name__: made for made in sorted(classes, key=lambda made: made.__qualname__)}
 
@@ -89,7 +89,7 @@ def _anew(step: Step, number: int) -> Any:
         config = operation.get_config() | {"name": f"{step.path.replace('/', '.')}.{number}"}
         return type(operation).from_config(config)
     made = copy.copy(operation)
-    made._inbound_nodes, made._outbound_nodes = [], []  # noqa: SLF001 - a copy's own, as of one that was just made
+    made._inbound_nodes, made._outbound_nodes = [], []  # a copy's own, as of one that was just made
     return made
 
 

@@ -44,7 +44,7 @@ class KerasFramework(Framework):
 
     def recognises(self, model: object) -> bool:
         """Return whether it is a ``keras.Model``."""
-        import keras  # noqa: PLC0415 - here Keras is imported, on whatever backend
+        import keras  # here Keras is imported, on whatever backend
 
         return isinstance(model, keras.Model)
 
@@ -59,17 +59,17 @@ class KerasFramework(Framework):
         DeviceError
             This process has no such device.
         """
-        from udfs.handlers.keras._model import open_model  # noqa: PLC0415 - imports TensorFlow
+        from udfs.handlers.keras._model import open_model  # imports TensorFlow
 
         return open_model(model, inputs, self.device(device))
 
     def device(self, wanted: str) -> str:
         """Resolve TensorFlow's name of a device, given the platform's: ``"cuda:1"`` is ``"GPU:1"``."""
-        import keras  # noqa: PLC0415
+        import keras
 
         if keras.backend.backend() != "tensorflow":
             return wanted  # training leaves placing to the backend
-        import tensorflow as tf  # noqa: PLC0415
+        import tensorflow as tf
 
         present = {kind: len(tf.config.list_physical_devices(kind)) for kind in ("CPU", "GPU")}
         if wanted == "auto":
@@ -85,25 +85,25 @@ class KerasFramework(Framework):
     @contextmanager
     def on(self, device: str) -> Iterator[None]:
         """Run a block's operations on a device of TensorFlow; Keras's other backends place them themselves."""
-        import keras  # noqa: PLC0415
+        import keras
 
         if keras.backend.backend() != "tensorflow":
             yield
             return
-        import tensorflow as tf  # noqa: PLC0415
+        import tensorflow as tf
 
         with tf.device(device):
             yield
 
     def seed(self, seed: int) -> None:
         """Seed Keras and its backend; the states of a model's own generators are variables of it."""
-        import keras  # noqa: PLC0415
+        import keras
 
         keras.utils.set_random_seed(seed)
 
     def open_training(self, trainer: Trainer, device: str) -> Session:
         """Open a session of Keras; its steps run on the device."""
-        from udfs.handlers.keras._session import KerasSession  # noqa: PLC0415 - inference needs nothing of training
+        from udfs.handlers.keras._session import KerasSession  # inference needs nothing of training
 
         return KerasSession(trainer, partial(self.on, device))
 
@@ -111,16 +111,16 @@ class KerasFramework(Framework):
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
     ) -> Adapted:
         """Open a functional or sequential model; one that trains on another backend than TensorFlow trains whole."""
-        import keras  # noqa: PLC0415
+        import keras
 
-        from udfs.training import TrainerError  # noqa: PLC0415 - inference needs nothing of training
+        from udfs.training import TrainerError  # inference needs nothing of training
 
         if trainer.model.built and not trainer.model.trainable_variables:
             raise TrainerError(f"model must have a trainable layer with weights, and {trainer.model.name!r} has none")
         if keras.backend.backend() != "tensorflow":
             why = f"Keras runs on {keras.backend.backend()}, and models are opened on TensorFlow alone"
             return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
-        from udfs.handlers.keras import _adapted  # noqa: PLC0415 - imports TensorFlow
+        from udfs.handlers.keras import _adapted  # imports TensorFlow
 
         return _adapted.open_adapted(trainer, inputs, columns, device, partial(self.on, device))
 
@@ -133,21 +133,21 @@ class KerasFramework(Framework):
         finally:
             model.trainable = trainable
 
-    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:  # noqa: ARG002 - a built model knows its inputs
+    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:  # a built model knows its inputs
         """Write a ``.keras`` archive; the model's layers are Keras's own or registered."""
-        from udfs.handlers.keras import _export  # noqa: PLC0415
+        from udfs.handlers.keras import _export
 
         return _export.export(model)
 
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.keras`` archive in Keras's safe mode."""
-        from udfs.handlers.keras import _export  # noqa: PLC0415
+        from udfs.handlers.keras import _export
 
         return _export.open_export(data)
 
     def fingerprint(self, model: Any) -> str:
         """Hash configuration, classes and the values of the weights."""
-        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel
 
         return _travel.fingerprint(model)
 
@@ -156,19 +156,19 @@ class KerasFramework(Framework):
         self.write_network(model, inputs, path)
         return b""
 
-    def unpack(self, code: bytes, path: Path) -> Any:  # noqa: ARG002 - there is none
+    def unpack(self, code: bytes, path: Path) -> Any:  # there is none
         """Open a ``.keras`` archive."""
         return self.open_network(path)
 
     def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
         """Write a ``.keras`` archive of Keras's own layers; a model of other classes as the layers that it calls."""
-        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel
 
         _travel.write_network(model, inputs, path)
 
     def open_network(self, path: Path) -> Any:
         """Open a ``.keras`` archive, which runs no code."""
-        from udfs.handlers.keras import _pickling as _travel  # noqa: PLC0415
+        from udfs.handlers.keras import _pickling as _travel
 
         return _travel.open_network(path)
 
@@ -178,7 +178,7 @@ class KerasFramework(Framework):
 
     def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:
         """Build with Python's and numpy's generators at a seed, and put them back."""
-        from udfs.handlers.keras import _networks  # noqa: PLC0415
+        from udfs.handlers.keras import _networks
 
         return _networks.build(builder, inputs, seed)
 
@@ -191,7 +191,7 @@ class KerasFramework(Framework):
         name: str,
     ) -> Any:
         """Build, and read a file into it."""
-        from udfs.weights.keras import fit_weights  # noqa: PLC0415
+        from udfs.weights.keras import fit_weights
 
         if isinstance(weights, Mapping):
             raise InvalidArgumentError(

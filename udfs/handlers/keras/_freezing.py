@@ -43,7 +43,7 @@ class Freezing:
         if not self._phases:
             return
         captured = _captured(self._model)
-        layers = self._model._flatten_layers(include_self=False)  # noqa: SLF001 - has no public reader
+        layers = self._model._flatten_layers(include_self=False)
         self._built = [(each, each.trainable) for each in (*layers, *self._model.variables)]
         learning = {id(variable) for variable in self._model.trainable_variables}
         for epoch, layer in sorted(self._phases.items()):
@@ -123,7 +123,7 @@ def _below(captured: Capture, layers: list[Any], layer: str) -> list[Any]:
     # A layer of the user's own that is made of layers takes its way in inference once all of them do.
     called = {id(step.operation) for step in captured.steps}
     for each in layers:
-        inside = {id(inner) for inner in each._flatten_layers(include_self=False)} & called  # noqa: SLF001
+        inside = {id(inner) for inner in each._flatten_layers(include_self=False)} & called
         if not is_functional(each) and id(each) not in called and inside and inside <= frozen.keys():
             frozen[id(each)] = each
     return [each for each in frozen.values() if isinstance(each, keras.Layer)]

@@ -33,7 +33,7 @@ def frozen_in_inference(model: Any) -> Iterator[None]:
     """
     frozen = [
         layer
-        for layer in model._flatten_layers()  # noqa: SLF001 - has no public reader
+        for layer in model._flatten_layers()
         if is_frozen(layer) and getattr(layer, "_call_has_training_arg", False) and "call" not in vars(layer)
     ]
     for layer in frozen:
@@ -53,7 +53,7 @@ def unfused() -> Iterator[None]:
     A fused pair rounds in other places than its two halves, and where a cut falls would show in the numbers. On the
     CPU there is no loss: what is fast is the graph, not the fusing (measured on MobileNetV2, and on steps of a CNN).
     """
-    import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
+    import tensorflow as tf  # Keras has others beneath it too
 
     before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

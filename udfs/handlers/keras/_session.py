@@ -240,7 +240,7 @@ class KerasSession:
 
         compiled: Callable[[Any, Any, Any], tuple[Any, Any]] = step
         if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
+            import tensorflow as tf  # Keras has others beneath it too
 
             compiled = tf.function(step, reduce_retracing=True)
         self._evaluations[id(model)] = compiled

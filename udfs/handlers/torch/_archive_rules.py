@@ -188,13 +188,13 @@ def _operator(text: str) -> str:
 @functools.cache
 def _dispatched() -> frozenset[str]:
     """List torch's operators on tensors; those that torch.jit alone has, such as aten::save, are not among them."""
-    return frozenset(torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - torch has no public list
+    return frozenset(torch._C._dispatch_get_all_op_names())  # torch has no public list
 
 
 def _tree(keys: re.Pattern[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         tree = parsed(text)
-        if not isinstance(tree, list) or len(tree) != 2 or not isinstance(tree[0], int):  # noqa: PLR2004 - version, tree
+        if not isinstance(tree, list) or len(tree) != 2 or not isinstance(tree[0], int):  # version, tree
             raise UnsafeArchiveError(f"{text[:80]!r} does not say how inputs or outputs are nested")
         _check_tree(tree[1], keys, 0)
         return json.dumps(tree)

@@ -146,7 +146,7 @@ def _module(module: fx.GraphModule, node: fx.Node, rank: int) -> nn.Module | Non
     if name in ("Linear", "linear"):
         parameters = (inner.weight, inner.bias) if inner is not None else _constants(module, node, (1, 2))
         weight, bias = parameters or (None, None)
-        assert weight is not None  # noqa: S101 - of a linear layer
+        assert weight is not None  # of a linear layer
         with torch.device("meta"):
             convolution: Any = _CONVOLUTIONS[rank](weight.shape[1], weight.shape[0], 1, bias=bias is not None)
         convolution.weight = _parameter(weight.detach().reshape(*weight.shape, *(1,) * (rank - 2)))

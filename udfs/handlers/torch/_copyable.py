@@ -23,8 +23,8 @@ _DEPTH = 4
 _REGISTERS = frozenset({"_parameters", "_buffers", "_modules"})
 
 _OF_TRAINING = (
-    nn.modules.dropout._DropoutNd,  # noqa: SLF001 - the common bases
-    nn.modules.batchnorm._NormBase,  # noqa: SLF001
+    nn.modules.dropout._DropoutNd,  # the common bases
+    nn.modules.batchnorm._NormBase,
 )
 
 

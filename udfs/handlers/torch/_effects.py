@@ -69,13 +69,13 @@ class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own
 
 
 def _key(value: torch.Tensor) -> int:
-    key: int = value.untyped_storage()._cdata  # noqa: SLF001 - the one name that a storage has
+    key: int = value.untyped_storage()._cdata  # the one name that a storage has
     return key
 
 
 def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Name all arguments of an operation, those left out by their defaults."""
-    arguments = func._schema.arguments  # noqa: SLF001 - has no public reader
+    arguments = func._schema.arguments
     defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
     return defaults | dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
 
@@ -87,7 +87,7 @@ def _draws(func: Any, named: dict[str, Any]) -> bool:
 
 
 def _moves(func: Any, named: dict[str, Any], buffers: Collection[int]) -> bool:
-    schema = func._schema  # noqa: SLF001 - has no public reader
+    schema = func._schema
     # Batch norms write to their statistics without saying so.
     if "batch_norm" in schema.name and named.get("running_mean") is not None:
         return any(named.get(flag) is True for flag in _FLAGS)

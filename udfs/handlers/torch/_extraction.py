@@ -24,13 +24,13 @@ __all__ = ["Extraction"]
 # Attributes in which torch's modules say how wide their output is.
 _WIDTHS = ("normalized_shape", "out_features", "out_channels", "num_features", "num_channels", "embedding_dim")
 # Modules whose output has channels as its second axis, as an image of torch does.
-_OF_IMAGES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)  # noqa: SLF001 - common bases
-_OF_POOLING = (nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)  # noqa: SLF001
+_OF_IMAGES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)  # common bases
+_OF_POOLING = (nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
 _OF_ADAPTIVE_POOLING = (
-    nn.modules.pooling._AdaptiveAvgPoolNd,  # noqa: SLF001
-    nn.modules.pooling._AdaptiveMaxPoolNd,  # noqa: SLF001
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
 )
-_OF_DROPOUT = (nn.modules.dropout._DropoutNd, nn.Identity)  # noqa: SLF001
+_OF_DROPOUT = (nn.modules.dropout._DropoutNd, nn.Identity)
 _KEEP_WIDTH = (*_OF_POOLING, *_OF_ADAPTIVE_POOLING, *_OF_DROPOUT)
 _KEEP_WIDTH_NAMES = ("add", "mul", "sub", "relu", "relu6", "gelu", "silu", "hardswish", "dropout", "contiguous")
 _IMAGE_RANK = 3

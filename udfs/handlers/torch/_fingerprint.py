@@ -117,7 +117,7 @@ def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
     """Describe a module by its attributes: ``repr`` leaves out some that matter (``AvgPool2d.count_include_pad``)."""
     for path, part in inner.named_modules():
         yield f"{path}|{type(part).__module__}.{type(part).__qualname__}|{part.extra_repr()}"
-        tensors = {**part._parameters, **part._buffers}  # noqa: SLF001 - named_parameters() leaves out the empty ones
+        tensors = {**part._parameters, **part._buffers}  # named_parameters() leaves out the empty ones
         yield repr([(name, place.get(id(tensor))) for name, tensor in sorted(tensors.items())])
         for name, value in sorted(vars(part).items()):
             if not name.startswith("_") and name not in _NOT_CONFIGURATION:

@@ -112,7 +112,7 @@ class TorchFramework(Framework):
 
     def open_training(self, trainer: Trainer, device: str) -> Session:
         """Open a session of torch; the model is moved to the device in place."""
-        from udfs.handlers.torch._session import TorchSession  # noqa: PLC0415 - inference needs nothing of training
+        from udfs.handlers.torch._session import TorchSession  # inference needs nothing of training
 
         return TorchSession(trainer, device)
 
@@ -120,7 +120,7 @@ class TorchFramework(Framework):
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
     ) -> Adapted:
         """Open a trainer of torch where its frozen layers end; its model is moved to the device in place."""
-        from udfs.handlers.torch._adapted import open_adapted  # noqa: PLC0415 - inference needs nothing of training
+        from udfs.handlers.torch._adapted import open_adapted  # inference needs nothing of training
 
         return open_adapted(trainer, inputs, columns, device)
 
@@ -151,7 +151,7 @@ class TorchFramework(Framework):
         """Hash code, structure and the values of all tensors."""
         return _travel.fingerprint(model)
 
-    def pack(self, model: nn.Module, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # noqa: ARG002 - a module knows them
+    def pack(self, model: nn.Module, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # a module knows them
         """Write all tensors of a module, those outside of its state dict included."""
         return _travel.pack(model, path)
 
@@ -198,7 +198,7 @@ class TorchFramework(Framework):
 
     def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> nn.Module:
         """Map the weights from a file of the node's cache folder; not where tensors are no parameters or buffers."""
-        from udfs.weights.shared import open_shared  # noqa: PLC0415 - only workers share
+        from udfs.weights.shared import open_shared  # only workers share
 
         network = open_shared(key, build, skeleton)
         return build() if has_meta_tensor(network) else network

@@ -63,15 +63,15 @@ def _fold(module: fx.GraphModule, source: fx.Node, node: fx.Node) -> None:
     convolution, norm = (module.get_submodule(str(call.target)) for call in (source, node))
     if not (type(convolution) in _CONVOLUTIONS and type(norm) in _NORMS):  # a subclass may compute anything
         return
-    assert isinstance(convolution, _CONVOLUTIONS)  # noqa: S101 - for the type checker
-    assert isinstance(norm, _NORMS)  # noqa: S101
+    assert isinstance(convolution, _CONVOLUTIONS)  # for the type checker
+    assert isinstance(norm, _NORMS)
     if norm.running_mean is None:
         return
     returns = any(user.op == "output" for user in node.users)  # an output keeps its name
     if returns or has_hooks(convolution) or has_hooks(norm):
         return
     copied = copy.copy(convolution)
-    copied._parameters = dict(convolution._parameters)  # noqa: SLF001 - what copy.copy shares
+    copied._parameters = dict(convolution._parameters)  # what copy.copy shares
     with torch.no_grad():
         weight, bias = fuse_conv_bn_weights(
             convolution.weight, convolution.bias, norm.running_mean, cast("torch.Tensor", norm.running_var),

@@ -191,12 +191,12 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
 
 
 def _generators() -> tuple[Any, ...]:
-    return random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - the user's may be this one
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()  # the user's may be this one
 
 
 def _set_generators(state: tuple[Any, ...]) -> None:
     random.setstate(state[0])
-    np.random.set_state(state[1])  # noqa: NPY002
+    np.random.set_state(state[1])
     torch.set_rng_state(state[2])
 
 
@@ -374,7 +374,7 @@ def _convert_inputs(module: fx.GraphModule, inputs: Sequence[TensorSpec], precis
 
 
 def _by_fx(model: nn.Module, arity: int, *, learning: bool = False) -> fx.GraphModule:
-    if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # noqa: SLF001 - no public reader
+    if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # no public reader
         raise TypeError("hooks on the model itself are not part of its forward")
     tracer = _Tracer(arity)
     graph = tracer.trace(model)
@@ -401,7 +401,7 @@ def _known(program: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         module = private(program)
-    assert isinstance(module, fx.GraphModule)  # noqa: S101 - what a program is, for the type checker
+    assert isinstance(module, fx.GraphModule)  # what a program is, for the type checker
     _check_exported(module)
     _convert_inputs(module, inputs, _precision(module))
     reshape_views(module)
@@ -413,7 +413,7 @@ def _by_export(model: nn.Module, inputs: Sequence[TensorSpec], *, learning: bool
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         module = exported(model, inputs, learning=learning).module(check_guards=False)
-    assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
+    assert isinstance(module, fx.GraphModule)  # what the API returns, for the type checker
     _check_exported(module)
     module.meta["returned"] = returned_by_stack(module)
     return module

@@ -21,12 +21,12 @@ __all__ = ["bake", "has_global_hooks", "has_hooks"]
 
 def has_global_hooks() -> bool:
     """Return whether torch calls a hook around every module of this process."""
-    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)  # noqa: SLF001
+    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)
 
 
 def has_hooks(module: nn.Module) -> bool:
     """Return whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
-    registered = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
+    registered = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # no reader
     return bool(registered) or has_global_hooks()
 
 
@@ -41,10 +41,10 @@ def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
         Those within ``model`` to which it is done; all by default.
     """
     for inner in list(model.modules() if modules is None else modules):
-        for key, hook in list(inner._forward_pre_hooks.items()):  # noqa: SLF001 - has no public reader
+        for key, hook in list(inner._forward_pre_hooks.items()):
             weight = _weight(inner, hook)
             if weight is not None:
-                del inner._forward_pre_hooks[key]  # noqa: SLF001
+                del inner._forward_pre_hooks[key]
                 _put(inner, *weight)
         if parametrize.is_parametrized(inner):
             _leave_parametrized(inner)
@@ -71,7 +71,7 @@ def _weight(inner: nn.Module, hook: Any) -> tuple[str, torch.Tensor, tuple[str, 
             value = hook.compute_weight(inner, do_power_iteration=False)
             return hook.name, value, tuple(f"{hook.name}_{part}" for part in ("orig", "u", "v"))
         if isinstance(hook, BasePruningMethod):
-            name = hook._tensor_name  # noqa: SLF001 - has no public reader
+            name = hook._tensor_name
             masked: torch.Tensor = hook.apply_mask(inner)  # type: ignore[no-untyped-call]
             return name, masked, (f"{name}_orig", f"{name}_mask")
     return None

@@ -9,7 +9,7 @@ from udfs.handlers.torch._names import operation
 
 __all__ = ["needs_contiguous", "reshape_views"]
 
-_ATEN_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # noqa: SLF001 - the operator's name
+_ATEN_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # the operator's name
 
 # Their values depend on how a tensor lies in memory.
 _OF_STRIDES = frozenset(

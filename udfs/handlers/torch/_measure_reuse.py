@@ -289,7 +289,7 @@ def plain(value: Any) -> Hashable:
 
 def _is_of_torch(function: Any) -> bool:
     """Return whether a function is torch's or Python's own, which does the same each time."""
-    if isinstance(function, torch._ops.OpOverload):  # noqa: SLF001 - has no public name
+    if isinstance(function, torch._ops.OpOverload):  # has no public name
         return function.namespace in _NAMESPACES
     if isinstance(function, FunctionType):
         # Not by __module__, which a function that wraps another has from that one.

@@ -122,7 +122,7 @@ class TorchModel:
         if not isinstance(other, TorchModel) or other is self:
             return 0
         there: dict[Any, list[torch.Tensor]] = {}
-        theirs = other._module  # noqa: SLF001 - of its own class
+        theirs = other._module  # of its own class
         for tensor in (*theirs.parameters(), *theirs.buffers()):
             there.setdefault(_kind(tensor), []).append(tensor)
         shared = 0

@@ -26,7 +26,7 @@ _PURE: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 # Operations that return a tensor of their own, never a view of their input: no other node sees it change in place.
-_OWNING_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear)  # noqa: SLF001 - common bases
+_OWNING_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear)  # common bases
 _OWNING_FUNCTIONS = frozenset({*_PURE.values(), torch.add, torch.sub, torch.mul, torch.div, torch.matmul, torch.cat})
 
 

@@ -64,7 +64,7 @@ def returned_by_stack(module: fx.GraphModule) -> dict[str, str]:
 def returned_structure(module: fx.GraphModule, output: fx.Node) -> Any:
     """Put what a graph returns, which ``torch.export`` flattens, back into the model's own tuples and dictionaries."""
     returned = output.args[0]
-    exported = getattr(module.graph._codegen, "pytree_info", None)  # noqa: SLF001 - has no public reader
+    exported = getattr(module.graph._codegen, "pytree_info", None)
     if exported is None or exported.out_spec is None:
         return returned
     flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]

@@ -77,7 +77,7 @@ def _packed(model: nn.Module) -> tuple[bytes, list[torch.Tensor]]:
     def persistent(value: object) -> tuple[int, bool] | None:
         if type(value) not in _PLAIN:
             return None
-        assert isinstance(value, torch.Tensor)  # noqa: S101 - for the type checker
+        assert isinstance(value, torch.Tensor)  # for the type checker
         if id(value) not in numbers:
             numbers[id(value)] = len(tensors)
             kept.append(value)

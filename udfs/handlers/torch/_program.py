@@ -90,7 +90,7 @@ def _module(program: torch.export.ExportedProgram) -> fx.GraphModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         module = program.module(check_guards=False)
-    assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
+    assert isinstance(module, fx.GraphModule)  # what the API returns, for the type checker
     # A class of its own: that of torch.export refuses eval(), which says nothing to a program.
     return fx.GraphModule(module, module.graph)
 

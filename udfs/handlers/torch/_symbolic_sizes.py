@@ -89,7 +89,7 @@ def _is_call(name: str, node: ast.Call) -> bool:
         return False
     if name in _POWERS:
         # 9 to the power of 9 to the power of 9 would be computed.
-        return len(node.args) == 2 and _is_expression(node.args[0]) and _is_power(node.args[1])  # noqa: PLR2004
+        return len(node.args) == 2 and _is_expression(node.args[0]) and _is_power(node.args[1])
     return name in _FUNCTIONS and all(map(_is_expression, node.args))
 
 

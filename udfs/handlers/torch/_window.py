@@ -44,11 +44,11 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     shape_of : callable
         Gives the shape of a node's tensor, the batch axis included.
     """
-    if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # noqa: SLF001 - it reads a window of its output
+    if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # it reads a window of its output
         return None
     if isinstance(inner, _PADS):
         return _offset(inner.padding, len(shape_of(node)) - 2)
-    if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # noqa: SLF001 - the common base
+    if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # the common base
         settings = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
         return _window(settings, len(shape_of(node)) - 2)
     if node.target is operator.getitem:

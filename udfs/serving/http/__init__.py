@@ -1,11 +1,11 @@
 """Served models over HTTP: the Open Inference Protocol (KServe V2), metrics, a live page."""
 
-from ._address import check_address
-from ._errors import PortTakenError
-from ._front_end import FrontEnd
-from ._front_end_processes import FrontEndProcesses
-from ._limits import HttpLimits
-from ._prometheus import Gauge
+from udfs.serving.http._address import check_address
+from udfs.serving.http._errors import PortTakenError
+from udfs.serving.http._front_end import FrontEnd
+from udfs.serving.http._front_end_processes import FrontEndProcesses
+from udfs.serving.http._limits import HttpLimits
+from udfs.serving.http._prometheus import Gauge
 
 __all__ = [
     "FrontEnd",

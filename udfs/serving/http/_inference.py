@@ -137,6 +137,6 @@ def _timeout_of_query(request: Request) -> float | None:
     said = request.query_params.get("timeout")
     if said is None:
         return None
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # noqa: PLR2004 - digits of an int64
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # digits of an int64
         raise BadRequestError(f"timeout is a number of microseconds, not {said[:40]!r}")
     return int(said) / 1000 or None

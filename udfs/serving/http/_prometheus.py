@@ -49,7 +49,7 @@ class Gauge:
 def is_prometheus_here() -> bool:
     """Say whether the package prometheus-client is installed."""
     try:
-        import prometheus_client  # noqa: F401, PLC0415 - an optional package
+        import prometheus_client  # noqa: F401 - an optional package
     except ImportError:
         return False
     return True
@@ -63,7 +63,7 @@ def metrics_text(traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None)
     tuple of bytes and str
         The text, and its content type.
     """
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: PLC0415 - optional
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # optional
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(traffic, gauges_of(gauges)))
@@ -87,7 +87,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Give all families of metrics."""
-        from prometheus_client.core import (  # noqa: PLC0415 - an optional package
+        from prometheus_client.core import (  # an optional package
             CounterMetricFamily,
             GaugeMetricFamily,
             HistogramMetricFamily,

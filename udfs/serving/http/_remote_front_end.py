@@ -72,7 +72,7 @@ class RemoteFrontEnd:
 
     def serve(self, listening: socket.socket) -> None:
         """Answer until :meth:`stop`, or until the driver is gone; requests in flight have a few seconds then."""
-        assert self._server is not None  # noqa: S101 - it was made with this object
+        assert self._server is not None  # it was made with this object
         try:
             asyncio.run(self._server.serve(sockets=[listening]))
         finally:

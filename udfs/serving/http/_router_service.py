@@ -113,7 +113,7 @@ class RouterService:
             return self._gather(request)
         if isinstance(request, Forward):
             return self._forward(request)
-        assert isinstance(request, Watch)  # noqa: S101 - the protocol has no others
+        assert isinstance(request, Watch)
         return self._watch(request.what)
 
     def _front_end(self, name: str) -> _FrontEnd:

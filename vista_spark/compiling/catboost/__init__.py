@@ -1,6 +1,6 @@
 """Parsers of CatBoost's models; importing this registers them. Imports no CatBoost."""
 
-from . import _models
-from ._document import ModelDocument
+from vista_spark.compiling.catboost import _models
+from vista_spark.compiling.catboost._document import ModelDocument
 
 __all__ = ["ModelDocument", "_models"]

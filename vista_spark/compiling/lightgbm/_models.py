@@ -108,7 +108,7 @@ def _even(slope: float) -> float:
     """The greatest score whose probability is not above one half, as LightGBM computes it: all but zero, not zero."""
     low, high = 0.0, 1.0 / slope
     while (middle := (low + high) / 2) not in {low, high}:
-        if 1.0 / (1.0 + math.exp(-slope * middle)) > 0.5:  # noqa: PLR2004
+        if 1.0 / (1.0 + math.exp(-slope * middle)) > 0.5:
             high = middle
         else:
             low = middle

@@ -134,8 +134,8 @@ def lower_clip(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
     bounds = [attributes.get("min"), attributes.get("max"), *given[1:]]
     if any(isinstance(one, Table) for one in bounds):
         raise refuse(node, "bounds that are no constants")
-    low = bounds[2] if len(bounds) > 2 and bounds[2] is not None else bounds[0]  # noqa: PLR2004 - min and max
-    high = bounds[3] if len(bounds) > 3 and bounds[3] is not None else bounds[1]  # noqa: PLR2004
+    low = bounds[2] if len(bounds) > 2 and bounds[2] is not None else bounds[0]  # min and max
+    high = bounds[3] if len(bounds) > 3 and bounds[3] is not None else bounds[1]
     table = graph.table(node, given[0])
     return graph.add(Clip(-np.inf if low is None else float(low), np.inf if high is None else float(high)), table)
 
@@ -143,7 +143,7 @@ def lower_clip(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
 @operator("Cast")
 def lower_cast(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Any:
     """Lower a change of type; to whole numbers, the fraction is cut off."""
-    from onnx import TensorProto  # noqa: PLC0415 - an optional package
+    from onnx import TensorProto  # an optional package
 
     to, value = attributes["to"], given[0]
     if isinstance(value, Table) and to == TensorProto.STRING and (value.labels is not None or value.dtype == "string"):
@@ -182,7 +182,7 @@ def lower_gemm(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
         weights = weights.T
     if isinstance(weights, np.ndarray):
         weights = weights * weights.dtype.type(attributes.get("alpha", 1.0))
-    bias = given[2] if len(given) > 2 else None  # noqa: PLR2004 - A, B and C
+    bias = given[2] if len(given) > 2 else None  # A, B and C
     if isinstance(bias, np.ndarray):
         bias = bias * bias.dtype.type(attributes.get("beta", 1.0))
     if not isinstance(bias, Table):

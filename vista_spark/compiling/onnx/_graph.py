@@ -72,7 +72,7 @@ def refuse(node: Any, why: str) -> UnsupportedOperatorError:
 
 def attributes_of(node: Any) -> dict[str, Any]:
     """Give the attributes of a node as numbers, texts, lists and arrays."""
-    from onnx import helper, numpy_helper  # noqa: PLC0415 - an optional package
+    from onnx import helper, numpy_helper  # an optional package
 
     found = {}
     for one in node.attribute:

@@ -82,7 +82,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
         if count != len(labels):
             raise refuse(node, f"{count} scores and {len(labels)} classes")
         return [class_of(graph, node, scores, labels), transformed(graph, node, scores, post)]
-    if len(labels) != 2 or post not in {"NONE", "LOGISTIC"}:  # noqa: PLR2004 - of one score
+    if len(labels) != 2 or post not in {"NONE", "LOGISTIC"}:  # of one score
         raise refuse(node, f"one score, {len(labels)} classes and post_transform={post}")
     own = both(graph, transformed(graph, node, scores, post), complement=True)
     return [class_above(graph, node, scores, 0.0, labels), own]

@@ -37,8 +37,8 @@ def opened(model: bytes | str | Path) -> Any:
     InvalidArgumentError
         The bytes are no ONNX model.
     """
-    import onnx  # noqa: PLC0415 - an optional package
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415 - of onnx
+    import onnx  # an optional package
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # of onnx
 
     try:
         return onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(str(model))
@@ -64,8 +64,8 @@ def program_of(model: Any, example: Any = None) -> Program:
     UnsupportedOperatorError
         An operator, or an option of one, has no translation.
     """
-    import onnx  # noqa: PLC0415 - an optional package
-    from onnx import numpy_helper  # noqa: PLC0415
+    import onnx  # an optional package
+    from onnx import numpy_helper
 
     proto = model.graph
     constants = {one.name: numpy_helper.to_array(one) for one in proto.initializer}
@@ -108,7 +108,7 @@ def _width(one: Any, count: int, example: Any) -> int:
 
 
 def _input(graph: Graph, one: Any, start: int, width: int, total: int) -> Table:
-    from onnx import TensorProto  # noqa: PLC0415 - an optional package
+    from onnx import TensorProto  # an optional package
 
     kinds = {
         TensorProto.FLOAT: "float32",
@@ -153,8 +153,8 @@ def _lower(graph: Graph, node: Any) -> None:
 
 def _folded(graph: Graph, node: Any, given: list[Any]) -> list[Any]:
     """Compute a node of constants."""
-    from onnx import helper  # noqa: PLC0415 - an optional package
-    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
+    from onnx import helper  # an optional package
+    from onnx.reference import ReferenceEvaluator
 
     feeds = {name: value for name, value in zip(node.input, given, strict=True) if name}
     types = [

@@ -156,7 +156,7 @@ def lower_encoder(graph: Graph, node: Any, given: list[Any], attributes: dict[st
         codes = codes_of(graph, node, table, keys)
         return _valued(graph, codes, list(range(len(keys))), values, default)
     if graph.opsets.get("ai.onnx.ml", 1) < _NAN_IS_A_KEY:
-        pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key == key]  # noqa: PLR0124 - NaN
+        pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key == key]  # NaN
         keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     return _valued(graph, graph.table(node, table), keys, values, default)
 

@@ -58,7 +58,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
     table = graph.cast(graph.table(node, given[0]), "float32")
     labels, post = labels_of(node, attributes), attributes.get("post_transform", "NONE")
     counts, classes = attributes.get("vectors_per_class"), len(labels)
-    if not counts or classes < 2:  # noqa: PLR2004 - a pair
+    if not counts or classes < 2:  # a pair
         raise refuse(node, f"{classes} classes without support vectors, which is a linear model: LinearClassifier")
     if post != "NONE":
         raise refuse(node, f"post_transform={post}")
@@ -73,7 +73,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
     best = class_of(graph, node, Table(votes, (classes,), "float64"), labels)
     scores = graph.cast(sums, "float32")
     if not attributes.get("prob_a"):
-        return [best, scores if classes > 2 else both(graph, scores, complement=False)]  # noqa: PLR2004
+        return [best, scores if classes > 2 else both(graph, scores, complement=False)]
     for name, kind in (("prob_a", "multiply"), ("prob_b", "add")):
         scores = graph.add(Arithmetic(kind, np.asarray(attributes[name], np.float32)), scores)
     shares = graph.add(Sigmoid(), scores)

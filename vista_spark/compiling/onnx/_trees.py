@@ -52,7 +52,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
     value = _leaves(node, attributes, "class", len(labels), dtype)
     base = _numbers(attributes, "base_values", dtype)
     ids = set(attributes["class_ids"])
-    if len(labels) == 2 and len(ids) == 1:  # noqa: PLR2004 - one score for two classes
+    if len(labels) == 2 and len(ids) == 1:  # one score for two classes
         (only,) = ids
         if len(base) > 1 or (len(base) and only):
             raise refuse(node, f"one score, of class {only}, and {len(base)} base values")
@@ -65,7 +65,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
         pair = both(graph, score, complement=positive and post == "NONE")
         return [label, graph.add(Sigmoid(), pair) if post == "LOGISTIC" else pair]
     scores = _sums(graph, node, table, attributes, value)
-    if len(labels) == 2:  # noqa: PLR2004
+    if len(labels) == 2:
         _check_even(node, attributes)
         if len(base) > 1 or labels.dtype.kind == "U":
             raise refuse(node, f"two scores of two classes, {len(base)} base values and classes {labels.tolist()}")
@@ -201,7 +201,7 @@ _POSTS = {0: "NONE", 1: "LOGISTIC", 2: "SOFTMAX"}
 @operator("ai.onnx.ml.TreeEnsemble")
 def lower_ensemble(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower the ensemble of version 5, whose leaves lie in a table of their own."""
-    if attributes.get("membership_values") is not None or 6 in attributes["nodes_modes"]:  # noqa: PLR2004 - BRANCH_MEMBER
+    if attributes.get("membership_values") is not None or 6 in attributes["nodes_modes"]:  # BRANCH_MEMBER
         raise refuse(node, "nodes_modes=BRANCH_MEMBER")
     how, post = attributes.get("aggregate_function", 1), attributes.get("post_transform", 0)
     if how not in _AGGREGATES or post not in _POSTS:

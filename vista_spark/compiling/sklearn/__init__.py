@@ -1,6 +1,6 @@
 """Parsers of scikit-learn's models, a file a family; importing this registers them. Imports no scikit-learn."""
 
-from . import (
+from vista_spark.compiling.sklearn import (
     _agglomeration,
     _bayes,
     _boltzmann,

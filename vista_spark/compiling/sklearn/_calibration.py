@@ -124,8 +124,8 @@ def lower_threshold(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     """Lower classes by a threshold; the other results are those of the model inside."""
     inner = getattr(model, "estimator_", model.estimator)
     tuned = hasattr(model, "best_threshold_")
-    positive = model._curve_scorer._get_pos_label() if tuned else model.pos_label  # noqa: SLF001
-    wanted = model._get_response_method()  # noqa: SLF001
+    positive = model._curve_scorer._get_pos_label() if tuned else model.pos_label
+    wanted = model._get_response_method()
     method = first_method(model, inner, [wanted] if isinstance(wanted, str) else wanted)
     outputs = lower(inner, build, table)
     if method not in outputs:

@@ -48,7 +48,7 @@ def lower_sets(
     """
     categorical = np.flatnonzero(model.is_categorical_)
     numeric = np.flatnonzero(~np.asarray(model.is_categorical_))
-    encoder = model._preprocessor.named_transformers_["encoder"]  # noqa: SLF001 - it has no public name
+    encoder = model._preprocessor.named_transformers_["encoder"]  # it has no public name
     known = [np.asarray(values) for values in encoder.categories_]
     texts = {}
     for place, values in enumerate(known):
@@ -60,7 +60,7 @@ def lower_sets(
             texts[int(categorical[place])] = named
             known[place] = np.arange(len(named))
     table = with_codes(type(model).__name__, build, table, texts, known=False)
-    bits, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001 - known while it was fitted
+    bits, place = model._bin_mapper.make_known_categories_bitsets()  # known while it was fitted
     columns: dict[tuple[int, bytes], int] = {}
     tables: list[dict[float, float]] = []
     found = np.array(feature)

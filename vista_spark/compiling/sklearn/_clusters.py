@@ -86,7 +86,7 @@ def lower_birch(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
 @parser("sklearn.BisectingKMeans")
 def lower_bisecting(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the way down the tree of clusters: at each fork to the nearer of two centres."""
-    shift = plain(model._X_mean) if hasattr(model, "_X_mean") else 0.0  # noqa: SLF001
+    shift = plain(model._X_mean) if hasattr(model, "_X_mean") else 0.0
     forks: list[tuple[NDArray[Any], NDArray[Any]]] = []
     paths: dict[int, list[tuple[int, int]]] = {}
 
@@ -99,7 +99,7 @@ def lower_bisecting(model: Any, build: Builder, table: str) -> Mapping[str, Outp
         descend(node.left, [*path, (place, 0)])
         descend(node.right, [*path, (place, 1)])
 
-    descend(model._bisecting_tree, [])  # noqa: SLF001 - the centres alone choose another cluster
+    descend(model._bisecting_tree, [])  # the centres alone choose another cluster
     rows = checked(model, build, table)
     outputs = _means(model, build, table, plain(model.cluster_centers_))
     if not forks:

@@ -55,7 +55,7 @@ def lower_column_transformer(model: Any, build: Builder, table: str) -> Mapping[
     """Lower transformers of some columns each, in the order of their results."""
     parts = []
     for name, step, _ in model.transformers_:
-        columns = np.asarray(model._transformer_to_input_indices[name], np.int64)  # noqa: SLF001 - names, slices, masks
+        columns = np.asarray(model._transformer_to_input_indices[name], np.int64)  # names, slices, masks
         if (isinstance(step, str) and step == "drop") or not len(columns):
             continue
         part = build.add(Select(columns), table)

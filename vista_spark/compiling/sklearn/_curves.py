@@ -80,7 +80,7 @@ def lower_power(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
         reason = "a number that is not positive, which PowerTransformer with method='box-cox' does not take"
         rows = build.add(Within(least, np.full(width, np.inf), reason), rows)
     rows = build.add(PowerTransform(model.method, plain(model.lambdas_)), rows)
-    return lower(model._scaler, build, rows) if model.standardize else {"transform": Output(rows)}  # noqa: SLF001
+    return lower(model._scaler, build, rows) if model.standardize else {"transform": Output(rows)}
 
 
 @parser("sklearn.QuantileTransformer")
@@ -129,7 +129,7 @@ def lower_polynomial(model: Any, build: Builder, table: str) -> Mapping[str, Out
     rounds: list[int] = []
     # Of each feature, the first term of the last degree that has no feature before it.
     starts, known = [*range(1, features + 1), features + 1], features + 1
-    for _ in range(2, model._max_degree + 1):  # noqa: SLF001 - there is no public way
+    for _ in range(2, model._max_degree + 1):  # there is no public way
         end, begun, before = starts[-1], [], known
         for feature in range(features):
             start = starts[feature + 1] if model.interaction_only else starts[feature]
@@ -142,12 +142,12 @@ def lower_polynomial(model: Any, build: Builder, table: str) -> Mapping[str, Out
         # A feature without terms begins where the degree ends.
         starts = begun + [known] * (features + 1 - len(begun))
         rounds.append(known - before)
-    if model._max_degree == 0:  # noqa: SLF001
+    if model._max_degree == 0:
         known = 1
     full = build.add(Monomials(*(np.array(part, np.int64) for part in (left, right, rounds))), rows)
-    kept = known - model._n_out_full + (1 if model.include_bias else 0)  # noqa: SLF001
+    kept = known - model._n_out_full + (1 if model.include_bias else 0)
     if kept != 1:
-        raise refuse(model, f"{model._n_out_full} terms", "has another order of terms than known: report it")  # noqa: SLF001
+        raise refuse(model, f"{model._n_out_full} terms", "has another order of terms than known: report it")
     terms = model.n_output_features_ - (1 if model.include_bias else 0)
     chosen = [0] * bool(model.include_bias) + list(range(known - terms, known))
     return {"transform": Output(build.add(Select(np.array(chosen, np.int64)), full))}

@@ -51,7 +51,7 @@ def lower_linear_discriminant(model: Any, build: Builder, table: str) -> Mapping
     # The library takes a probability of zero for the least normal number.
     outputs["predict_log_proba"] = Output(build.add(Function("log"), build.add(Function("nonzero"), shares)))
     if model.solver != "lsqr":
-        scalings = plain(model.scalings_)[:, : model._max_components]  # noqa: SLF001
+        scalings = plain(model.scalings_)[:, : model._max_components]
         rows = checked(model, build, table)
         if model.solver == "svd":
             centre = plain(model.xbar_)
@@ -109,7 +109,7 @@ def _discriminant(model: Any, build: Builder, scores: str) -> dict[str, Output]:
     classes: NDArray[Any] = np.asarray(model.classes_)
     logarithms = build.add(LogSoftmax(), scores)
     decision = Output(scores)
-    if len(classes) == 2:  # noqa: PLR2004
+    if len(classes) == 2:
         both = [build.add(Select(np.array([place], np.int64)), scores) for place in (1, 0)]
         decision = Output(build.add(Combine("subtract"), *both), flat=True)
     return {

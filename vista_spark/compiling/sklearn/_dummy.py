@@ -30,7 +30,7 @@ def lower_dummy_regressor(model: Any, build: Builder, table: str) -> Mapping[str
 @parser("sklearn.DummyClassifier")
 def lower_dummy_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the strategies that draw no random numbers."""
-    strategy = model._strategy  # noqa: SLF001 - what the fit made of `strategy`
+    strategy = model._strategy  # what the fit made of `strategy`
     if strategy in {"stratified", "uniform"}:
         raise refuse(model, f"strategy={strategy!r}", "draws random numbers: there is nothing to compile")
     if model.sparse_output_:

@@ -27,7 +27,7 @@ def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output
     tables = []
     for column, categories in enumerate(model.categories_):
         places = np.append(np.arange(len(categories)), 0)
-        missing = model._missing_indices.get(column)  # noqa: SLF001 - there is no public way
+        missing = model._missing_indices.get(column)  # there is no public way
         grouped, _ = _grouped(model, column, places, missing)
         values = grouped.astype(np.float64)
         if missing is not None:
@@ -44,7 +44,7 @@ def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output
 def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower a column per category; of an unknown one all are zero, or that of the rare ones is one."""
     tables = []
-    dropped = model._drop_idx_after_grouping  # noqa: SLF001 - there is no public way
+    dropped = model._drop_idx_after_grouping  # there is no public way
     for column, categories in enumerate(model.categories_):
         places, shown = _grouped(model, column, np.append(np.arange(len(categories)), 0), None)
         if dropped is not None:
@@ -54,7 +54,7 @@ def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output
         tables.append(np.where(shown, places, -1))
     codes, sizes = _codes(model, build, table)
     shown_at = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
-    widths = np.asarray(model._n_features_outs, np.int64)  # noqa: SLF001
+    widths = np.asarray(model._n_features_outs, np.int64)
     columns = build.add(OneHot(widths, np.dtype(_dtype(model)).name), shown_at)
     return {"transform": Output(of_dtype(model, build, columns))}
 
@@ -89,7 +89,7 @@ def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str
     values = np.full((classes + 1, classes), model.neg_label, np.int64)
     np.fill_diagonal(values, model.pos_label if classes > 1 else model.neg_label)
     columns = build.add(Recode(values, sizes + 1), codes)
-    return {"transform": Output(build.add(Select(np.array([1])), columns) if classes == 2 else columns)}  # noqa: PLR2004
+    return {"transform": Output(build.add(Select(np.array([1])), columns) if classes == 2 else columns)}
 
 
 def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:
@@ -111,13 +111,13 @@ def _grouped(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Places after rare categories have become one, and which are shown; the last is that of the unknown."""
     shown = np.arange(len(places)) < len(places) - 1
-    if not model._infrequent_enabled or model._infrequent_indices[column] is None:  # noqa: SLF001
+    if not model._infrequent_enabled or model._infrequent_indices[column] is None:
         return places, shown
     places = places.copy()
-    places[-1] = model._infrequent_indices[column][0]  # noqa: SLF001
+    places[-1] = model._infrequent_indices[column][0]
     if model.handle_unknown in {"infrequent_if_exist", "warn"}:
         shown = np.ones_like(shown)
-    mapping = model._default_to_infrequent_mappings[column]  # noqa: SLF001
+    mapping = model._default_to_infrequent_mappings[column]
     change = np.ones_like(shown) if missing is None else places != missing
     places[change] = mapping[places[change]]
     return places, shown

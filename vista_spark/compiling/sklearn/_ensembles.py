@@ -62,7 +62,7 @@ def lower_adaboost_classifier(model: Any, build: Builder, table: str) -> Mapping
     total = build.add(Votes(weights, -1 / (count - 1) * weights, count), joined(build, votes))
     # The library divides by all weights, those of members that it has no more included.
     scores = build.add(Arithmetic("divide", np.full(count, float(model.estimator_weights_.sum()))), total)
-    if count == 2:  # noqa: PLR2004 - one score, and halves of it for the two classes
+    if count == 2:  # one score, and halves of it for the two classes
         single = build.add(Linear(np.array([[-1.0], [1.0]]), np.zeros(1)), scores)
         halves = build.add(Linear(np.array([[-0.5, 0.5]]), np.zeros(2)), single)
         outputs = {
@@ -162,7 +162,7 @@ def _spread(model: Any, build: Builder, shares: str, own: np.ndarray[Any, Any], 
 @parser("sklearn.VotingClassifier")
 def lower_voting_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower voting: the mean probability, or the class with the most votes, the first of equals."""
-    weights = model._weights_not_none  # noqa: SLF001 - without those of members that were dropped
+    weights = model._weights_not_none  # without those of members that were dropped
     if model.voting == "soft":
         members = [member(model, one, build, table, "predict_proba").node for one in model.estimators_]
         shares = build.add(_average(weights, len(members)), *members)
@@ -191,7 +191,7 @@ def lower_voting_regressor(model: Any, build: Builder, table: str) -> Mapping[st
     if not all(value.flat for value in values):
         raise refuse(model, "members of several outputs")
     nodes = [value.node for value in values]
-    mean = build.add(_average(model._weights_not_none, len(nodes)), *nodes)  # noqa: SLF001
+    mean = build.add(_average(model._weights_not_none, len(nodes)), *nodes)
     return {"predict": Output(mean, flat=True), "transform": Output(joined(build, nodes))}
 
 
@@ -231,14 +231,14 @@ def _stacked(model: Any, build: Builder, output: Output, method: str) -> str:
     if output.split is not None:
         starts = np.cumsum([0, *output.split[:-1]]).tolist()
         return column(build, output.node, *sorted(set(range(build.width(output.node))) - set(starts)))
-    if method == "predict_proba" and len(model.classes_) == 2:  # noqa: PLR2004
+    if method == "predict_proba" and len(model.classes_) == 2:
         return column(build, output.node, *range(1, build.width(output.node)))
     return numbers(model, build, output)
 
 
 def _named(model: Any, output: Output) -> Output:
     """Name the classes: the last model was fitted on their places."""
-    encoder = model._label_encoder  # noqa: SLF001 - there is no public way
+    encoder = model._label_encoder  # there is no public way
     if isinstance(encoder, list) or output.labels is None or isinstance(output.labels, tuple):
         raise refuse(model, "several labels a row")
     own = plain(output.labels).astype(np.int64)

@@ -129,7 +129,7 @@ def _boosted(model: Any, build: Builder, table: str) -> tuple[str, str]:
     # Its trees take NaN, and so does apply; inside a pipeline there is no apply.
     name, alone = type(model).__name__, table == INPUT
     rows = build.add(Finite("float32", nan=True, who=name), table) if alone else checked(model, build, table, "float32")
-    base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # noqa: SLF001 - a constant
+    base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # a constant
     columns = model.estimators_.shape[1]
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
     own = joined_trees(

@@ -47,14 +47,14 @@ def lower_histogram_classifier(model: Any, build: Builder, table: str) -> Mappin
 
 def _trees(model: Any, build: Builder, table: str) -> str:
     """Put the trees into one table. They compare float64 with float64, and take NaN and infinities."""
-    predictors = [one for round_ in model._predictors for one in round_]  # noqa: SLF001 - there is no public way
+    predictors = [one for round_ in model._predictors for one in round_]  # there is no public way
     grown = [one.nodes for one in predictors]
     nodes = np.concatenate(grown)
     starts = np.cumsum([0, *(len(tree) for tree in grown)])[:-1]
     shift = np.repeat(starts, [len(tree) for tree in grown])
     leaf = nodes["is_leaf"].astype(bool)
     by_set = nodes["is_categorical"].astype(bool) & ~leaf
-    columns = len(model._predictors[0]) if model._predictors else 1  # noqa: SLF001
+    columns = len(model._predictors[0]) if model._predictors else 1
     feature, threshold = nodes["feature_idx"].astype(np.int64), np.array(nodes["num_threshold"], np.float64)
     if model.is_categorical_ is not None:
         sets = [
@@ -73,7 +73,7 @@ def _trees(model: Any, build: Builder, table: str) -> str:
         value=nodes["value"][:, None],
         root=starts,
         target=np.tile(np.arange(columns), len(grown) // columns),
-        base=np.ravel(model._baseline_prediction),  # noqa: SLF001
+        base=np.ravel(model._baseline_prediction),
         divisor=1.0,
         features=build.width(table),
         missing=True,

@@ -63,13 +63,13 @@ def _of_texts(model: Any, build: Builder, table: str, values: NDArray[Any]) -> M
     """Tell the encoder that follows what stands for what: texts are looked up once, by it."""
     mark = _text_mark(model)
     # None is a statistic as any other, where NaN is what is missing.
-    empty = np.array([value != value for value in values.tolist()], np.bool_)  # noqa: PLR0124 - NaN
+    empty = np.array([value != value for value in values.tolist()], np.bool_)  # NaN
     kept = np.flatnonzero(~empty)
     own = build.add(Select(kept), table) if empty.any() and not model.keep_empty_features else table
     if empty.any() and model.keep_empty_features:
         raise refuse(model, "keep_empty_features=True and a column of texts without any")
     fills = [entry_of(values[column]) for column in kept]
-    filled = build.add(Filled((mark,) * len(fills), tuple(fills), type(model).__name__, nan=mark != mark), own)  # noqa: PLR0124
+    filled = build.add(Filled((mark,) * len(fills), tuple(fills), type(model).__name__, nan=mark != mark), own)
     if not model.add_indicator:
         return {"transform": Output(filled)}
     return {"transform": Output(build.add(Concatenate(), filled, _marked(model.indicator_, build, table, mark)))}
@@ -137,7 +137,7 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     """Lower the rounds: each regression fills its column from those that are filled already."""
     if model.sample_posterior:
         raise refuse(model, "sample_posterior=True", "draws numbers, and has no one answer")
-    empty = np.asarray(model._is_empty_feature, np.bool_)  # noqa: SLF001 - there is no public way
+    empty = np.asarray(model._is_empty_feature, np.bool_)  # there is no public way
     if empty.any() and model.keep_empty_features:
         raise refuse(model, "keep_empty_features=True and an empty column")
     rows = checked(model, build, table)
@@ -156,7 +156,7 @@ def lower_iterative(model: Any, build: Builder, table: str) -> Mapping[str, Outp
         found = outputs.get("predict")
         if found is None or found.labels is not None or build.width(found.node) != 1:
             raise refuse(model, f"estimator={step.estimator!r}")
-        low, high = float(model._min_value[place]), float(model._max_value[place])  # noqa: SLF001
+        low, high = float(model._min_value[place]), float(model._max_value[place])
         filled = build.add(Patch(place, mark, low, high), filled, marked, found.node)
     return {"transform": Output(_with_indicator(model, build, filled, rows))}
 
@@ -183,14 +183,14 @@ def lower_nearest(model: Any, build: Builder, table: str) -> Mapping[str, Output
     """
     if callable(model.weights) or model.metric != "nan_euclidean":
         raise refuse(model, f"weights={model.weights!r}, metric={model.metric!r}")
-    fitted, absent = np.asarray(model._fit_X), np.asarray(model._mask_fit_X)  # noqa: SLF001 - there is no public way
+    fitted, absent = np.asarray(model._fit_X), np.asarray(model._mask_fit_X)  # there is no public way
     points = np.where(absent, np.nan, fitted.astype(np.float64))
     empty = absent.all(axis=0)
     sums = np.where(absent, 0.0, points).sum(axis=0)
     means = np.divide(sums, (~absent).sum(axis=0), out=np.full(len(sums), np.nan), where=~empty)
     rows, mark = checked(model, build, table), _mark(model)
     width = build.width(rows)
-    marked = rows if mark != mark else build.add(Replace(*(np.full(width, mark),) * 2, np.full(width, np.nan)), rows)  # noqa: PLR0124
+    marked = rows if mark != mark else build.add(Replace(*(np.full(width, mark),) * 2, np.full(width, np.nan)), rows)
     step = float(np.finfo(fitted.dtype).eps)
     fill = NearestFill(points, means, int(model.n_neighbors), model.weights == "distance", step)
     found = build.add(fill, marked)

@@ -27,7 +27,7 @@ def lower_isolation(model: Any, build: Builder, table: str) -> Mapping[str, Outp
     grown = [tree.tree_ for tree in model.estimators_]
     lengths = [
         depth + rest - 1.0
-        for depth, rest in zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)  # noqa: SLF001
+        for depth, rest in zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     ]
     whole = len(grown) * float(_usual_depth(model))
     if not whole:
@@ -73,9 +73,9 @@ def lower_embedding(model: Any, build: Builder, table: str) -> Mapping[str, Outp
 
 def _usual_depth(model: Any) -> float:
     """Mean depth of a leaf in a tree of that many rows, as the library computes it."""
-    rows = int(model._max_samples)  # noqa: SLF001 - max_samples may be a share of rows that are gone
-    if rows <= 2:  # noqa: PLR2004
-        return float(rows == 2)  # noqa: PLR2004
+    rows = int(model._max_samples)  # max_samples may be a share of rows that are gone
+    if rows <= 2:
+        return float(rows == 2)
     return 2.0 * (float(np.log(rows - 1.0)) + float(np.euler_gamma)) - 2.0 * (rows - 1.0) / rows
 
 

@@ -102,10 +102,10 @@ def _stationary(model: Any, build: Builder, rows: str, points: NDArray[np.float6
         raise refuse(model, f"a Matern kernel of nu={form.nu}", "needs a Bessel function, which has no translation")
     distance = scaled(build, build.add(Distances(points, "euclidean"), rows), float(np.sqrt(2 * form.nu)))
     decay = build.add(Function("exp"), scaled(build, distance, -1.0))
-    if form.nu == 0.5:  # noqa: PLR2004
+    if form.nu == 0.5:
         return decay
     polynomial = scaled(build, distance, 1.0, 1.0)
-    if form.nu == 2.5:  # noqa: PLR2004
+    if form.nu == 2.5:
         third = scaled(build, build.add(Function("square"), distance), 1 / 3)
         polynomial = build.add(Combine("add"), polynomial, third)
     return build.add(Combine("multiply"), polynomial, decay)

@@ -150,7 +150,7 @@ def lower_sgd_one_class(model: Any, build: Builder, table: str) -> Mapping[str, 
 @parser("sklearn.GammaRegressor", "sklearn.PoissonRegressor", "sklearn.TweedieRegressor")
 def lower_generalized(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower generalised linear models: the score, or its exponential."""
-    link = type(model._base_loss.link).__name__  # noqa: SLF001 - the parameter link="auto" does not say which
+    link = type(model._base_loss.link).__name__  # the parameter link="auto" does not say which
     scores = _scores(model, build, table)
     if link not in {"IdentityLink", "LogLink"}:
         raise refuse(model, f"the link {link}")

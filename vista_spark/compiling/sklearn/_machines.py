@@ -59,7 +59,7 @@ def lower_kernel_classifier(model: Any, build: Builder, table: str) -> Mapping[s
     classes = np.asarray(model.classes_)
     pairs = _pairs(len(classes))
     scores = build.add(_pair_sums(model, pairs), _kernel(model, build, table))
-    if len(classes) == 2:  # noqa: PLR2004
+    if len(classes) == 2:
         turned = scaled(build, scores, -1.0)
         decision = Output(turned, flat=True)
         # The second class has what is not above zero, NaN too.
@@ -76,8 +76,8 @@ def lower_kernel_classifier(model: Any, build: Builder, table: str) -> Mapping[s
         outputs = {"predict": Output(best, flat=True, labels=classes), "decision_function": Output(decided)}
     if model.break_ties and model.decision_function_shape == "ovo":
         del outputs["predict"]  # the library raises
-    if model.probability is True and np.size(model._probA):  # noqa: SLF001 - the public names are gone
-        steep, shift = plain(model._probA), plain(model._probB)  # noqa: SLF001
+    if model.probability is True and np.size(model._probA):  # the public names are gone
+        steep, shift = plain(model._probA), plain(model._probB)
         chance = build.add(Arithmetic("add", -shift), build.add(Arithmetic("multiply", -steep), scores))
         chance = build.add(Clip(1e-7, 1 - 1e-7), build.add(Sigmoid(), chance))
         outputs |= probabilities(build, build.add(Coupling(len(classes)), chance))
@@ -130,7 +130,7 @@ def _kernel(model: Any, build: Builder, table: str) -> str:
         rows,
         plain(model.support_vectors_),
         name=model.kernel,
-        gamma=model._gamma,  # noqa: SLF001 - "scale" and "auto", as numbers
+        gamma=model._gamma,  # "scale" and "auto", as numbers
         degree=model.degree,
         coef0=model.coef0,
     )

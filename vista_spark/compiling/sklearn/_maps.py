@@ -89,7 +89,7 @@ def lower_kernel_pca(model: Any, build: Builder, table: str) -> Mapping[str, Out
         degree=model.degree,
         coef0=model.coef0,
     )
-    centred = model._centerer  # noqa: SLF001 - there is no public way
+    centred = model._centerer  # there is no public way
     similar = build.add(KernelCentre(plain(centred.K_fit_rows_), float(centred.K_fit_all_)), similar)
     vectors, values = plain(model.eigenvectors_), plain(model.eigenvalues_)
     scaled_vectors = np.zeros_like(vectors)

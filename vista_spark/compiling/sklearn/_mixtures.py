@@ -86,12 +86,12 @@ def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[A
 
 def _weights(model: Any) -> NDArray[Any]:
     """Logarithms of the weights, and of a Bayesian mixture what it adds for not knowing the precisions."""
-    start = plain(model._estimate_log_weights())  # noqa: SLF001 - constants
+    start = plain(model._estimate_log_weights())  # constants
     if not hasattr(model, "degrees_of_freedom_"):
         return start
     # With its mean as the row, a component's density is what is constant in it.
     width = model.means_.shape[1]
-    constant = [float(model._estimate_log_prob(mean[None])[0, place]) for place, mean in enumerate(model.means_)]  # noqa: SLF001
+    constant = [float(model._estimate_log_prob(mean[None])[0, place]) for place, mean in enumerate(model.means_)]
     volumes = _volumes(plain(model.precisions_cholesky_), model.covariance_type, plain(model.means_))
     own: NDArray[Any] = start + np.array(constant) + 0.5 * width * log(2 * pi) - volumes
     return own

@@ -39,7 +39,7 @@ _METRICS = {
 @parser("sklearn.KNeighborsRegressor", "sklearn.RadiusNeighborsRegressor")
 def lower_neighbors_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the mean of the neighbours; without any in the radius, NaN."""
-    target = np.asarray(model._y)  # noqa: SLF001
+    target = np.asarray(model._y)
     values = target.reshape(len(target), -1)
     if values.dtype.kind not in "biuf":
         raise refuse(model, f"values of type {values.dtype}")
@@ -55,7 +55,7 @@ def lower_neighbors_classifier(model: Any, build: Builder, table: str) -> Mappin
     """Lower the votes of the neighbours, of several outputs too."""
     several = bool(model.outputs_2d_)
     classes = [np.asarray(one) for one in (model.classes_ if several else [model.classes_])]
-    codes = np.asarray(model._y).reshape(-1, len(classes))  # noqa: SLF001
+    codes = np.asarray(model._y).reshape(-1, len(classes))
     votes = np.concatenate([np.eye(len(one))[codes[:, place]] for place, one in enumerate(classes)], axis=1)
     starts = np.cumsum([0, *(len(one) for one in classes)]).astype(np.int64)
     shares, number = _neighbors(model, build, table, votes, starts[:-1])
@@ -80,7 +80,7 @@ def _outliers(
         shares = _with_neighbor(model, build, shares, number, "no outlier_label")
         return shares, [build.add(Select(np.arange(*ends)), shares) for ends in _ends(starts)], classes
     uniform = model.weights in {None, "uniform"}
-    if model._fit_method == "brute" and uniform and model.effective_metric_ != "euclidean":  # noqa: SLF001
+    if model._fit_method == "brute" and uniform and model.effective_metric_ != "euclidean":
         raise refuse(model, "outlier_label and brute force in this metric", "takes the label for a number of a class")
     filled, names = np.zeros(starts[-1]), []
     for place, (label, own) in enumerate(zip(model.outlier_label_, classes, strict=True)):
@@ -121,10 +121,10 @@ def _neighbors(
         raise refuse(model, f"metric_params={parameters}")
     if model.weights not in {None, "uniform", "distance"}:
         raise refuse(model, f"weights={model.weights!r}")
-    points = np.asarray(model._fit_X)  # noqa: SLF001
-    if points.ndim != 2 or points.dtype.kind not in "biuf":  # noqa: PLR2004
-        raise refuse(model, f"training data of type {type(model._fit_X).__name__}")  # noqa: SLF001
-    brute = model._fit_method == "brute"  # noqa: SLF001
+    points = np.asarray(model._fit_X)
+    if points.ndim != 2 or points.dtype.kind not in "biuf":
+        raise refuse(model, f"training data of type {type(model._fit_X).__name__}")
+    brute = model._fit_method == "brute"
     if brute and points.dtype == np.float32:
         raise refuse(model, "brute force over float32", "rounds distances so that ties fall by chance: fit on float64")
     rounding = "exact"
@@ -132,7 +132,7 @@ def _neighbors(
         rounding = "expanded"
     elif brute and points.dtype == np.float32:
         rounding = "float32"
-    elif model._fit_method == "ball_tree":  # noqa: SLF001
+    elif model._fit_method == "ball_tree":
         rounding = "ball"
     radius = type(model).__name__.startswith("Radius")
     p = float(parameters.get("p", 2.0))

@@ -38,7 +38,7 @@ def lower_network_regressor(model: Any, build: Builder, table: str) -> Mapping[s
 def lower_network_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the network: two classes, several, or several labels at once."""
     values, classes = _network(model, build, table), np.asarray(model.classes_)
-    binarizer = model._label_binarizer  # noqa: SLF001 - it knows what the classes were given as
+    binarizer = model._label_binarizer  # it knows what the classes were given as
     half = (binarizer.pos_label + binarizer.neg_label) / 2
     if build.width(values) == 1:
         outputs = probabilities(build, build.add(Complement(), values))

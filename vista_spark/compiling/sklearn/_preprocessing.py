@@ -42,7 +42,7 @@ def lower_standard(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
 @cache
 def _rounds_first() -> bool:
     """Find out whether this release rounds the mean to float32 before it is subtracted from a table of float32."""
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - one of its scalers is there
+    from sklearn.preprocessing import StandardScaler  # one of its scalers is there
 
     # The mean is 3.5 steps of float32 below 1: rounded first, the difference is a whole number of steps.
     step = float(np.finfo(np.float32).epsneg)

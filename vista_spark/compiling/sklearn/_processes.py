@@ -64,15 +64,15 @@ def lower_kernel_ridge(model: Any, build: Builder, table: str) -> Mapping[str, O
 def lower_process_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the mean of the process. Its deviation, ``return_std``, is no output of its own."""
     points = np.asarray(model.X_train_)
-    if points.dtype.kind not in "fiu" or points.ndim != 2:  # noqa: PLR2004
+    if points.dtype.kind not in "fiu" or points.ndim != 2:
         raise refuse(model, f"a kernel of {points.dtype}")
     rows = build.add(Cast("float64"), checked(model, build, table))
     near = covariance(model, build, rows, points.astype(np.float64), model.kernel_)
     weights = plain(model.alpha_)
     own = weights.reshape(len(points), -1)
     mean = build.add(Linear(own, np.zeros(own.shape[1])), near)
-    deviation = np.broadcast_to(plain(model._y_train_std), (own.shape[1],)).copy()  # noqa: SLF001
-    centre = np.broadcast_to(plain(model._y_train_mean), (own.shape[1],)).copy()  # noqa: SLF001
+    deviation = np.broadcast_to(plain(model._y_train_std), (own.shape[1],)).copy()
+    centre = np.broadcast_to(plain(model._y_train_mean), (own.shape[1],)).copy()
     mean = build.add(Arithmetic("add", centre), build.add(Arithmetic("multiply", deviation), mean))
     return {"predict": Output(mean, flat=own.shape[1] == 1)}
 
@@ -83,7 +83,7 @@ def lower_process_classifier(model: Any, build: Builder, table: str) -> Mapping[
     rows = build.add(Cast("float64"), checked(model, build, table))
     classes = np.asarray(model.classes_)
     base = model.base_estimator_
-    if len(classes) == 2:  # noqa: PLR2004
+    if len(classes) == 2:
         mean, chance = _process(model, build, rows, base)
         place = build.add(Above(0.0, or_equal=False), mean)
         shares = build.add(Complement(), chance)
@@ -106,7 +106,7 @@ def lower_process_classifier(model: Any, build: Builder, table: str) -> Mapping[
 def _process(model: Any, build: Builder, rows: str, member: Any) -> tuple[str, str]:
     """Lower the latent mean of a process of two classes, and the probability of the second."""
     points = plain(member.X_train_)
-    if not 0 < len(member.classes_) <= 2:  # noqa: PLR2004
+    if not 0 < len(member.classes_) <= 2:
         raise refuse(model, f"a member of {len(member.classes_)} classes")
     near = covariance(model, build, rows, points, member.kernel_)
     pull = (plain(member.y_train_) - plain(member.pi_))[:, None]

@@ -39,13 +39,13 @@ def lower_isotonic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
 @parser("sklearn.CCA", "sklearn.PLSCanonical", "sklearn.PLSRegression")
 def lower_latent(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the regression, and the projection of the rows."""
-    rows = build.add(Arithmetic("subtract", plain(model._x_mean)), checked(model, build, table))  # noqa: SLF001
+    rows = build.add(Arithmetic("subtract", plain(model._x_mean)), checked(model, build, table))
     weights, bias = plain(model.coef_).T.copy(), plain(model.intercept_)
     values = build.add(Linear(weights, np.broadcast_to(bias, weights.shape[1:]).copy()), rows)
     rotations = plain(model.x_rotations_)
-    scored = build.add(Arithmetic("divide", plain(model._x_std)), rows)  # noqa: SLF001
+    scored = build.add(Arithmetic("divide", plain(model._x_std)), rows)
     scores = build.add(Linear(rotations, np.zeros(rotations.shape[1], rotations.dtype)), scored)
-    return {"predict": Output(values, flat=bool(model._predict_1d)), "transform": Output(scores)}  # noqa: SLF001
+    return {"predict": Output(values, flat=bool(model._predict_1d)), "transform": Output(scores)}
 
 
 @parser("sklearn.PLSSVD")
@@ -53,8 +53,8 @@ def lower_singular(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     """Lower the projection of the rows."""
     weights = plain(model.x_weights_)
     rows = build.add(Cast("float64"), checked(model, build, table))
-    rows = build.add(Arithmetic("subtract", plain(model._x_mean)), rows)  # noqa: SLF001
-    rows = build.add(Arithmetic("divide", plain(model._x_std)), rows)  # noqa: SLF001
+    rows = build.add(Arithmetic("subtract", plain(model._x_mean)), rows)
+    rows = build.add(Arithmetic("divide", plain(model._x_std)), rows)
     return {"transform": Output(build.add(Linear(weights, np.zeros(weights.shape[1])), rows))}
 
 

@@ -25,7 +25,7 @@ def lower_transformed_target(model: Any, build: Builder, table: str) -> Mapping[
     """Lower the regressor, then the inverse of what was done to its target."""
     inner = member(model, model.regressor_, build, table, "predict")
     values = _inverse(model, model.transformer_, build, inner.node)
-    single = build.width(values) == 1 and model._training_dim == 1  # noqa: SLF001 - there is no public way
+    single = build.width(values) == 1 and model._training_dim == 1  # there is no public way
     return {"predict": Output(values, flat=single)}
 
 

@@ -3,7 +3,7 @@
 A stage reads columns of a DataFrame and adds some: :class:`Columns` keeps account of them.
 """
 
-from . import (
+from vista_spark.compiling.sparkml import (
     _assembling,
     _bayes,
     _buckets,
@@ -17,10 +17,10 @@ from . import (
     _texts,
     _trees,
 )
-from ._columns import NAMED, Columns
-from ._compose import stages_of
-from ._program import known_of, named_program, program_of
-from ._stages import lower_stage
+from vista_spark.compiling.sparkml._columns import NAMED, Columns
+from vista_spark.compiling.sparkml._compose import stages_of
+from vista_spark.compiling.sparkml._program import known_of, named_program, program_of
+from vista_spark.compiling.sparkml._stages import lower_stage
 
 __all__ = [
     "NAMED",

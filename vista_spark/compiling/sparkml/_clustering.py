@@ -50,7 +50,7 @@ def lower_bisecting(model: Any, columns: Columns) -> None:
     (table,) = saved_table(model, "data/data")
     nodes = {one["index"]: one for one in table.to_pylist()}
     inner = {index: one["children"] for index, one in nodes.items() if one["children"]}
-    if any(len(children) != 2 for children in inner.values()):  # noqa: PLR2004 - it bisects
+    if any(len(children) != 2 for children in inner.values()):  # it bisects
         raise refuse(model, "a split in more than two")
     order = list(nodes)
     centres = np.stack([_dense(nodes[index]["center"]) for index in order])

@@ -66,8 +66,8 @@ def known_of(example: Any) -> Columns:
 
 
 def _kinds_of(example: Any) -> dict[str, int]:
-    from pyspark.ml.linalg import VectorUDT  # noqa: PLC0415 - only with Spark
-    from pyspark.sql.types import NumericType  # noqa: PLC0415
+    from pyspark.ml.linalg import VectorUDT  # only with Spark
+    from pyspark.sql.types import NumericType
 
     kinds: dict[str, int] = {}
     unknown = []

@@ -63,7 +63,7 @@ def read_rows(model: ModelDocument, build: Builder, table: str) -> str:
 def lower_linear(model: ModelDocument, build: Builder, rows: str) -> str:
     """Add a linear booster: what is missing adds nothing."""
     weights = model.weights
-    assert weights is not None  # noqa: S101 - for mypy
+    assert weights is not None  # for mypy
     whole = build.add(Impute(np.zeros(model.n_features_in_), float("nan")), rows)
     return build.add(Linear(weights[:-1].copy(), weights[-1] + model.base), whole)
 
