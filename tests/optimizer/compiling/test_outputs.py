@@ -59,16 +59,16 @@ def test_a_list_of_arrays_and_an_array_of_three_dimensions() -> None:
 @pytest.mark.parametrize(
     ("output", "field"),
     [
-        (Output("cast", flat=True), "flat of 1 columns"),
-        (Output("cast", split=(2, 3)), "split of 5 columns"),
-        (Output("cast", shape=(2, 2)), "shape of 4 columns"),
-        (Output("cast", labels=(np.array([0, 1]),)), "labels of 1 columns"),
+        (Output("cast", flat=True), "flat of output .predict. must be for the 6 columns.*got 1"),
+        (Output("cast", split=(2, 3)), "split of output .predict. must be for the 6 columns.*got 5"),
+        (Output("cast", shape=(2, 2)), "shape of output .predict. must be for the 6 columns.*got 4"),
+        (Output("cast", labels=(np.array([0, 1]),)), "labels of output .predict. must be for the 6 columns.*got 1"),
     ],
 )
 def test_a_result_that_does_not_fit_its_node_is_refused(output: Output, field: str) -> None:
     build = Builder(6)
     build.add(Cast("float64"), INPUT)
-    with pytest.raises(ProgramError, match=f"output 'predict' is {field}, and 'cast' has 6"):
+    with pytest.raises(ProgramError, match=field):
         build.program({"predict": output})
 
 

@@ -168,10 +168,10 @@ def test_a_damaged_document_is_refused(change: object, message: str) -> None:
     ("operator", "width", "message"),
     [
         (Select(np.array([3])), 3, "columns"),
-        (Arithmetic("add", np.zeros(2)), 3, "takes 2 columns, not 3"),
-        (Linear(np.zeros((2, 1)), np.zeros(1)), 3, "takes 2 columns, not 3"),
+        (Arithmetic("add", np.zeros(2)), 3, "must have 2 columns, got 3"),
+        (Linear(np.zeros((2, 1)), np.zeros(1)), 3, "must have 2 columns, got 3"),
         (Linear(np.zeros((3, 1)), np.zeros(2)), 3, "bias"),
-        (stump(np.zeros(3)), 2, "take 1 columns, not 2"),
+        (stump(np.zeros(3)), 2, "must have 1 columns, got 2"),
     ],
 )
 def test_widths_are_checked_when_an_operator_is_added(operator: object, width: int, message: str) -> None:
@@ -198,10 +198,10 @@ def test_all_operators_are_known_by_name() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("left", [1, 1, 1], "nobody's child"),
-        ("left", [7, 1, 2], "0 to 2"),
-        ("feature", [1, 0, 0], "0 to 0"),
-        ("root", [0, 1], "unequal lengths"),
+        ("left", [1, 1, 1], "name each node once"),
+        ("left", [7, 1, 2], "between 0 and 2"),
+        ("feature", [1, 0, 0], "between 0 and 0"),
+        ("root", [0, 1], "one length"),
     ],
 )
 def test_what_is_no_tree_is_refused(field: str, value: list[int], message: str) -> None:

@@ -31,5 +31,5 @@ def test_a_flipped_byte_is_found(program: Program, place: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04N.", b"\xff" * 40], ids=["nothing", "pickle", "noise"])
 def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(ProgramError, match="not a compiled pipeline"):
+    with pytest.raises(ProgramError, match="data must be a compiled pipeline"):
         from_bytes(data)

@@ -120,13 +120,13 @@ def test_constants_and_numbers_of_classes() -> None:
 @pytest.mark.parametrize(
     ("operator", "groups", "message"),
     [
-        (Average(np.ones(3), 1.0), [[0], [1]], "3 weights for tables"),
-        (Average(np.zeros(0), 1.0), [[0], [1, 2]], "tables of"),
-        (LogMean(1.0), [[0], [1, 2]], "tables of"),
-        (Votes(np.ones(2), np.ones(2), 2), [[0, 1, 2]], "takes 2 columns, not 3"),
-        (Pairwise(3), [[0, 1, 2], [0, 1]], "takes 3 columns, not 2"),
-        (WeightedMedian(np.ones(2)), [[0, 1, 2]], "takes 2 columns, not 3"),
-        (Interpolate(np.ones(1), np.ones(1)), [[0, 1]], "takes 1 columns, not 2"),
+        (Average(np.ones(3), 1.0), [[0], [1]], "got 3 weights"),
+        (Average(np.zeros(0), 1.0), [[0], [1, 2]], "tables of one width"),
+        (LogMean(1.0), [[0], [1, 2]], "tables of one width"),
+        (Votes(np.ones(2), np.ones(2), 2), [[0, 1, 2]], "must have 2 columns, got 3"),
+        (Pairwise(3), [[0, 1, 2], [0, 1]], "must have 3 columns, got 2"),
+        (WeightedMedian(np.ones(2)), [[0, 1, 2]], "must have 2 columns, got 3"),
+        (Interpolate(np.ones(1), np.ones(1)), [[0, 1]], "must have 1 columns, got 2"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(operator: Operator, groups: list[list[int]], message: str) -> None:
