@@ -111,3 +111,26 @@ def test_a_sweep_of_compiled_pipelines() -> None:
 def test_compiled_models_in_spark() -> None:
     found = ratios("compiling.spark", "--rows", "4000", "--trees", "4", "--repeats", "1")
     assert {"vs_spark_ml.forest", "vs_spark_ml.gbt", "vs_spark_ml_columns.forest", "vs_bare"} <= set(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options", "keys"),
+    [
+        (
+            "transfer.crash_matrix",
+            ("--models", "squeezenet1_1", "--limits", "4g", "--images", "8", "--layers", "1"),
+            {"crashes_ours", "measured_over_predicted_max"},
+        ),
+        ("hopper.schedulers", ("--seeds", "1", "--milp-seeds", "0", "--decisions", "50"), set()),
+        ("hopper.schedulers", ("--drill-down",), set()),
+        ("procedures", ("--simulate-only", "--seeds", "1"), set()),
+        ("compiling", ("--rows", "200", "--models", "forest-100x8"), set()),
+        ("compiling.rewrites", ("--rows", "200", "--repeats", "1"), set()),
+    ],
+    ids=["crash_matrix", "schedulers", "drill_down", "procedures", "compiling", "rewrites"],
+)
+def test_the_smallest_form(name: str, options: tuple[str, ...], keys: set[str]) -> None:
+    measured = ratios(name, *options)
+    assert measured
+    assert keys <= set(measured)
