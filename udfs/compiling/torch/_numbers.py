@@ -191,7 +191,10 @@ def unit_rows(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
 
 
 def _row_norms(x: torch.Tensor, order: float) -> torch.Tensor:
-    norm: torch.Tensor = torch.linalg.vector_norm(x, order, dim=1, keepdim=True)
+    """Return the norm of each row, of shape (rows, 1), by powers: the square of a small number vanishes."""
+    # torch takes the magnitude of a single number for its norm.
+    seen = torch.nn.functional.pad(x, (0, 1)) if x.shape[1] == 1 and order < float("inf") else x
+    norm: torch.Tensor = torch.linalg.vector_norm(seen, order, dim=1, keepdim=True)
     return norm
 
 
