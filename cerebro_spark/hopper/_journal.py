@@ -127,10 +127,10 @@ class RunSpec:
     larger_is_better: bool
     rounds: str
     procedure: str
-    keep: str = KEEPS[0]
+    keep: str = "last"
     other_objectives: list[list[str]] = field(default_factory=list)
     replays: str = ""
-    checkpoints: str = CHECKPOINTS[0]
+    checkpoints: str = "visits"
 
     @property
     def mode(self) -> str:

@@ -10,15 +10,11 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
 from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
-from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
+from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import (
-    CHECKPOINTS,
-    KEEPS,
-    ROUNDS,
     Budget,
     Interrupts,
     Journal,
@@ -33,10 +29,9 @@ from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resume_checks import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
+from cerebro_spark.tune._setting_checks import check_settings
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
-from optimizer.errors import nearest
-from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
 from udfs.driver import interruptible
 from udfs.names import check_name
@@ -209,57 +204,10 @@ class Search(Estimator[Selection]):
         self._check()
 
     def _check(self) -> None:
+        """Validate the settings; they may change between the creation of a search and its run."""
         self._provisional()
-        _ = self._budget
-        choices = (
-            ("schedule", self.schedule, POLICIES),
-            ("rounds", self.rounds, ROUNDS),
-            ("keep", self.keep, KEEPS),
-            ("checkpoints", self.checkpoints, CHECKPOINTS),
-        )
-        for name, value, known in choices:
-            if value not in known:
-                words = ", ".join(known)
-                raise InvalidArgumentError(f"{name} must be one of {words}, got {value!r}{nearest(value, known)}")
-        self._check_checkpoints()
-        if not 1 <= self.replicas <= self.backend.num_workers:
-            raise InvalidArgumentError(
-                f"replicas must be between 1 and the number of workers, {self.backend.num_workers}, got {self.replicas}"
-            )
-        if self.num_shards is not None and self.num_shards < self.backend.num_workers:
-            raise InvalidArgumentError(
-                f"num_shards must be at least the number of workers, {self.backend.num_workers}, got "
-                f"{self.num_shards}. With fewer shards some workers are idle"
-            )
-        _ = self._followers
-        if not callable(self.trainer_fn):
-            raise InvalidArgumentError(
-                f"trainer_fn must be a function of a configuration's params, got {self.trainer_fn!r}"
-            )
-        try:
-            cloudpickle.dumps(self.trainer_fn)  # type: ignore[no-untyped-call]
-        except Exception as error:
-            raise TrainerError(
-                f"trainer_fn must be picklable, so that it can be sent to the workers ({error}). Build sessions, "
-                "connections and open files inside it"
-            ) from error
-
-    def _check_checkpoints(self) -> None:
-        """Validate that no state is needed before the end if states are stored at the end alone."""
-        if self.checkpoints != "end":
-            return
-        reasons = {
-            f"keep={self.keep!r} keeps states of earlier epochs": self.keep != KEEPS[0],
-            "stoppers end configurations earlier": bool(self.stoppers),
-            "a limit may end configurations earlier": self.max_total_epochs or self.max_seconds or self.max_cost,
-            f"{type(self).__name__} clones configurations": self.plan().clones,
-        }
-        for reason, holds in reasons.items():
-            if holds:
-                raise InvalidArgumentError(
-                    "checkpoints must be 'visits' or 'epochs' if states are needed before the end, got 'end', and "
-                    f"{reason}"
-                )
+        _ = self._budget, self._followers
+        check_settings(self)
 
     @property
     def _budget(self) -> Budget:
