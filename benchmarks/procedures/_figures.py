@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.procedures.simulation import simulate
 from optimizer.hopper import POLICIES
 from optimizer.procedures import (
     ASHA,
@@ -19,7 +20,6 @@ from optimizer.procedures import (
     Patience,
     RandomSampler,
     RandomSearch,
-    simulate,
 )
 from optimizer.space import Space, choice, log_uniform
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.harness.report import Report
-    from optimizer.procedures import Procedure, Simulation, Trial
+    from benchmarks.procedures._course import Simulation
+    from optimizer.procedures import Procedure, Trial
 
 __all__ = ["figures"]
 

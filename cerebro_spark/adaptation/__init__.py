@@ -1,11 +1,11 @@
-"""Adapt pre-trained models while the labels still come in: frozen layers are computed once a record (Nautilus)."""
+"""Adaptation of pre-trained models to growing labels, with frozen layers computed once per record (Nautilus)."""
 
 from cerebro_spark.adaptation._adaptation import Adaptation
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
+from cerebro_spark.adaptation._figures import cycles_figure
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import Measured, measure
-from cerebro_spark.adaptation._pictures import cycles_figure
-from cerebro_spark.adaptation._ranking import check_how
+from cerebro_spark.adaptation._pool_ranking import check_how
 
 __all__ = [
     "Adaptation",

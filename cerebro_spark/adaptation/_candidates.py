@@ -1,4 +1,4 @@
-"""Configurations opened on the driver: the graphs, and all else that the planner is told of them."""
+"""Configurations opened on the driver, with their graphs for the planner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._warm import layout_of
+from cerebro_spark.adaptation._warm_start import layout_of
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
@@ -26,31 +26,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidates", "OpenedCandidate"]
 
-# Packages that compute for a framework.
-_BESIDE = {"keras": ("tensorflow", "tensorflow-cpu")}
+# Packages that compute for a framework, besides the framework itself.
+_COMPUTING = {"keras": ("tensorflow", "tensorflow-cpu")}
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedCandidate:
-    """What is known of a configuration without its weights.
+    """Configuration without its weights.
 
     Parameters
     ----------
-    params : dict
     graph : LayerGraph
-        Of the whole model; with a freezing schedule, as it trains first.
-    batch_size : int
+        Graph of the whole model; with a freezing schedule, that of the first phase.
     epochs : int or None
-        As its trainer says.
+        Epochs of the trainer.
     slots : int
-        Tensors that the optimizer keeps for each trained parameter.
+        Number of tensors that the optimizer keeps for each trained parameter.
     whole : str
-        Why it trains whole; ``""`` where it was opened.
+        Reason for training the model whole; ``""`` if it is split.
     layout : str
-        :func:`layout_of` its checkpoints, where it was asked for. Default ``""``.
+        :func:`layout_of` the checkpoints, for warm starts. Default ``""``.
     phases : tuple of (int, LayerGraph)
-        Of a freezing schedule: from which epoch on, and the model with the layers frozen that were in all epochs so
-        far. Default none.
+        Phases of a freezing schedule, with their first epochs and the model with the layers frozen that were frozen in
+        all epochs so far. Default none.
     """
 
     params: dict[str, Any]
@@ -64,39 +62,39 @@ class OpenedCandidate:
 
     @property
     def feeds(self) -> list[str]:
-        """Expressions of the frozen layers that the part that learns reads, without inputs; in topological order."""
+        """Expressions of the frozen layers that trained layers read, without inputs, in topological order."""
         return [self.graph.expression(name) for name in frontier(self.graph) if name not in self.graph.inputs]
 
     @property
     def frozen_flops(self) -> int:
-        """FLOPs of the layers that training never changes, for one record."""
+        """FLOPs of the frozen layers for one record."""
         return self.graph.flops(materialisable(self.graph))
 
     @property
     def graphs(self) -> list[LayerGraph]:
-        """The model as it trains in each phase."""
+        """Model of each phase."""
         return [graph for _, graph in self.phases] or [self.graph]
 
     def phase(self, epoch: int) -> int:
-        """Number the phase of an epoch."""
+        """Return the number of an epoch's phase."""
         return max((place for place, (start, _) in enumerate(self.phases) if start <= epoch), default=0)
 
     def graph_in(self, epoch: int) -> LayerGraph:
-        """Give the model as it trains in an epoch."""
+        """Return the model of an epoch."""
         return self.phases[self.phase(epoch)][1] if self.phases else self.graph
 
     def learning_flops(self, epoch: int) -> int:
-        """Count the FLOPs of a step of training for one record, without the layers that no training changed so far."""
+        """Count the FLOPs of a training step for one record, without layers that were frozen so far."""
         graph = self.graph_in(epoch)
         frozen = set(materialisable(graph))
         return sum(flops for name, flops in training_flops(graph).items() if name not in frozen)
 
     def candidate(self, name: str, epoch: int) -> Candidate:
-        """Give what the planner takes, for one epoch."""
+        """Return the planner's candidate for one epoch."""
         return Candidate(name, self.graph_in(epoch), 1, self.batch_size, self.slots)
 
     def candidates(self, name: str, epochs: int) -> list[Candidate]:
-        """Give what the planner takes for all epochs: of a freezing schedule a candidate for each phase."""
+        """Return the planner's candidates for all epochs, one for each phase of a freezing schedule."""
         starts = [start for start, _ in self.phases if start < epochs] or [0]
         return [
             Candidate(
@@ -111,24 +109,23 @@ class OpenedCandidate:
 
 
 class Candidates:
-    """Opens each configuration once, and keeps its graph; the weights go.
+    """Cache of opened configurations without their weights.
 
     Parameters
     ----------
-    trainer_fn : callable
     data : PreparedData
-        Of which the columns count, not the rows.
+        Data whose columns are the networks' inputs.
     seed : int
-        Of the campaign.
+        Seed of the campaign.
     layouts : bool
-        Find the layouts of their checkpoints, for warm starts. Default false.
+        Whether to compute the layouts of checkpoints, for warm starts. Default false.
 
     Raises
     ------
     TrainerError
-        ``trainer_fn`` raises, or gives no :class:`ModelTrainer`.
+        ``trainer_fn`` raises, or does not return a :class:`ModelTrainer`.
     InvalidArgumentError
-        The trunk's weights are drawn at random, so that no two candidates share it.
+        The frozen weights are random, so that candidates do not share them.
     """
 
     def __init__(
@@ -145,17 +142,17 @@ class Candidates:
         self._seed = seed
         self._opened: dict[str, OpenedCandidate] = {}
         self._frameworks: set[str] = set()
-        # Expressions of trunks that two seeds have drawn alike.
+        # Expressions of frozen layers that are the same with two seeds.
         self._seeded: set[str] = set()
 
     def open(self, params: Mapping[str, Any]) -> OpenedCandidate:
-        """Open a configuration, or find what was opened before."""
+        """Open a configuration, or return the cached one."""
         key = configuration_key(params)
         if key not in self._opened:
             adapted = self.build(params, "probe")
             trainer = adapted.trainer
             drawn = self._drawn(params, adapted)
-            # Warm starts train on what earlier cycles have learned: only what no phase frees is as it was.
+            # Warm starts begin with learned weights: only layers that no phase trains are still frozen.
             cuts = adapted.cuts[-1:] if self._finds_layouts else adapted.cuts
             phases = tuple((cut.start, _without(cut.graph, drawn)) for cut in cuts)
             self._frameworks.add(str(trainer.framework))
@@ -172,7 +169,7 @@ class Candidates:
         return self._opened[key]
 
     def build(self, params: Mapping[str, Any], name: str) -> Adapted:
-        """Build a configuration; what it draws follows from a name."""
+        """Build a configuration with random numbers that follow from a name."""
         try:
             adapted = self.opener(params, seed=initial_seed(self._seed, name))
         except CerebroError:
@@ -181,14 +178,14 @@ class Candidates:
             raise TrainerError(f"trainer_fn({dict(params)}) raises {type(error).__name__}: {error}") from error
         if not isinstance(adapted.trainer, ModelTrainer):
             raise TrainerError(
-                f"trainer_fn({dict(params)}) gave a {type(adapted.trainer).__name__}: an adaptation trains a "
-                "ModelTrainer, whose steps it knows"
+                f"trainer_fn must return a ModelTrainer in an adaptation, got {type(adapted.trainer).__name__} for "
+                f"{dict(params)}"
             )
         return adapted
 
     @property
     def opener(self) -> Callable[..., Adapted]:
-        """The function that opens a configuration in a worker; the weights of what learns do not matter there."""
+        """Function that opens a configuration in a worker, where trained weights do not matter."""
         return partial(
             open_adapted,
             self._trainer_fn,
@@ -200,59 +197,58 @@ class Candidates:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say how many of the configurations opened so far train whole, and why, and how many by phases."""
+        """Notes on configurations that train whole, with the reasons, and on freezing schedules."""
         reasons = Counter(
-            one.whole or "nothing below what learns is frozen"
-            for one in self._opened.values()
-            if one.whole or not (one.feeds or one.phases)
+            opened.whole or "nothing below what learns is frozen"
+            for opened in self._opened.values()
+            if opened.whole or not (opened.feeds or opened.phases)
         )
-        phased = sum(bool(one.phases) for one in self._opened.values())
+        phased = sum(bool(opened.phases) for opened in self._opened.values())
         number = len(self._opened)
         whole = [f"note: {count} of {number} configurations train whole: {reason}" for reason, count in reasons.items()]
-        told = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
-        return (*([told] if phased else []), *whole)
+        note = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
+        return (*([note] if phased else []), *whole)
 
     @property
     def layouts(self) -> dict[str, str]:
-        """Layouts that were found, by :func:`udfs.hopper.configuration_key`."""
+        """Layouts of checkpoints, by :func:`udfs.hopper.configuration_key`."""
         return {key: opened.layout for key, opened in self._opened.items() if opened.layout}
 
     def suits(self, trainer_fn: Callable[[dict[str, Any]], Any], *, seed: int, layouts: bool) -> bool:
-        """Whether what was opened is what another cycle's settings would open."""
+        """Return True if the cache is valid for the settings of another cycle."""
         return (self._trainer_fn, self._seed) == (trainer_fn, seed) and self._finds_layouts >= layouts
 
     @property
     def made_with(self) -> str:
-        """Frameworks of the configurations opened so far, with their versions: others may give other bits."""
-        packages = sorted({package for one in self._frameworks for package in (one, *_BESIDE.get(one, ()))})
+        """Frameworks of the configurations with their versions, which may change the bits of outputs."""
+        packages = sorted({package for name in self._frameworks for package in (name, *_COMPUTING.get(name, ()))})
         return ", ".join(f"{package} {version(package)}" for package in packages if _installed(package))
 
     def _drawn(self, params: Mapping[str, Any], adapted: Adapted) -> set[str]:
-        """Give the frozen layers whose weights follow from the seed: no two candidates have the same ones.
+        """Return the frozen layers whose weights follow from the seed, so that candidates do not share them.
 
         Raises
         ------
         InvalidArgumentError
-            There are some that never learn: each candidate would have another trunk, silently.
+            Such a layer never trains: each candidate would have another trunk.
         """
         graphs = [cut.graph for cut in adapted.cuts] or [adapted.graph]
-        own = set().union(*map(_with_weights, graphs))
-        if own <= self._seeded:
+        expressions = set().union(*map(_with_weights, graphs))
+        if expressions <= self._seeded:
             return set()
         other = self.build(params, "another")
         theirs = set().union(*map(_with_weights, [cut.graph for cut in other.cuts] or [other.graph]))
         if not _with_weights(graphs[-1]) <= theirs:
             raise InvalidArgumentError(
-                f"trainer_fn({dict(params)}) draws the weights of frozen layers at random, so that each candidate has "
-                "others and nothing is shared: load pre-trained weights, or seed them (torch.manual_seed(0) before the "
-                "trunk is built)"
+                f"trainer_fn must build the same frozen weights each time, got random ones for {dict(params)}: load "
+                "pre-trained weights, or seed them with torch.manual_seed(0) before the layers are built"
             )
-        self._seeded |= own & theirs
-        return own - theirs
+        self._seeded |= expressions & theirs
+        return expressions - theirs
 
 
 def _without(graph: LayerGraph, drawn: Collection[str]) -> LayerGraph:
-    """Take layers for such as learn."""
+    """Mark drawn layers as trainable."""
     if not drawn:
         return graph
     layers = [replace(layer, frozen=layer.frozen and graph.expression(layer.name) not in drawn) for layer in graph]
@@ -260,7 +256,7 @@ def _without(graph: LayerGraph, drawn: Collection[str]) -> LayerGraph:
 
 
 def _with_weights(graph: LayerGraph) -> set[str]:
-    """Give the expressions of the materialisable layers that have weights."""
+    """Return the expressions of the materialisable layers with weights."""
     return {graph.expression(name) for name in materialisable(graph) if graph[name].param_bytes}
 
 

@@ -1,4 +1,4 @@
-"""The result of one cycle of a campaign."""
+"""Result of one cycle of a campaign."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
-__all__ = ["Cycle", "CycleResult", "records_of"]
+__all__ = ["Cycle", "CycleResult", "count_records"]
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """One cycle in a campaign's course.
+    """Summary of a cycle in a campaign.
 
     Parameters
     ----------
     run : str
+        Id of the run.
     records : int
-        Labelled records.
+        Number of labelled records.
     best : str
-        Id of the best configuration; ``""`` where none finished.
+        Id of the best configuration; ``""`` if none finished.
     score : float
-        Its metric; NaN where none finished.
+        Metric of the best configuration; NaN if none finished.
     seconds, materialising_seconds : float
-        Of training, and of computing the new records' layers before.
+        Seconds of training, and of computing the layers of new records before.
     trunk_rows : int
-        Records that passed the frozen layers in this cycle, to be stored.
+        Number of records that passed the frozen layers to be stored in this cycle.
     passes : float
-        These, and those that passed frozen layers while it trained and evaluated: once for all configurations that did
-        so together, a pass through a part of the layers by its share of the FLOPs. NaN where the run was over before.
+        Number of these records and of those that passed frozen layers during training and evaluation. A pass counts
+        once for all configurations of a group, and in part if only some layers run. NaN if the run was over before.
     passes_alone : int
-        Records that would have passed them if each configuration had trained by itself: once an epoch.
+        Number of records that would have passed the frozen layers if each configuration had trained alone.
     """
 
     run: str
@@ -99,18 +100,18 @@ class Cycle(Selection):
 
     @property
     def remade(self) -> int:
-        """Files of stored layers that were damaged or gone, found as they were read, and made again."""
+        """Number of damaged or missing files of stored layers that were computed again."""
         return self.materialised.remade + round(sum(event.remade for event in self.outcome.events))
 
     @property
     def line(self) -> CycleResult:
-        """The line of this cycle in the campaign's course."""
+        """Summary of this cycle."""
         try:
             best, score = self.best.trial_id, self.best.metric
         except NoModelError:
-            # The trials say why: a cycle that came to nothing is a result too.
+            # A cycle without a finished trial is a result too; its trials have the reasons.
             best, score = "", math.nan
-        records = records_of(self.prepared)
+        records = count_records(self.prepared)
         return CycleResult(
             run=self.run_id,
             records=records,
@@ -125,13 +126,13 @@ class Cycle(Selection):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Numbers of the whole cycle, by name, as MLflow gets them."""
+        """Numbers of the cycle by name, for MLflow."""
         done = self.materialised
         planned = {} if self.plan is None else {"planned_bytes": self.plan.materialised_bytes}
         return {
             **super().facts,
             **planned,
-            "records": records_of(self.prepared),
+            "records": count_records(self.prepared),
             "trunk_rows": done.trunk_rows,
             "materialised_bytes": done.bytes,
             "materialising_seconds": done.seconds,
@@ -139,7 +140,7 @@ class Cycle(Selection):
         }
 
     def explain(self) -> str:
-        """Describe the plan, and what was measured beside what it predicts."""
+        """Describe the plan, with predicted and measured costs."""
         done = self.materialised
         clock = (
             f"by the clock, with opening the models, hops and evaluation: {self.outcome.seconds:,.1f} s of training; "
@@ -153,12 +154,13 @@ class Cycle(Selection):
 
     def _check_replayable(self) -> None:
         raise RunError(
-            f"run {self.run_id!r} is a cycle of an adaptation, which no replay repeats: give its batches to a new one "
-            'with the same seed and schedule="fixed", which makes the same models'
+            f"a replay must repeat a run of a search, got cycle {self.run_id!r} of an adaptation: fit a new "
+            "adaptation to "
+            'its batches with the same seed and schedule="fixed", which trains the same models'
         )
 
-    def best_opened(self, opener: Callable[..., Adapted]) -> BestModel:
-        """Give the best configuration, for workers to open it where its frozen layers end.
+    def best_for_workers(self, opener: Callable[..., Adapted]) -> BestModel:
+        """Return the best configuration, for workers to open above its frozen layers.
 
         Raises
         ------
@@ -177,10 +179,10 @@ class Cycle(Selection):
             columns=column_names(self.prepared),
         )
         adapted.session.restore(state)
-        # A session of the whole model, which has the weights that the other one has trained.
+        # Open the whole model, with the trained weights of the restored session.
         return trainer_framework(adapted.trainer).open_training(adapted.trainer, "cpu")
 
 
-def records_of(data: PreparedData) -> int:
-    """Count labelled records: those to train on, and those held out."""
+def count_records(data: PreparedData) -> int:
+    """Count labelled records, for training and validation."""
     return sum(shard.rows for shard in data.shards)

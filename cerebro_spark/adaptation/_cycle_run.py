@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cerebro_spark.adaptation._cycle import CycleResult
-    from cerebro_spark.adaptation._grouping import PlannedGroups
-    from cerebro_spark.adaptation._layers import StoredLayers
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._planned_groups import PlannedGroups
     from cerebro_spark.adaptation._rates import CycleCosts
+    from cerebro_spark.adaptation._stored_layers import StoredLayers
     from cerebro_spark.hopper import Probed, RunContext, RunResult
     from udfs.hopper import AdaptationSettings
 
@@ -69,7 +69,7 @@ class CycleRun:
         """See :meth:`cerebro_spark.tune.RunExtension.result`."""
         costs = self.costs
         if costs is not None and costs.measured is None:
-            costs = self.layers.measured(costs, run, self.materialised, self.groups)
+            costs = self.layers.measure_costs(costs, run, self.materialised, self.groups)
             self.write_costs(costs)
         plan = self.groups.plan
         return Cycle(
@@ -79,7 +79,7 @@ class CycleRun:
             plan=plan,
             costs=costs,
             notes=(*self.layers.candidates.notes, *self._warm_notes(run)),
-            passes=math.nan if plan is None else self.layers.passes(run, self.materialised, self.groups),
+            passes=math.nan if plan is None else self.layers.count_passes(run, self.materialised, self.groups),
             earlier=self.earlier,
         )
 

@@ -1,4 +1,4 @@
-"""Compute the outputs of frozen layers for the rows that lack them: one Spark job, one pass over those rows."""
+"""Spark job that computes missing outputs of frozen layers in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._collecting import collected
+from cerebro_spark.adaptation._jobs import collect_rows
 from cerebro_spark.errors import FeatureSpaceError
 from udfs.adaptation import (
     MaterialisingTask,
@@ -33,27 +33,27 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Materialised:
-    """What a job stored.
+    """Result of a job that stores layers.
 
     Parameters
     ----------
     rows : int
-        Rows of which something was stored.
+        Number of rows whose layers were stored.
     bytes : int
-        Written.
+        Number of bytes written.
     seconds : float
-        That the job took; 0 where there was nothing to do.
+        Seconds of the job; 0 if nothing was missing.
     trunk_rows : int
-        Of the rows those that passed the trunk from the networks' inputs on. The others were filled in from layers that
-        were stored already, or were in a pool that was scored. A copy of an augmented record is a row.
+        Number of rows that passed the trunk from the networks' inputs. The others were computed from stored layers, or
+        were in a scored pool. A copy of an augmented record is a row.
     storage_error : StorageError
-        The largest of all files.
+        Largest error of all files.
     remade : int
-        Files that were damaged, and made again.
+        Number of damaged files that were computed again.
     busy_seconds : float
-        That the tasks computed and wrote, without opening the models.
+        Seconds in which the tasks computed and wrote, without opening models.
     flops : int
-        Of the frozen layers that ran for it.
+        FLOPs of the frozen layers that ran.
     """
 
     rows: int = 0
@@ -86,40 +86,34 @@ def materialise(
     Parameters
     ----------
     backend : SparkBackend
-        As many tasks run beside each other as it has workers.
-    data : GrowingData
-    features : FeatureStore
+        Workers, which are the number of concurrent tasks.
     wants : mapping of str to mapping
-        For each layer to store, by its expression, the params of a configuration that has it. What is stored of other
-        layers stays: :meth:`FeatureStore.retain` deletes it.
+        Expressions of the layers to store, each with the params of a configuration that has the layer. Other stored
+        layers stay; :meth:`FeatureStore.retain` deletes them.
     opener : ModelOpener
-        Opens a configuration in a worker; it is pickled.
+        Picklable function that opens a configuration in a worker.
     batch_size : int
-        Rows at a time: that of the plan.
+        Number of rows at a time, as in the plan.
     disk_bytes : int, optional
-        For all stored outputs of the campaign. Default ``None``: what the disk has.
+        Limit of all stored outputs of the campaign. By default the size of the disk.
     augmenter : Augmenter, optional
-        Its copies are stored of the training records, in place of these.
+        Copies of the training records to store in their place.
     progress : callable, optional
-        Called with the name of the step.
-
-    Returns
-    -------
-    Materialised
+        Function that is called with the name of the step.
 
     Raises
     ------
     FeatureSpaceError
-        The layers take more than `disk_bytes`, and nothing was written; or the disk is full, and each file is complete
-        or not there. Plan with fewer layers, and :meth:`FeatureStore.retain` those.
+        The layers exceed `disk_bytes`, and nothing was written, or the disk is full, and all files are complete. Plan
+        with fewer layers, and :meth:`FeatureStore.retain` those.
     InvalidArgumentError
-        A configuration does not have its layer in the worker: weights that are drawn at random have to be seeded.
+        A configuration does not have its layer in the worker, as with random weights without a seed.
     ShardError, StoreError
-        Rows cannot be read, or outputs not be written.
+        Rows cannot be read, or outputs cannot be written.
     AugmentationError
         A record cannot be augmented.
     BusyError, TooFewSlotsError
-        The cluster has no task slots for it.
+        The cluster has no task slots for the job.
     """
     segments = segments_of(data) if augmenter is None else augmenter.segments(data)
     missing: dict[Segment, list[str]] = {}
@@ -129,7 +123,7 @@ def materialise(
     if not missing:
         return Materialised()
     backend.admit()
-    (progress or _LOG.info)(f"computing {len(wants)} layers for {sum(one.rows for one in missing):,} rows")
+    (progress or _LOG.info)(f"computing {len(wants)} layers for {sum(segment.rows for segment in missing):,} rows")
     before = features.used_bytes()
     orders = _dealt([SegmentOrder(segment, tuple(keys)) for segment, keys in missing.items()], backend.num_workers)
     needed = dict.fromkeys(want for keys in missing.values() for want in keys)
@@ -148,7 +142,7 @@ def materialise(
     began = time.monotonic()
     tasks = len(orders)
     job = backend.spark.range(0, tasks, 1, tasks).mapInArrow(task, SegmentReport.schema)
-    reports = [SegmentReport.from_row(row.asDict()) for row in collected(job)]
+    reports = [SegmentReport.from_row(row.asDict()) for row in collect_rows(job)]
     seconds = time.monotonic() - began
     full = next((report.full for report in reports if report.full), None)
     if full is not None:
@@ -168,7 +162,7 @@ def materialise(
 
 
 def _dealt(orders: Sequence[SegmentOrder], workers: int) -> tuple[tuple[SegmentOrder, ...], ...]:
-    """Deal the orders to the workers, the largest first and each to the one that has least."""
+    """Distribute the orders over the workers, the largest first and each to the least loaded worker."""
     dealt: list[list[SegmentOrder]] = [[] for _ in range(min(workers, len(orders)))]
     rows = [0] * len(dealt)
     for order in sorted(orders, key=lambda order: -order.segment.rows):

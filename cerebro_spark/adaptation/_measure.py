@@ -1,4 +1,4 @@
-"""Measure the cluster for the planner: what all workers compute and read a second, beside each other."""
+"""Measurement of the rates of the workers for the planner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._collecting import collected
+from cerebro_spark.adaptation._jobs import collect_rows
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.adaptation import Costs
 from udfs.adaptation import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed
@@ -24,25 +24,19 @@ __all__ = ["Measured", "measure"]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rates of a worker while the others are at work too, the mean of all.
-
-    Parameters
-    ----------
-    reader : ReaderSpeed
-    trunk : TrunkSpeed
-    """
+    """Mean rates of the workers while all of them are busy."""
 
     reader: ReaderSpeed
     trunk: TrunkSpeed
 
     def costs(self, *, cold: bool = False) -> Costs:
-        """Return what the planner takes.
+        """Return the costs for the planner.
 
         Parameters
         ----------
         cold : bool
-            Whether stored layers are read from the disk in every epoch, for they are more than the machine's memory.
-            Default false: from the second epoch on they are in memory.
+            Whether every epoch reads stored layers from the disk, since they exceed the memory. Default false: they are
+            in memory from the second epoch on.
         """
         return Costs(
             flops_per_second=self.trunk.flops_per_second,
@@ -62,41 +56,34 @@ def measure(
     seconds: float = 1.0,
     nbytes: int = 1 << 24,
 ) -> Measured:
-    """Run a part of a configuration's trunk, and read stored outputs, in all workers at once: one small job.
+    """Run a part of a configuration's trunk and read stored outputs in all workers at the same time.
 
     Parameters
     ----------
-    backend : SparkBackend
     data : GrowingData
-        Whose first rows are the batch.
-    features : FeatureStore
-    params : mapping
+        Data whose first rows are the batch.
     opener : ModelOpener
-        Opens the configuration in a worker; it is pickled.
+        Picklable function that opens the configuration in a worker.
     stops : sequence of str
-        Expressions of frozen layers, in topological order: times are told from one to the next. At least the last one.
+        Expressions of frozen layers in topological order, at least one. Times are measured from each to the next.
     batch_size : int
-        That of the plan.
+        Batch size of the plan.
     seconds : float
-        For each stop. Default 1.
+        Seconds to measure for each stop. Default 1.
     nbytes : int
-        To write and to read in each worker. Default 16 MiB.
-
-    Returns
-    -------
-    Measured
+        Bytes to write and to read in each worker. Default 16 MiB.
 
     Raises
     ------
     InvalidArgumentError
-        No stop.
+        There is no stop.
     StoreError
-        The store cannot be written.
+        Writing to the store fails.
     BusyError, TooFewSlotsError
-        The cluster has no task slots for it.
+        The cluster has no task slots for the job.
     """
     if not stops:
-        raise InvalidArgumentError("stops names no layer: give the expressions of layers that a plan may store")
+        raise InvalidArgumentError("stops must have expressions of layers that a plan may store, got none")
     backend.admit()
     task = MeasuringTask(
         features,
@@ -111,8 +98,8 @@ def measure(
     )
     workers = backend.num_workers
     job = backend.spark.range(0, workers, 1, workers).mapInArrow(task, task.schema)
-    rows = collected(job)
-    times = [[LayerTime(**one) for one in json.loads(row["segments"])] for row in rows]
+    rows = collect_rows(job)
+    times = [[LayerTime(**entry) for entry in json.loads(row["segments"])] for row in rows]
     segments = tuple(
         LayerTime(parts[0].expression, parts[0].flops, fmean(part.seconds for part in parts))
         for parts in zip(*times, strict=True)

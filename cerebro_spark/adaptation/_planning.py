@@ -1,4 +1,4 @@
-"""Plans of a campaign: which layers lie on disk for a number of records, and who trains together over them."""
+"""Planning of a campaign: layers to store for a number of records, and groups over them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ __all__ = ["Planning"]
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What all plans of a campaign have in common.
+    """Common arguments of all plans of a campaign.
 
     Parameters
     ----------
     disk_bytes : int
-        For stored layers.
+        Disk space for stored layers.
     memory_bytes, workspace_bytes : int
-        Of a worker, for a group; and what the framework takes of that.
-    workers : int
-    costs : Costs
-    materialise, fuse, joint : bool
+        Memory of a worker for a group, and the part that the framework uses.
     float_bytes : int
         As for :func:`optimizer.adaptation.plan`.
     rows_of : callable, optional
-        Counts the rows to store of so many records. Default ``None``: they are not augmented.
+        Function that returns the rows to store for a number of records. By default records are not augmented.
     """
 
     disk_bytes: int
@@ -46,15 +43,15 @@ class Planning:
     rows_of: Callable[[int], int] | None = None
 
     def choose(self, candidates: Sequence[Candidate], records: int) -> AdaptationPlan:
-        """Choose the layers to keep on disk for so many records, and the groups."""
+        """Choose the layers to store for a number of records, and the groups."""
         return self._plan(candidates, records, None)
 
     def group(self, candidates: Sequence[Candidate], records: int, stored: Collection[str]) -> AdaptationPlan:
-        """Group candidates over the layers that lie on disk, which are given by their expressions."""
+        """Group candidates over the layers on disk, which have these expressions."""
         return self._plan(candidates, records, stored)
 
     def within(self, disk_bytes: int) -> Planning:
-        """Plan with less disk."""
+        """Return a planning with another limit of disk space."""
         return replace(self, disk_bytes=disk_bytes)
 
     def _plan(self, candidates: Sequence[Candidate], records: int, stored: Collection[str] | None) -> AdaptationPlan:

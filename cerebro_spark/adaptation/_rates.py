@@ -1,11 +1,11 @@
-"""What a cycle costs: rates that are measured once and refitted after each cycle, and seconds predicted from them."""
+"""Costs of a cycle: rates that are measured and refitted, and seconds that they predict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._passes import units_of
+from cerebro_spark.adaptation._trunk_passes import units_of
 from optimizer.adaptation import Costs
 from udfs.documents import typed
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["CycleCosts", "Rates", "Seconds", "Work", "predicted_training", "work_of"]
 
-# A plan whose seconds are further off than this is made again, with the rates of the cycle that it was for.
+# Relative error of predicted seconds above which the next plan uses the measured rates.
 _OFF = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast a worker is while the others are at work too.
+    """Rates of a worker while all workers are busy.
 
     Parameters
     ----------
     frozen, learning : float
-        FLOPs a second of frozen layers, and of what learns: forward pass, backward pass and the optimizer's step.
+        FLOPs per second of frozen layers, and of trained ones with the backward pass and the optimizer's step.
     cold, warm : float
-        Bytes a second of stored layers in the first epoch, when they come from the disk and are compared with their
-        digests, and in the others.
+        Bytes per second of stored layers in the first epoch, which reads the disk and verifies digests, and in the
+        others.
 
     Examples
     --------
-    The planner has one rate of reading. Of three epochs one is cold:
+    The planner has one rate of reading. One of three epochs is cold:
 
     >>> Rates(frozen=1e9, learning=5e8, cold=1e6, warm=4e6).costs(epochs=3)
     Costs(flops_per_second=1000000000.0, bytes_per_second=2000000.0)
@@ -49,20 +49,20 @@ class Rates:
 
     @classmethod
     def of(cls, costs: Costs) -> Rates:
-        """Take rates that a user gives."""
+        """Return the rates that a user sets."""
         flops, nbytes = float(costs.flops_per_second), float(costs.bytes_per_second)
         return cls(frozen=flops, learning=flops, cold=nbytes, warm=nbytes)
 
     def costs(self, epochs: float) -> Costs:
-        """Return what the planner takes for models that train so many epochs."""
+        """Return the planner's costs for models that train a number of epochs."""
         return Costs(flops_per_second=self.frozen, bytes_per_second=epochs / self.read_seconds(1, epochs))
 
     def read_seconds(self, nbytes: float, epochs: float) -> float:
-        """Give the seconds that it takes to read so many bytes in each of some epochs, at least one."""
+        """Return the seconds of reading bytes in each of some epochs, at least one."""
         return nbytes * (1 / self.cold + max(0.0, epochs - 1) / self.warm)
 
     def refitted(self, work: Work) -> Rates:
-        """Return the rates that a cycle measured; a rate of what it did not do stays."""
+        """Return the rates that a cycle measured; a rate without a measurement stays."""
         return Rates(
             frozen=_rate(work.frozen_flops, work.frozen_seconds, self.frozen),
             learning=_rate(work.learning_flops, work.learning_seconds, self.learning),
@@ -71,9 +71,9 @@ class Rates:
         )
 
     def __str__(self) -> str:
-        """Write them for people."""
+        """Format the values."""
         return (
-            f"frozen layers {self.frozen / 1e9:,.3g} GFLOP/s, what learns {self.learning / 1e9:,.3g} GFLOP/s, "
+            f"frozen layers {self.frozen / 1e9:,.3g} GFLOP/s, trained layers {self.learning / 1e9:,.3g} GFLOP/s, "
             f"reading {self.cold / 1e6:,.3g} MB/s cold, {self.warm / 1e6:,.3g} MB/s warm"
         )
 
@@ -84,14 +84,14 @@ def _rate(amount: float, seconds: float, before: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Seconds of a cycle in which all workers are at work, without opening the models, hops and evaluation.
+    """Seconds of a cycle in which the workers compute, without opening models, hops and evaluation.
 
     Parameters
     ----------
     materialising : float
-        Of running frozen layers over new records, and of writing their outputs.
+        Seconds of running frozen layers over new records, and of writing their outputs.
     training : float
-        The makespan: no less than the mean of the workers, nor than any group, for a group visits them in turn.
+        Makespan: the larger of the mean of the workers and of the longest group, which visits them in turn.
     """
 
     materialising: float
@@ -99,28 +99,26 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """Both."""
+        """Sum of both."""
         return self.materialising + self.training
 
     def __str__(self) -> str:
-        """Write them for people."""
+        """Format the values."""
         return f"{self.materialising:,.2f} s materialising + {self.training:,.2f} s training"
 
 
 @dataclass(frozen=True, slots=True)
 class CycleCosts:
-    """What was predicted of a cycle, and what came of it.
+    """Predicted and measured costs of a cycle.
 
     Parameters
     ----------
     rates : Rates
-        That it was planned with.
-    predicted : Seconds
+        Rates of the plan.
     fitted : Rates, optional
-        Those that the cycle measured. None until it is over.
-    measured : Seconds, optional
+        Rates that the cycle measured; None until it is over.
     given : bool
-        Whether the rates are the user's, which stay. Default false.
+        Whether the user sets the rates, which then do not change. Default false.
     """
 
     rates: Rates
@@ -130,12 +128,12 @@ class CycleCosts:
     given: bool = False
 
     def over(self, fitted: Rates, measured: Seconds) -> CycleCosts:
-        """Note what a cycle measured."""
+        """Return the costs with measured rates and seconds."""
         return replace(self, fitted=fitted, measured=measured)
 
     @property
     def off(self) -> float:
-        """How far off the plan was, as a share of the smaller of both; 0 until the cycle is over."""
+        """Relative error of the predicted seconds; 0 until the cycle is over."""
         if self.measured is None:
             return 0.0
         low, high = sorted((self.measured.total, self.predicted.total))
@@ -143,17 +141,17 @@ class CycleCosts:
 
     @property
     def is_off(self) -> bool:
-        """Whether the plan was so far off that the next one is made with other rates."""
+        """True if the error is so large that the next plan uses the measured rates."""
         return self.off > _OFF
 
     @property
     def next(self) -> Rates:
-        """The rates to plan the next cycle with, unless the user gives some."""
+        """Rates for the next plan, unless the user sets them."""
         return self.fitted if self.fitted is not None and (self.is_off or self.given) else self.rates
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Describe it for people."""
+        """Lines of a description."""
         lines = [f"predicted: {self.predicted}"]
         if self.measured is not None:
             lines += [f"measured: {self.measured}", f"measured rates: {self.fitted}"]
@@ -163,36 +161,29 @@ class CycleCosts:
         return tuple(lines)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> CycleCosts:
-        """Read what :func:`dataclasses.asdict` gave of one."""
-        fitted, measured = found["fitted"], found["measured"]
+    def from_dict(cls, document: Mapping[str, Any]) -> CycleCosts:
+        """Read the result of :func:`dataclasses.asdict`."""
+        fitted, measured = document["fitted"], document["measured"]
         return cls(
-            rates=_rates(typed(found, "rates", dict)),
-            predicted=_seconds(typed(found, "predicted", dict)),
+            rates=_rates(typed(document, "rates", dict)),
+            predicted=_seconds(typed(document, "predicted", dict)),
             fitted=None if fitted is None else _rates(fitted),
             measured=None if measured is None else _seconds(measured),
-            given=typed(found, "given", bool),
+            given=typed(document, "given", bool),
         )
 
 
-def _rates(found: Mapping[str, Any]) -> Rates:
-    return Rates(*(typed(found, name, float) for name in ("frozen", "learning", "cold", "warm")))
+def _rates(document: Mapping[str, Any]) -> Rates:
+    return Rates(*(typed(document, name, float) for name in ("frozen", "learning", "cold", "warm")))
 
 
-def _seconds(found: Mapping[str, Any]) -> Seconds:
-    return Seconds(*(typed(found, name, float) for name in ("materialising", "training")))
+def _seconds(document: Mapping[str, Any]) -> Seconds:
+    return Seconds(*(typed(document, name, float) for name in ("materialising", "training")))
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a cycle did, for the rates: FLOPs and bytes, and the seconds of the workers for each.
-
-    Parameters
-    ----------
-    frozen_flops, learning_flops, cold_bytes, warm_bytes : float
-    frozen_seconds, learning_seconds, cold_seconds, warm_seconds : float
-    measured : Seconds
-    """
+    """Work of a cycle in FLOPs and bytes, with the seconds of the workers."""
 
     frozen_flops: float
     frozen_seconds: float
@@ -211,10 +202,9 @@ def predicted_training(plan: AdaptationPlan, rates: Rates, rows: int) -> float:
     Parameters
     ----------
     plan : AdaptationPlan
-        For the epochs that the candidates train; made for other records.
-    rates : Rates
+        Plan for the epochs of the candidates, with any number of records.
     rows : int
-        That are trained on.
+        Number of training records.
     """
     groups = [_group_seconds(plan, group, rates, rows) for group in plan.groups]
     return max(sum(groups) / plan.workers, *groups)
@@ -239,27 +229,25 @@ def work_of(
     frozen_flops: Callable[[Sequence[str], int], int],
     copies: int = 1,
 ) -> Work:
-    """Sum up what a cycle did.
+    """Sum up the work of a cycle.
 
     Parameters
     ----------
     events : sequence of Event
-        Of its run, in their order.
-    done : Materialised
-    workers : int
+        Events of the run in order.
     rows : callable
-        Rows of a partition that is trained on.
+        Function that returns the training rows of a partition.
     learning_flops : callable
-        FLOPs of a step of a trial in an epoch, without frozen layers, for one record.
+        Function that returns the FLOPs of a trial's step in an epoch for one record, without frozen layers.
     frozen_flops : callable
-        FLOPs of the frozen layers that run where some trials train together in an epoch, for one record.
+        Function that returns the FLOPs of the frozen layers of a group in an epoch for one record.
     copies : int
-        Of each record, one of which an epoch reads: so many first epochs find nothing in memory. Default 1.
+        Number of copies of each record, which is the number of epochs with cold reads. Default 1.
     """
     frozen, learning = float(done.flops), 0.0
     frozen_seconds, learning_seconds, total = done.busy_seconds, 0.0, 0.0
     cold, warm = [0.0, 0.0], [0.0, 0.0]
-    of_trial: dict[str, float] = {}
+    trial_seconds: dict[str, float] = {}
     for unit in units_of(events):
         if unit[0].kind != "train":
             continue
@@ -273,10 +261,10 @@ def work_of(
         for event in unit:
             frozen_seconds += event.frozen_seconds
             learning_seconds += event.seconds - event.frozen_seconds - event.waited_seconds
-            of_trial[event.trial_id] = of_trial.get(event.trial_id, 0.0) + seconds
-            of_reading = cold if event.epoch < copies else warm
-            of_reading[0] += event.read_bytes
-            of_reading[1] += event.read_seconds
+            trial_seconds[event.trial_id] = trial_seconds.get(event.trial_id, 0.0) + seconds
+            reads = cold if event.epoch < copies else warm
+            reads[0] += event.read_bytes
+            reads[1] += event.read_seconds
     return Work(
         frozen,
         frozen_seconds,
@@ -286,5 +274,5 @@ def work_of(
         cold[1],
         warm[0],
         warm[1],
-        Seconds(done.busy_seconds / workers, max(total / workers, *of_trial.values(), 0.0)),
+        Seconds(done.busy_seconds / workers, max(total / workers, *trial_seconds.values(), 0.0)),
     )

@@ -1,24 +1,25 @@
-"""Searches of a campaign's cycles: the user's own, or a grid in which each candidate trains the epochs it says."""
+"""Searches of a campaign's cycles: those of the user, or a grid with the epochs of each trainer."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._grid import CandidateGrid
+from cerebro_spark.adaptation._candidate_grid import CandidateGrid
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune import Search
 from udfs.driver import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cerebro_spark.adaptation._candidates import OpenedCandidate
+    from cerebro_spark.adaptation._settings import CampaignSettings
     from cerebro_spark.hopper import SparkBackend
 
 __all__ = ["check_search", "epochs_of", "new_search"]
 
-# Settings that a campaign and the searches of its cycles have in common.
+# Settings that a campaign passes to the searches of its cycles.
 _OF_A_SEARCH = (
     "backend",
     "store",
@@ -44,7 +45,7 @@ _OF_A_SEARCH = (
 
 
 def check_search(search: Any) -> None:
-    """Check what is to make the searches.
+    """Validate the function that creates searches.
 
     Parameters
     ----------
@@ -54,67 +55,70 @@ def check_search(search: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        It makes no search, or says what the campaign says.
+        It is not a function, or sets a setting of the campaign.
     """
     if search is None:
         return
     if not callable(search):
-        raise InvalidArgumentError(f"search={search!r}: what makes a search, as partial(Hyperband, max_epochs=9)")
-    own = search.keywords if isinstance(search, partial) else {}
-    twice = sorted({*_OF_A_SEARCH, "checkpoints", "replicas"}.intersection(own))
+        raise InvalidArgumentError(
+            f"search must be a function that creates a search, such as partial(Hyperband, max_epochs=9), got {search!r}"
+        )
+    keywords = search.keywords if isinstance(search, partial) else {}
+    twice = sorted({*_OF_A_SEARCH, "checkpoints", "replicas"}.intersection(keywords))
     if twice:
         raise InvalidArgumentError(
-            f"search has {twice[0]}={own[twice[0]]!r}, which is the campaign's: give it to Adaptation({twice[0]}=...)"
+            f"search must leave {twice[0]} to the campaign, got {keywords[twice[0]]!r}: set it in "
+            f"Adaptation({twice[0]}=...)"
         )
 
 
-def new_search(given: Mapping[str, Any], epochs: Sequence[int]) -> Search:
-    """Make the search of a cycle.
+def new_search(settings: CampaignSettings, epochs: Sequence[int]) -> Search:
+    """Create the search of a cycle.
 
     Parameters
     ----------
-    given : mapping of str to object
-        Settings of an :class:`Adaptation`, by name.
+    settings : CampaignSettings
+        Settings of the campaign.
     epochs : sequence of int
-        Of each configuration of a grid; another search says them itself.
+        Epochs of each configuration of a grid; not used by another search.
 
     Raises
     ------
     InvalidArgumentError
-        A setting is not allowed, or ``search`` made no search.
+        A setting is not allowed, or ``search`` does not return a search.
     """
-    search = given["search"]
-    settings = {name: given[name] for name in _OF_A_SEARCH}
-    settings["checkpoints"] = given["checkpoints"] or ("end" if search is None else "epochs")
-    settings["replicas"] = given["replicas"] or _replicas(given["backend"])
+    search = settings.search
+    shared = {name: getattr(settings, name) for name in _OF_A_SEARCH}
+    shared["checkpoints"] = settings.checkpoints or ("end" if search is None else "epochs")
+    shared["replicas"] = settings.replicas or _replicas(settings.backend)
     if search is None:
-        return CandidateGrid(**settings, epochs=epochs)
-    made = search(**settings)
+        return CandidateGrid(**shared, epochs=epochs)
+    made: Any = search(**shared)
     if not isinstance(made, Search):
         raise InvalidArgumentError(
-            f"search made a {type(made).__name__}: give what makes a search, as partial(Hyperband, max_epochs=9)"
+            f"search must return a search, as partial(Hyperband, max_epochs=9) does, got {type(made).__name__}"
         )
     return made
 
 
 def _replicas(backend: SparkBackend) -> int:
-    """Choose how many workers read each shard: all where they share a disk."""
-    # A command checks its arguments before it has a session.
+    """Return the number of workers that read each shard: all of them if they share a disk."""
+    # A command validates its arguments before it has a session.
     local = backend.spark is not None and is_local(backend.spark)
     return backend.num_workers if local else 1
 
 
 def epochs_of(candidate: OpenedCandidate) -> int:
-    """Give the epochs that a configuration trains in a grid.
+    """Return the epochs of a configuration in a grid.
 
     Raises
     ------
     InvalidArgumentError
-        Its trainer does not say.
+        The trainer does not set them.
     """
     if candidate.epochs is None:
         raise InvalidArgumentError(
-            f"the trainer of {candidate.params} says no epochs: ModelTrainer(..., epochs=5), or give a search= that "
-            "says it, as partial(Hyperband, max_epochs=9)"
+            f"epochs of the trainer must be set without a search, got None for {candidate.params}: use "
+            "ModelTrainer(..., epochs=5), or a search= such as partial(Hyperband, max_epochs=9)"
         )
     return candidate.epochs

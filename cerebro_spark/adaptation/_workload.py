@@ -1,4 +1,4 @@
-"""The configurations that a cycle begins with, as the planner takes them."""
+"""Configurations at the start of a cycle, as input of the planner."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["Workload"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Configurations and the epochs that they are to train.
+    """Configurations with their epochs.
 
     Parameters
     ----------
     configurations : tuple of (OpenedCandidate, int)
-        At least one.
+        Configurations, at least one.
     """
 
     configurations: tuple[tuple[OpenedCandidate, int], ...]
 
     @property
     def candidates(self) -> list[Candidate]:
-        """The planner's candidates, by their places."""
+        """Candidates of the planner, named by their places."""
         return [
             candidate
             for place, (opened, epochs) in enumerate(self.configurations)
@@ -40,44 +40,42 @@ class Workload:
 
     @property
     def batch_size(self) -> int:
-        """Rows that pass the frozen layers at a time: the smallest batch of all."""
+        """Number of rows that pass the frozen layers at a time: the smallest batch size."""
         return min(opened.batch_size for opened, _ in self.configurations)
 
     @property
     def epochs(self) -> float:
-        """Epochs that a configuration trains, the mean of all."""
+        """Mean number of epochs of a configuration."""
         return fmean(epochs for _, epochs in self.configurations)
 
     def params_with(self, expressions: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Give for each of some frozen layers the params of a configuration that has it.
-
-        Of as few configurations as can be found quickly, for a worker opens each.
+        """Return the params of a configuration for each of some frozen layers, with few configurations in total.
 
         Raises
         ------
         KeyError
-            None has a layer.
+            No configuration has a layer.
         """
         left = list(dict.fromkeys(expressions))
         has = [
             ({opened.graph.expression(name) for name in materialisable(opened.graph)}, opened.params)
             for opened, _ in self.configurations
         ]
-        found: dict[str, Mapping[str, Any]] = {}
+        params_by_layer: dict[str, Mapping[str, Any]] = {}
         while left:
-            own, params = max(has, key=lambda each: len(each[0].intersection(left)))
-            covered = own.intersection(left)
+            layers, params = max(has, key=lambda each: len(each[0].intersection(left)))
+            covered = layers.intersection(left)
             if not covered:
                 raise KeyError(left[0])
-            found |= dict.fromkeys((one for one in left if one in covered), params)
-            left = [one for one in left if one not in covered]
-        return found
+            params_by_layer |= dict.fromkeys((layer for layer in left if layer in covered), params)
+            left = [layer for layer in left if layer not in covered]
+        return params_by_layer
 
     @property
     def deepest(self) -> tuple[Mapping[str, Any], list[str]] | None:
-        """Params of the configuration with the most frozen work, and the layers that its branch reads.
+        """Params of the configuration with the most frozen FLOPs, and the layers that its branch reads.
 
-        ``None`` where nothing is frozen.
+        ``None`` if nothing is frozen.
         """
         opened = max((each for each, _ in self.configurations), key=lambda each: each.frozen_flops)
         return (opened.params, opened.feeds) if opened.frozen_flops else None

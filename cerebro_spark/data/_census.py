@@ -66,8 +66,6 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int, *others: Column) -> DataFr
 
     Parameters
     ----------
-    df : DataFrame
-    chosen : Chosen
     seed : int
         Of the key.
     *others : Column

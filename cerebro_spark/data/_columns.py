@@ -44,8 +44,6 @@ class Source:
 
     Parameters
     ----------
-    name : str
-    kind : {"number", "vector", "tensor", "image"}
     dtype : {"float32", "int64", "uint8"}
         Type of one number in the shards.
     depth : int
@@ -152,7 +150,6 @@ class Chosen:
 
     Parameters
     ----------
-    inputs, labels : mapping of str to sequence of Source
     weight : Source, optional
         Default ``None``: all rows count alike.
     """

@@ -20,11 +20,6 @@ __all__ = ["damaged_shards"]
 def damaged_shards(spark: SparkSession, prepared: PreparedData) -> list[str]:
     """Read every shard once, on the workers, and describe those that are not what was prepared.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    prepared : PreparedData
-
     Returns
     -------
     list of str

@@ -1,9 +1,9 @@
-"""Schemes: ways to adapt a pre-trained network, so that most of it stays frozen (Nautilus, section 2.1 and Table 3).
+"""Schemes that adapt a pre-trained network and keep most of it frozen (Nautilus, section 2.1 and Table 3).
 
-Each function takes a network of torch or Keras and gives an ordinary model, for a
-:class:`cerebro_spark.ModelTrainer`. The network itself stays as it is. What a scheme freezes has ``requires_grad``
-(``trainable`` in Keras) false, and its layers have the same expressions in every model made from the same weights, so
-that a search can compute them once for all. A model that you froze in part yourself needs no scheme.
+Each function converts a network of torch or Keras to an ordinary model for a :class:`cerebro_spark.ModelTrainer`, and
+does not change the network. Frozen layers have ``requires_grad`` (``trainable`` in Keras) set to false, and the same
+expressions in all models with the same weights, so that a search computes them once. A model that you freeze yourself
+needs no scheme.
 
 Examples
 --------
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is torch's own when it is asked for: whoever adapts a Keras model may not have torch."""
+    """Import names that need torch on first access, since Keras users may not have torch."""
     if name in {"ImageHead", "SequenceHead", "TransformerHead"}:
         from cerebro_spark.schemes import _heads
 

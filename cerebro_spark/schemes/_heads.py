@@ -1,4 +1,4 @@
-"""Heads of torch: what learns on top of the features of a frozen network."""
+"""Heads of torch that train on the features of a frozen network."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ __all__ = ["ImageHead", "SequenceHead", "TransformerHead"]
 
 
 class TransformerHead(nn.Module):
-    """A transformer encoder block that learns, and a classifier per token (Nautilus, section 5, workloads FTR).
+    """Trainable transformer encoder block with a classifier per token (Nautilus, section 5, workloads FTR).
 
-    The block is BERT's: attention and two dense layers, each added to its input and then normalised (Vaswani et al.,
-    *Attention is all you need*, section 3.1). Its operations are layers of their own in the traced graph.
+    The block is that of BERT: attention and two dense layers, each with a residual connection and a normalisation
+    (Vaswani et al., *Attention is all you need*, section 3.1). Its operations are separate layers in the traced graph.
 
     Parameters
     ----------
     width : int
-        Of a token's features.
+        Number of features of a token.
     classes : int
-        Of a token.
+        Number of classes of a token.
     heads : int
-        Of the attention; they divide `width`. Default 12.
+        Number of attention heads, a divisor of `width`. Default 12.
     intermediate : int, optional
-        Width within the block. Default four times `width`.
+        Width of the hidden dense layer. Default four times `width`.
     dropout : float
-        Share of numbers that training sets to zero, in three places of the block. Default 0.1, as BERT's.
+        Dropout rate in three places of the block. Default 0.1, as in BERT.
 
     Raises
     ------
     ValueError
-        `heads` do not divide `width`.
+        `heads` does not divide `width`.
 
     Notes
     -----
     Inputs: features ``(N, tokens, width)`` and, optionally, ``attention_mask`` of shape ``(N, tokens)``, 1 for a token
-    and 0 for padding, which no token then attends to. Output: ``(N, tokens, classes)``, scores before a softmax.
+    and 0 for padding, which is masked. Output: scores before a softmax, ``(N, tokens, classes)``.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class TransformerHead(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or width % heads:
-            raise ValueError(f"heads={heads} do not divide width={width}: choose a number that does")
+            raise ValueError(f"heads must be a divisor of width={width}, got {heads}")
         inner = 4 * width if intermediate is None else intermediate
         self.split = (heads, width // heads)
         self.query, self.key, self.value, self.context = (nn.Linear(width, width) for _ in range(4))
@@ -77,19 +77,19 @@ class TransformerHead(nn.Module):
 
 
 class SequenceHead(nn.Module):
-    """A linear classifier of a text or a series: of the mean of its tokens.
+    """Linear classifier of the mean of the tokens of a text or a series.
 
     Parameters
     ----------
     width : int
-        Of a token's features.
+        Number of features of a token.
     classes : int
-        Outputs; of a regression 1.
+        Number of outputs; 1 for a regression.
 
     Notes
     -----
-    Inputs: features ``(N, tokens, width)`` and, optionally, ``attention_mask`` of shape ``(N, tokens)``: padding, where
-    it is 0, is left out of the mean. Output: ``(N, classes)``.
+    Inputs: features ``(N, tokens, width)`` and, optionally, ``attention_mask`` of shape ``(N, tokens)``, which is 0
+    for padding and excludes it from the mean. Output: ``(N, classes)``.
 
     Examples
     --------
@@ -113,15 +113,16 @@ class SequenceHead(nn.Module):
 
 
 class ImageHead(nn.Module):
-    """A linear classifier of an image: of the mean of each channel of a feature map.
+    """Linear classifier of the mean of each channel of a feature map.
 
-    Of features that are vectors already ``nn.Linear`` is the head.
+    Use ``nn.Linear`` as the head of features that are vectors.
 
     Parameters
     ----------
     channels : int
+        Number of channels of the feature map.
     classes : int
-        Outputs; of a regression 1.
+        Number of outputs; 1 for a regression.
 
     Notes
     -----

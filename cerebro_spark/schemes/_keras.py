@@ -58,7 +58,7 @@ def fine_tune(net: Any, top: int, head: Any, blocks: Sequence[str] | None) -> An
     listed = [block for block in listed if block != [classifier]]
     if top > len(listed):
         named = ", ".join(block[0] for block in listed) or "none"
-        raise InvalidArgumentError(f"top={top}: {net.name} has {len(listed)} blocks ({named})")
+        raise InvalidArgumentError(f"top must be at most {len(listed)}, the blocks of {net.name} ({named}), got {top}")
     learning = {name for block in listed[-top:] for name in block}
     if head is None:
         last = max(order.index(name) for name in listed[-1])
@@ -121,7 +121,7 @@ def _combined(features: Sequence[Any], combine: str, layers: Sequence[str]) -> A
 def _with_head(copied: Any, below: Any, head: Any) -> Any:
     if not isinstance(head, keras.Layer):
         raise InvalidArgumentError(
-            f"head={head!r}: give a keras.Layer or a keras.Model that takes the features, such as keras.layers.Dense(5)"
+            f"head must be a keras.Layer or keras.Model of the features, such as keras.layers.Dense(5), got {head!r}"
         )
     # In the structure in which the model takes them; a sequential one takes one tensor.
     inputs = copied.inputs[0] if isinstance(copied, keras.Sequential) else copied.input

@@ -13,22 +13,23 @@ __all__ = ["token_loss"]
 
 
 def token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Compute the mean cross-entropy of a batch's tagged tokens; give it to a ``ModelTrainer`` as ``loss=``.
+    """Compute the mean cross-entropy of a batch's tagged tokens; for ``loss=`` of a ``ModelTrainer``.
 
-    Padding, special tokens and all but the first piece of a word have no tag: a label below 0, as
-    :func:`cerebro_spark.data.tokenize` gives them -100. They count for nothing; a batch without a tag has the loss 0.
-    In Keras, ``keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-100)`` is the same.
+    Tokens with a label below 0 have no tag and do not count, such as padding, special tokens and all but the first
+    piece of a word, to which :func:`cerebro_spark.data.tokenize` assigns -100. A batch without tags has the loss 0. In
+    Keras use ``keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-100)``.
 
     Parameters
     ----------
     outputs : Tensor of shape (N, tokens, classes)
         Scores before a softmax.
     labels : Tensor of shape (N, tokens)
-        Numbers of classes.
+        Indices of classes.
 
     Returns
     -------
     Tensor of shape ()
+        Mean loss.
 
     Examples
     --------

@@ -43,25 +43,23 @@ class HeadedNetwork(nn.Module):
 
     Parameters
     ----------
-    trunk : torch.nn.Module
     combine : torch.nn.Module
         Makes one tensor of what the trunk returns.
-    head : torch.nn.Module
     inputs : sequence of str
         Names of the trunk's inputs: the head is given those that its ``forward`` has parameters for.
 
     Raises
     ------
     InvalidArgumentError
-        The head is no module.
+        The head is not a module.
     """
 
     def __init__(self, trunk: nn.Module, combine: nn.Module, head: Any, inputs: Sequence[str]) -> None:
         super().__init__()
         if not isinstance(head, nn.Module):
             raise InvalidArgumentError(
-                f"head={head!r}: give a torch.nn.Module that takes the features, such as "
-                "TransformerHead(384, classes=9) or torch.nn.Linear(512, 5)"
+                "head must be a torch.nn.Module of the features, such as TransformerHead(384, classes=9) or "
+                f"torch.nn.Linear(512, 5), got {head!r}"
             )
         self.trunk, self.combine, self.head = trunk, combine, head
         asked = list(inspect.signature(head.forward).parameters)[1:]
@@ -98,7 +96,9 @@ def _combination(opened: Extraction, layers: Sequence[str], combine: str) -> nn.
     if combine == "concat":
         widths = [opened.width(layer) for layer in layers]
         if len({images for _, images in widths}) > 1:
-            raise InvalidArgumentError(f'combine="concat": {", ".join(layers)} are feature maps and vectors')
+            raise InvalidArgumentError(
+                f"layers must be all feature maps or all vectors for combine='concat', got {', '.join(layers)}"
+            )
         return Concatenation([width for width, _ in widths], images=widths[0][1])
     if combine == "last":
         return Last()
@@ -140,7 +140,6 @@ def top_of(net: nn.Module, top: int, paths: Sequence[str] | None, *, with_head: 
 
     Returns
     -------
-    blocks : list of tuple of str
     above : list of str
         Modules above the blocks, which learn too: the network's own top, if it keeps it.
     """
@@ -171,7 +170,6 @@ def on_top(net: nn.Module, head: Any, training: Sequence[str]) -> nn.Module:
     ----------
     net : torch.nn.Module
         A copy.
-    head : torch.nn.Module or None
     training : sequence of str
         Paths of what is to learn.
 

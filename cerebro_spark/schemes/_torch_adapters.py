@@ -22,12 +22,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - the common base
 
 
 class Adapter(nn.Module):
-    """A bottleneck with a skip connection: ``h + up(gelu(down(h)))`` (Houlsby et al., figure 2).
-
-    Parameters
-    ----------
-    width, bottleneck : int
-    """
+    """A bottleneck with a skip connection: ``h + up(gelu(down(h)))`` (Houlsby et al., figure 2)."""
 
     def __init__(self, width: int, bottleneck: int) -> None:
         super().__init__()
@@ -51,7 +46,6 @@ class AdaptedOutput(nn.Module):
     ----------
     plain : torch.nn.Module
         With ``dense``, ``LayerNorm`` and, of ``transformers``, ``dropout``.
-    bottleneck : int
     """
 
     def __init__(self, plain: Any, bottleneck: int) -> None:
@@ -67,12 +61,7 @@ class AdaptedOutput(nn.Module):
 
 
 class AdaptedConvolution(nn.Module):
-    """A convolution and a 1 x 1 convolution beside it, which reads the centre of each window; added up.
-
-    Parameters
-    ----------
-    plain : torch.nn.Conv2d
-    """
+    """A convolution and a 1 x 1 convolution beside it, which reads the centre of each window; added up."""
 
     def __init__(self, plain: nn.Conv2d) -> None:
         super().__init__()

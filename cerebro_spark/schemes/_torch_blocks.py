@@ -1,4 +1,4 @@
-"""Blocks of a torch network that nobody listed, and what learns of it."""
+"""Detection of the blocks of a torch network, and selection of those that train."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def top_blocks(blocks: Sequence[Block], top: int, net: nn.Module) -> list[Block]
     """
     if top > len(blocks):
         named = ", ".join(block[0] for block in blocks) or "none"
-        raise InvalidArgumentError(f"top={top}: {type(net).__name__} has {len(blocks)} blocks ({named})")
+        raise InvalidArgumentError(
+            f"top must be at most {len(blocks)}, the blocks of {type(net).__name__} ({named}), got {top}"
+        )
     return list(blocks[-top:])
 
 
@@ -86,7 +88,7 @@ def learn(modules: Iterable[nn.Module]) -> None:
 
 
 def own_buffers(net: nn.Module) -> None:
-    """Give a network buffers of its own."""
+    """Copy the buffers of a network."""
     for module in net.modules():
         for name, buffer in module.named_buffers(recurse=False):
             setattr(module, name, buffer.clone())

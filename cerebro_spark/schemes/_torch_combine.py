@@ -34,12 +34,7 @@ class Sum(nn.Module):
 
 
 class WeightedSum(nn.Module):
-    """The sum of the features with a weight a layer that learns; it begins as their mean.
-
-    Parameters
-    ----------
-    layers : int
-    """
+    """The sum of the features with a weight a layer that learns; it begins as their mean."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -56,7 +51,7 @@ class Concatenation(nn.Module):
     Parameters
     ----------
     widths : sequence of int
-        Of the layers.
+        Widths of the layers.
     images : bool
         Whether channels are the second axis; otherwise they are the last.
     """

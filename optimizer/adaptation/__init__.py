@@ -1,13 +1,13 @@
-"""Adaptation of pre-trained models: which frozen layers to keep on disk, and which candidates train together.
+"""Planner of adaptations: frozen layers to keep on disk, and candidates that train together.
 
-The planner of Nautilus (Nakandala and Kumar, SIGMOD 2022, section 4), over the layer graph of :mod:`optimizer.graph`.
-A framework's handler gives each layer its parents, forward FLOPs, output shape, parameters and fingerprint, whether it
-is ``frozen``, whether it draws (``random``), and for a composite layer its ``inner_bytes``.
+It is the planner of Nautilus (Nakandala and Kumar, SIGMOD 2022, section 4) over the graphs of :mod:`optimizer.graph`. A
+framework's handler sets each layer's parents, forward FLOPs, output shape, parameters, fingerprint, ``frozen`` and
+``random``, and ``inner_bytes`` of composite layers.
 """
 
 from optimizer.adaptation._candidate import Candidate, Costs
 from optimizer.adaptation._group import Group, Phase
-from optimizer.adaptation._live import LiveTensors, live_tensors
+from optimizer.adaptation._live_tensors import LiveTensors, live_tensors
 from optimizer.adaptation._plan import AdaptationPlan
 from optimizer.adaptation._planner import plan
 from optimizer.adaptation._training import passes, training_flops

@@ -1,11 +1,11 @@
-"""Candidates that differ in no number the planner sees, as one branch over the trunk."""
+"""Branches over the trunk, with one branch for candidates that the planner does not distinguish."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._live import live_tensors
+from optimizer.adaptation._live_tensors import live_tensors
 from optimizer.adaptation._training import FORWARD, training_flops
 from optimizer.errors import GraphError, InvalidArgumentError
 from optimizer.graph import frontier, materialisable
@@ -21,27 +21,26 @@ __all__ = ["Branch", "branches"]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What of a candidate is not materialisable: it runs in every step, whatever the plan.
+    """Part of a candidate that is not materialisable, which runs in every step of any plan.
 
     Attributes
     ----------
     graph : LayerGraph
-        The candidate's layers that its outputs need.
+        Layers of the candidate that its outputs need.
     members : tuple of str
-        Candidates alike but for what the planner does not see: rates, initial weights of what learns.
-    epochs, batch_size : int
+        Candidates that differ only in rates and initial weights, which the planner does not see.
     feeds : tuple of str
-        The materialisable layers that the branch reads; the trunk has to yield them.
+        Materialisable layers that the branch reads, and the trunk yields.
     flops : int
         Training FLOPs of the branch for one record.
     frozen_flops : int
-        Forward FLOPs of the layers below it for one record.
+        Forward FLOPs of the layers below the branch for one record.
     kept_bytes : int
         Parameters of the branch, and the optimizer's slots.
     gradient_bytes : int
-        Gradients of what learns.
-    peak_bytes, loss_bytes : int
-        Live tensors of one record without the feeds: at the peak of a step, and at the loss.
+        Gradients of the trained parameters.
+    peak_bytes : int
+        Live tensors of one record at the peak of a step, without the feeds.
     """
 
     graph: LayerGraph
@@ -54,22 +53,21 @@ class Branch:
     kept_bytes: int
     gradient_bytes: int
     peak_bytes: int
-    loss_bytes: int
 
     def trunk(self) -> LayerGraph:
-        """Cut off the materialisable layers, which yield the feeds."""
+        """Return the materialisable layers, which yield the feeds."""
         return self.graph.subgraph(self.feeds)
 
 
 def branches(candidates: Iterable[Candidate]) -> tuple[Branch, ...]:
-    """Put candidates that are alike into one branch each, in the order of their first members.
+    """Group equivalent candidates into branches, in the order of their first members.
 
     Raises
     ------
     InvalidArgumentError
-        A candidate of which nothing learns.
+        Nothing of a candidate learns.
     GraphError
-        One that reads no input.
+        A candidate reads no input.
     """
     keys: dict[int, Hashable] = {}
     alike: dict[Hashable, list[Candidate]] = {}
@@ -83,9 +81,9 @@ def branches(candidates: Iterable[Candidate]) -> tuple[Branch, ...]:
 
 
 def _shape(graph: LayerGraph) -> Hashable:
-    """Key a graph by all that the planner sees: values of what is frozen below, sizes and costs of the rest."""
+    """Return a key of a graph with all that the planner sees: values of frozen layers, sizes and costs of the rest."""
     constant = set(materialisable(graph))
-    # Weights that learn differ between trials without a common seed; they change no plan.
+    # Trained weights differ between trials without a common seed, but do not change the plan.
     return graph.outputs, tuple(
         (
             layer.name,
@@ -101,18 +99,19 @@ def _shape(graph: LayerGraph) -> Hashable:
 
 
 def _branch(candidate: Candidate, members: tuple[str, ...]) -> Branch:
-    # A layer that no output needs is not run, and learns nothing.
+    # A layer that no output needs does not run, and does not learn.
     graph = candidate.graph.subgraph(candidate.graph.outputs)
     constant = set(materialisable(graph))
-    own = [layer for layer in graph if layer.name not in constant]
-    learning = [layer for layer in own if not layer.frozen]
+    remaining = [layer for layer in graph if layer.name not in constant]
+    learning = [layer for layer in remaining if not layer.frozen]
     if not learning:
         raise InvalidArgumentError(
-            f"candidate {candidate.name!r}: nothing learns; leave a layer above which the outputs are trainable "
-            "(requires_grad in torch, trainable in Keras)"
+            f"candidate {candidate.name!r} must have a trainable layer that its outputs need, got none: set "
+            "requires_grad "
+            "in torch, or trainable in Keras"
         )
     if not graph.inputs:
-        raise GraphError(f"candidate {candidate.name!r} reads no input: its outputs are the same for every record")
+        raise GraphError(f"candidate {candidate.name!r} must read an input, got constant outputs")
     feeds = frontier(graph)
     costs = training_flops(graph)
     live = live_tensors(graph, feeds, held_elsewhere=True)
@@ -123,10 +122,9 @@ def _branch(candidate: Candidate, members: tuple[str, ...]) -> Branch:
         epochs=candidate.epochs,
         batch_size=candidate.batch_size,
         feeds=feeds,
-        flops=sum(costs[layer.name] for layer in own),
+        flops=sum(costs[layer.name] for layer in remaining),
         frozen_flops=FORWARD * graph.flops(constant),
-        kept_bytes=sum(layer.param_bytes for layer in own) + candidate.slots * learned,
+        kept_bytes=sum(layer.param_bytes for layer in remaining) + candidate.slots * learned,
         gradient_bytes=learned,
         peak_bytes=live.peak,
-        loss_bytes=live.at_loss,
     )

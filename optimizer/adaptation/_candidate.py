@@ -1,4 +1,4 @@
-"""What the planner is asked: candidates, and what computing and reading cost."""
+"""Input of the planner: candidates, and rates of computing and reading."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["Candidate", "Costs", "checked"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model with its training hyperparameters: a pair (M, phi) of Nautilus, section 2.3.
+    """Model with its training hyperparameters, a pair (M, phi) of Nautilus, section 2.3.
 
     Parameters
     ----------
     name : str
-        Unique among the candidates of a plan.
+        Name, unique among the candidates of a plan.
     graph : LayerGraph
-        The model; ``frozen`` tells the layers that training leaves alone, ``random`` those that draw.
+        Model, with ``frozen`` for layers that do not train, and ``random`` for layers that draw random numbers.
     epochs : int
         Passes over the training records.
     batch_size : int
-        Records a step. Only candidates of one batch size are fused.
+        Records per step. Only candidates with the same batch size are fused.
     slots : int
         Tensors that the optimizer keeps for each trained parameter: 2 for Adam, 1 for momentum, 0 for plain SGD.
 
     Raises
     ------
     InvalidArgumentError
-        An empty name, no layer graph, a number below its least.
+        The name is empty, ``graph`` is not a layer graph, or a number is too small.
 
     Examples
     --------
@@ -58,35 +58,35 @@ class Candidate:
         name: Any = self.name
         graph: Any = self.graph
         if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(f"name={name!r}: a candidate's name is a string that is not empty")
+            raise InvalidArgumentError(f"name must be a non-empty string, got {name!r}")
         if not isinstance(graph, LayerGraph):
             raise InvalidArgumentError(
-                f"candidate {name!r}: graph={graph!r} is not a LayerGraph; trace the model first"
+                f"graph of candidate {name!r} must be a LayerGraph, got {graph!r}: trace the model first"
             )
-        whole(f"candidate {name!r}: epochs", self.epochs, 1)
-        whole(f"candidate {name!r}: batch_size", self.batch_size, 1)
-        whole(f"candidate {name!r}: slots", self.slots, 0)
+        whole("epochs", self.epochs, 1)
+        whole("batch_size", self.batch_size, 1)
+        whole("slots", self.slots, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Rates of the machine, which make reading and computing comparable.
+    """Rates of a worker, which make reading and computing comparable.
 
     Parameters
     ----------
     flops_per_second : float
-        FLOPs that a worker computes a second.
+        FLOPs per second that a worker computes.
     bytes_per_second : float
-        Bytes of stored layer outputs that it reads a second.
+        Bytes per second of stored outputs that a worker reads.
 
     Raises
     ------
     InvalidArgumentError
-        A rate that is not a positive, finite number.
+        A rate is not a positive, finite number.
 
     Examples
     --------
-    The paper's machine: a byte read is 12,000 FLOPs missed.
+    The paper's machine misses 12,000 FLOPs per byte read.
 
     >>> Costs(flops_per_second=6e12, bytes_per_second=500e6).load_flops(1)
     12000
@@ -99,7 +99,9 @@ class Costs:
         for field in ("flops_per_second", "bytes_per_second"):
             value: Any = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-                raise InvalidArgumentError(f"{field}={value!r}: a positive, finite number, measured on the machine")
+                raise InvalidArgumentError(
+                    f"{field} must be a positive, finite number, got {value!r}: measure it on a worker"
+                )
 
     def load_flops(self, nbytes: int) -> int:
         """Convert the time to read ``nbytes`` into FLOPs missed: c_load of Nautilus, section 4.1."""
@@ -107,13 +109,13 @@ class Costs:
 
 
 def checked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Check that there are candidates, and no two of one name."""
+    """Validate that there are candidates with different names."""
     candidates = tuple(candidates)
     if not candidates:
-        raise InvalidArgumentError("no candidates: give at least one")
+        raise InvalidArgumentError("candidates must have at least one candidate, got none")
     seen: set[str] = set()
     for candidate in candidates:
         if candidate.name in seen:
-            raise InvalidArgumentError(f"two candidates are named {candidate.name!r}: rename one, plans go by name")
+            raise InvalidArgumentError(f"names of candidates must differ, got {candidate.name!r} twice")
         seen.add(candidate.name)
     return candidates

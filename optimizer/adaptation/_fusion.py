@@ -1,4 +1,4 @@
-"""Algorithm 1 of Nautilus: fuse the pair that saves most, again and again."""
+"""Greedy fusion of units, Algorithm 1 of Nautilus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.adaptation._fused import Fused, Memory
+    from optimizer.adaptation._fused import Fused
     from optimizer.adaptation._reuse import ReusePlans
 
 __all__ = ["fuse"]
@@ -17,34 +17,33 @@ __all__ = ["fuse"]
 def fuse(
     singles: Sequence[tuple[Fused, int]],
     plans: ReusePlans,
-    memory: Memory,
+    workspace_bytes: int,
     memory_bytes: int,
     most_flops: float,
 ) -> list[tuple[Fused, int]]:
-    """Fuse units greedily, pair by pair, while they fit.
+    """Fuse the pair of units that saves most, repeatedly, while the result fits into memory.
 
     Parameters
     ----------
     singles : sequence of (Fused, int)
-        A unit of one member, and how many there are of it. Units that are alike are looked at once.
+        Units of one member with their numbers.
     plans : ReusePlans
-        With the materialised layers.
-    memory : Memory
+        Reuse plans with the materialised layers.
     memory_bytes : int
-        What no fused unit may exceed; a single one is not looked at.
+        Limit of a fused unit; units of one member are not checked.
     most_flops : float
-        What no fused unit may cost for one record over its epochs, so that other workers have something to do.
+        Limit of FLOPs of a fused unit for one record, so that units remain for the other workers.
 
     Returns
     -------
     list of (Fused, int)
-        Kinds of units that remain, and how many of each.
+        Remaining units with their numbers.
 
     Notes
     -----
-    A pair that saves nothing is fused too: it saves a pass over the records and a step's overhead. Of pairs that save
-    as much, the latest made goes first, which fills a unit before it begins the next. Halves that double would stop at
-    a power of two members.
+    A pair that saves no FLOPs is fused too, since it saves a pass over the records and the overhead of a step. Among
+    equal pairs the latest one comes first, which fills a unit before the next one begins; units that double would stop
+    at a power of two members.
     """
     kinds: list[Fused] = []
     left: list[int] = []
@@ -55,7 +54,7 @@ def fuse(
     def add(unit: Fused, count: int) -> None:
         if unit in number_of:
             left[number_of[unit]] += count
-            # Its pairs left the heap when it had run out.
+            # Its pairs were removed from the heap when its number reached 0.
             pair(number_of[unit])
             return
         number_of[unit] = len(kinds)
@@ -72,22 +71,22 @@ def fuse(
                 continue
             both = unit.join(other)
             cost = both.flops(plans)
-            if cost <= most_flops and both.memory_bytes(plans, memory) <= memory_bytes:
+            if cost <= most_flops and both.memory_bytes(plans, workspace_bytes) <= memory_bytes:
                 heapq.heappush(heap, (cost - costs[old] - costs[new], -max(old, new), -min(old, new)))
 
     for unit, count in singles:
         add(unit, count)
     while heap:
         _, later, earlier = heap[0]
-        one, other = -later, -earlier
-        if not _available(left, one, other):
+        first, second = -later, -earlier
+        if not _available(left, first, second):
             heapq.heappop(heap)
             continue
-        left[one] -= 1
-        left[other] -= 1
-        add(kinds[one].join(kinds[other]), 1)
+        left[first] -= 1
+        left[second] -= 1
+        add(kinds[first].join(kinds[second]), 1)
     return [(unit, count) for unit, count in zip(kinds, left, strict=True) if count]
 
 
-def _available(left: Sequence[int], one: int, other: int) -> bool:
-    return left[one] > 0 and left[other] > (1 if one == other else 0)
+def _available(left: Sequence[int], first: int, second: int) -> bool:
+    return left[first] > 0 and left[second] > (1 if first == second else 0)

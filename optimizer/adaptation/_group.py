@@ -1,4 +1,4 @@
-"""A group of candidates that train together, and how the trunk runs for it."""
+"""Groups of candidates that train together, with the phases of their trunk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ __all__ = ["Group", "Phase"]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A run of epochs of a group in which the trunk runs in one way.
+    """Epochs of a group with the same use of the trunk.
 
     Attributes
     ----------
-    epochs : int
     loads, computes : tuple of str
         Layers of ``AdaptationPlan.trunk`` to read and to compute, in topological order.
     """
@@ -25,20 +24,20 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Candidates that train together: one read and one pass of the trunk for each batch, and a step for each branch.
+    """Candidates that train together, with one read and pass of the trunk per batch, and a step per branch.
 
     Attributes
     ----------
     members : tuple of str
         Names of the candidates.
     batch_size : int
-        Records a step.
+        Records per step.
     phases : tuple of Phase
-        First to last. There is a further one where members end and the others need less of the trunk, or other layers.
+        Phases in order. A new phase begins where members end and the others need other layers of the trunk.
     compute_flops, load_flops : int
-        FLOPs computed, and missed while reading, over all records and epochs. The branches are among the first.
+        FLOPs computed, with those of the branches, and missed while reading, over all records and epochs.
     memory_bytes : int
-        Predicted peak.
+        Predicted peak memory.
     """
 
     members: tuple[str, ...]
@@ -50,15 +49,15 @@ class Group:
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """Layers of the trunk, graph inputs among them, that some phase reads."""
+        """Layers of the trunk, with graph inputs, that some phase reads."""
         return tuple(dict.fromkeys(name for phase in self.phases for name in phase.loads))
 
     @property
     def computes(self) -> tuple[str, ...]:
-        """Layers of the trunk that some phase computes; the layers of the branches run in any plan."""
+        """Layers of the trunk that some phase computes."""
         return tuple(dict.fromkeys(name for phase in self.phases for name in phase.computes))
 
     @property
     def flops(self) -> int:
-        """Compute and load together."""
+        """Sum of computed and missed FLOPs."""
         return self.compute_flops + self.load_flops

@@ -1,12 +1,11 @@
-"""The plan of an adaptation: what to materialise, and which candidates train together."""
+"""Plan of an adaptation, with the layers to materialise and the groups of candidates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._explain import count, group_lines, listed, plural
-from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.adaptation._formatting import count, group_lines, listed, plural
 from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
@@ -22,33 +21,31 @@ __all__ = ["AdaptationPlan"]
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPlan(ExplainedInNotebooks):
-    """How to adapt models that share frozen layers. Made by :func:`optimizer.adaptation.plan`.
+    """Plan of the adaptation of models that share frozen layers, made by :func:`optimizer.adaptation.plan`.
 
     Attributes
     ----------
     materialised : tuple of str
-        The layers of ``trunk`` to keep on disk, in topological order: V of the paper. Every one is read by a group.
+        Layers of ``trunk`` to keep on disk, in topological order, each of which a group reads: V of the paper.
     groups : tuple of Group
-        In the order of their first members.
+        Groups in the order of their first members.
     theoretical_speedup : float
-        Equation 11: all FLOPs of current practice over those of the layers that are not materialisable.
+        Ratio of the FLOPs of current practice to those of the layers that are not materialisable: equation 11.
     trunk : LayerGraph
         The layers that no training changes, of all candidates, each once. ``trunk.expression(name)`` is a key for
         what is stored.
     names : mapping of str to mapping of str to str
         ``names[candidate][layer]`` is the name in ``trunk`` of a candidate's materialisable layer.
     feeds : mapping of str to tuple of str
-        For each candidate the layers of ``trunk`` that its branch reads.
+        Layers of ``trunk`` that the branch of each candidate reads.
     materialised_bytes : int
-        On disk, for all records.
+        Bytes on disk for all records.
     current_flops : int
-        What current practice takes: each candidate alone, from the records, in every epoch.
-    records, workers : int
-    costs : Costs
+        FLOPs of current practice, in which each candidate trains alone from the records in every epoch.
     optimal : bool
-        Whether the solver proved that no other layers are better for these groups.
+        True if the solver has proven that the layers are optimal for these groups.
     notes : tuple of str
-        What the plan cannot do, and why.
+        Limitations of the plan, with their reasons.
     """
 
     materialised: tuple[str, ...]
@@ -67,38 +64,25 @@ class AdaptationPlan(ExplainedInNotebooks):
 
     @property
     def flops(self) -> int:
-        """What all groups compute and miss while reading."""
+        """FLOPs that all groups compute and miss while reading."""
         return sum(group.flops for group in self.groups)
 
     @property
     def makespan_flops(self) -> float:
-        """What the busiest worker computes and misses: no less than the mean, nor than any group.
+        """FLOPs of the busiest worker: the larger of the mean and of the longest group.
 
-        A group visits the workers one after the other, each with a part of the records. So one group keeps one worker
-        busy, and the others wait. Schedules of the hopper come near this bound.
+        A group visits the workers one after the other, each with a part of the records, so one group alone leaves the
+        other workers idle. Schedules of the hopper come close to this bound.
         """
         return max(self.flops / self.workers, *(group.flops for group in self.groups))
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of a cycle, without materialising the new records."""
+        """Predicted seconds of a cycle, without those of materialising new records."""
         return self.makespan_flops / self.costs.flops_per_second
 
-    def group_of(self, candidate: str) -> Group:
-        """Find the group that a candidate trains in.
-
-        Raises
-        ------
-        InvalidArgumentError
-            No such candidate.
-        """
-        for group in self.groups:
-            if candidate in group.members:
-                return group
-        raise InvalidArgumentError(f"no candidate {candidate!r}{nearest(candidate, self.feeds)}")
-
     def explain(self) -> str:
-        """Describe what is materialised, each group, the predicted costs and what the plan cannot do."""
+        """Describe the materialised layers, the groups, the predicted costs and the limitations."""
         workers = plural(self.workers, "worker")
         what = f"{plural(len(self.feeds), 'candidate')} in {plural(len(self.groups), 'group')}"
         kept = (

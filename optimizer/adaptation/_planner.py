@@ -1,21 +1,20 @@
-"""The planner: candidates in, a plan out."""
+"""Planner of adaptations."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from optimizer.adaptation._branch import branches
 from optimizer.adaptation._candidate import Costs, checked
-from optimizer.adaptation._fused import Fused, Memory
+from optimizer.adaptation._fused import Fused
 from optimizer.adaptation._group import Group, Phase
-from optimizer.adaptation._milp import Solver
-from optimizer.adaptation._notes import notes
 from optimizer.adaptation._plan import AdaptationPlan
+from optimizer.adaptation._plan_notes import notes
 from optimizer.adaptation._reuse import ReusePlans
 from optimizer.adaptation._search import Problem, search
 from optimizer.adaptation._trunk import trunk_of
-from optimizer.arguments import one_of, whole
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.memory import InfeasiblePlanError
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from optimizer.adaptation._branch import Branch
     from optimizer.adaptation._candidate import Candidate
-    from optimizer.adaptation._search import Found
+    from optimizer.adaptation._search import Solution
     from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["plan"]
@@ -45,71 +44,59 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     materialise: bool = True,
     fuse: bool = True,
     joint: bool = True,
-    barrier: bool = False,
     stored: Collection[str] | None = None,
     float_bytes: int = 4,
     stored_rows: int | None = None,
-    solver: Solver = "highs",
     seconds: float = 10.0,
 ) -> AdaptationPlan:
     """Choose the frozen layers to keep on disk, and the candidates that train together (Nautilus, section 4).
 
-    A layer that no training changes gives one record the same output in every epoch, for every candidate and in every
-    cycle. It can be computed once and read, or computed once a batch for several candidates. A cost in FLOPs decides:
-    reading counts as the FLOPs missed meanwhile.
+    A layer that training does not change has the same output for a record in every epoch, candidate and cycle. It is
+    either computed once and read, or computed once per batch for several candidates. The plan minimises FLOPs, where
+    reading counts as the FLOPs that the worker misses meanwhile.
 
     Parameters
     ----------
     candidates : sequence of Candidate
-        At least one. Those alike but for rates and initial weights are planned as one with a weight.
+        Candidates to train, at least one. Those that differ only in rates and initial weights are planned as one.
     records : int
-        Training records to plan for: r of the paper, the most that are expected before planning anew.
+        Training records to plan for, the most that are expected before the next plan: r of the paper.
     disk_bytes : int
-        For materialised layers. The records themselves lie on disk anyway and take none of it; reading them costs.
+        Disk space for materialised layers, without the records themselves.
     memory_bytes : int
-        What a group may hold at its peak.
+        Memory of a worker for a group at its peak.
     workspace_bytes : int
-        What the framework takes of that for its operations.
+        Part of the memory that the framework needs for its operations. Default 0.
     workers : int
-        Workers that groups visit one after the other. The makespan is minimised: one group would leave all other
-        workers idle.
-    costs : Costs
+        Workers that each group visits one after the other. The plan minimises the makespan, since one group alone would
+        leave the other workers idle. Default 1.
     materialise, fuse : bool
-        False leaves out that optimisation.
+        Whether to use the optimisation. Default true.
     joint : bool
-        Choose layers and groups together, never worse than the paper's two phases; False runs those.
-    barrier : bool
-        Predict memory as the paper does, for one loss of all branches; by default branches run one after the other.
+        Choose layers and groups together, which is never worse than the paper's two phases (``False``). Default true.
     stored : collection of str, optional
-        Expressions (:meth:`optimizer.graph.LayerGraph.expression`) of the layers that lie on disk. Then no others are
-        chosen, whatever ``disk_bytes``: the plan is how to group these candidates over what there is. By default the
-        layers are chosen too.
+        Expressions (:meth:`optimizer.graph.LayerGraph.expression`) of the layers on disk. The plan then only groups the
+        candidates over these layers, whatever ``disk_bytes``. By default it chooses the layers too.
     float_bytes : {4, 2}
-        That a float32 number of a materialised layer takes on disk: 2 if it is rounded to bfloat16. Numbers of other
-        types are stored as they are.
+        Bytes of a stored float32 number, 2 if it is rounded to bfloat16. Other types are stored unchanged. Default 4.
     stored_rows : int, optional
-        Rows that a materialised layer has on disk: more than ``records`` where they are augmented, and several copies
-        of each are stored. An epoch reads one of them. Default ``None``: ``records``.
-    solver : {"highs", "cbc"}
+        Rows of a materialised layer on disk, more than ``records`` where several augmented copies are stored, of which
+        an epoch reads one. Default ``records``.
     seconds : float
-        Limit of a run of the solver; then its best choice so far is taken.
-
-    Returns
-    -------
-    AdaptationPlan
+        Time limit of a run of the solver, after which its best choice so far is used. Default 10.
 
     Raises
     ------
     InvalidArgumentError
-        No candidates, two of one name, one of which nothing learns, a number that is not allowed.
+        There are no candidates, two have the same name, nothing of one learns, or a number is not allowed.
     GraphError
-        A candidate that reads no input.
+        A candidate reads no input.
     InfeasiblePlanError
-        A candidate that does not fit into ``memory_bytes`` alone; ``short_bytes`` tells by how much.
+        A candidate alone does not fit into ``memory_bytes``; ``short_bytes`` is the missing memory.
 
     Examples
     --------
-    Two heads over one frozen layer. It takes 2 GFLOPs to compute and 0.1 to read, so it is kept:
+    Two heads share a frozen layer, which is kept, since computing it takes 2 GFLOPs and reading it 0.1:
 
     >>> from optimizer.adaptation import Candidate, Costs, plan
     >>> from optimizer.graph import Layer, LayerGraph
@@ -143,13 +130,12 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     whole("workspace_bytes", workspace_bytes, 0)
     whole("workers", workers, 1)
     if float_bytes not in _WIDTHS:
-        raise InvalidArgumentError(f"float_bytes={float_bytes!r}: 4, or 2 for layers that are stored as bfloat16")
-    given: Any = costs
-    if not isinstance(given, Costs):
-        raise InvalidArgumentError(f"costs={costs!r}: give Costs(flops_per_second=..., bytes_per_second=...)")
-    one_of("solver", solver, get_args(Solver))
+        raise InvalidArgumentError(f"float_bytes must be 4, or 2 for layers stored as bfloat16, got {float_bytes!r}")
+    rates: Any = costs
+    if not isinstance(rates, Costs):
+        raise InvalidArgumentError(f"costs must be Costs(flops_per_second=..., bytes_per_second=...), got {costs!r}")
     if not 0 < seconds < math.inf:
-        raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
+        raise InvalidArgumentError(f"seconds must be positive and finite, got {seconds}")
     parts = branches(candidates)
     disk = disk_bytes if materialise else 0
     trunk = trunk_of(parts, costs, records=rows, disk_bytes=disk, stored=stored, float_bytes=float_bytes)
@@ -162,24 +148,23 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         singles=singles,
         budget=disk_bytes // rows,
         memory_bytes=memory_bytes,
-        memory=Memory(workspace_bytes, barrier),
+        workspace_bytes=workspace_bytes,
         workers=workers,
         materialise=materialise,
         fuse=fuse,
-        solver=solver,
         seconds=seconds,
-        given=stored is not None,
+        fixed=stored is not None,
     )
-    found = search(problem, joint=joint)
-    if found is None:
+    solution = search(problem, joint=joint)
+    if solution is None:
         raise _does_not_fit(parts, problem)
     order = {candidate.name: place for place, candidate in enumerate(candidates)}
-    return _write(parts, found, problem, order, records=records, rows=rows, costs=costs, disk_bytes=disk_bytes)
+    return _write(parts, solution, problem, order, records=records, rows=rows, costs=costs, disk_bytes=disk_bytes)
 
 
 def _write(
     parts: Sequence[Branch],
-    found: Found,
+    solution: Solution,
     problem: Problem,
     order: dict[str, int],
     *,
@@ -191,12 +176,14 @@ def _write(
     trunk = problem.trunk
     waiting = [list(branch.members) for branch in parts]
     groups = [
-        _group(unit, found, problem.memory, waiting, order, records)
-        for unit, count in found.units
+        _group(unit, solution, problem.workspace_bytes, waiting, order, records)
+        for unit, count in solution.units
         for _ in range(count)
     ]
     groups.sort(key=lambda group: order[group.members[0]])
-    read = {place for unit, _ in found.units for _, need in unit.phases() for place in found.plans.plan(need).loads}
+    read = {
+        place for unit, _ in solution.units for _, need in unit.phases() for place in solution.plans.plan(need).loads
+    }
     kept = [trunk.nodes[place] for place in sorted(read) if not trunk.nodes[place].source]
     inputs = [
         sum(costs.load_flops(branch.graph[name].activation_bytes) for name in branch.graph.inputs) for branch in parts
@@ -221,20 +208,20 @@ def _write(
         records=records,
         workers=problem.workers,
         costs=costs,
-        optimal=found.proven,
+        optimal=solution.proven,
         notes=notes(parts, problem, keeps=bool(kept), groups=len(groups), disk_bytes=disk_bytes),
     )
 
 
 def _group(
-    unit: Fused, found: Found, memory: Memory, waiting: list[list[str]], order: dict[str, int], records: int
+    unit: Fused, solution: Solution, workspace_bytes: int, waiting: list[list[str]], order: dict[str, int], records: int
 ) -> Group:
     members: list[str] = []
     for number, count in unit.counts:
         members += waiting[number][:count]
         del waiting[number][:count]
-    nodes = found.plans.trunk.nodes
-    phases = [(epochs, found.plans.plan(wanted)) for epochs, wanted in unit.phases()]
+    nodes = solution.plans.trunk.nodes
+    phases = [(epochs, solution.plans.plan(wanted)) for epochs, wanted in unit.phases()]
     return Group(
         members=tuple(sorted(members, key=order.__getitem__)),
         batch_size=unit.batch_size,
@@ -242,13 +229,13 @@ def _group(
             Phase(
                 epochs,
                 tuple(nodes[place].name for place in reuse.loads),
-                _in_order(found.plans.trunk, reuse.computes),
+                _in_order(solution.plans.trunk, reuse.computes),
             )
             for epochs, reuse in phases
         ),
         compute_flops=records * (unit.branch_flops + sum(epochs * reuse.compute_flops for epochs, reuse in phases)),
         load_flops=records * sum(epochs * reuse.load_flops for epochs, reuse in phases),
-        memory_bytes=unit.memory_bytes(found.plans, memory),
+        memory_bytes=unit.memory_bytes(solution.plans, workspace_bytes),
     )
 
 
@@ -260,13 +247,14 @@ def _in_order(trunk: Trunk, places: Sequence[int]) -> tuple[str, ...]:
 def _does_not_fit(parts: Sequence[Branch], problem: Problem) -> InfeasiblePlanError:
     stored = frozenset(problem.trunk.storable)
     ways = [ReusePlans(problem.trunk, frozenset()), ReusePlans(problem.trunk, stored)]
-    needs = [min(unit.memory_bytes(plans, problem.memory) for plans in ways) for unit, _ in problem.singles]
+    needs = [min(unit.memory_bytes(plans, problem.workspace_bytes) for plans in ways) for unit, _ in problem.singles]
     most = max(range(len(parts)), key=needs.__getitem__)
     branch, short = parts[most], max(0, needs[most] - problem.memory_bytes)
     return InfeasiblePlanError(
-        f"candidate {branch.members[0]!r} alone takes {needs[most]:,} bytes at batch {branch.batch_size}, of which "
-        f"{problem.memory.workspace_bytes:,} are workspace; memory_bytes={problem.memory_bytes:,}. Give it more "
-        "memory, a smaller batch or fewer layers that learn",
+        f"memory_bytes must be at least {needs[most]:,} for candidate {branch.members[0]!r} with batch size "
+        f"{branch.batch_size}, {problem.workspace_bytes:,} of them workspace, got {problem.memory_bytes:,}: add "
+        "memory, or "
+        "use a smaller batch or fewer layers that learn",
         constraint="memory",
         short_bytes=short,
     )

@@ -1,11 +1,11 @@
-"""The optimal reuse plan for a given set of materialised layers: Nautilus, section 4.3.2."""
+"""Optimal reuse plans for a set of materialised layers (Nautilus, section 4.3.2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._flow import Network
+from optimizer.adaptation._minimum_cut import Network
 from optimizer.graph import peak_live_bytes
 
 if TYPE_CHECKING:
@@ -16,13 +16,12 @@ __all__ = ["Reuse", "ReusePlans", "TrunkMemory"]
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """What of the trunk is read and what is computed, and what that takes for one record.
+    """Nodes of the trunk to read and to compute, with their FLOPs for one record.
 
     Attributes
     ----------
     loads, computes : tuple of int
-        Nodes of the trunk; what is in neither is pruned.
-    load_flops, compute_flops : int
+        Nodes of the trunk; nodes in neither are pruned.
     """
 
     loads: tuple[int, ...]
@@ -32,38 +31,37 @@ class Reuse:
 
     @property
     def flops(self) -> int:
-        """The cost C of equation 5, without the branches."""
+        """Cost C of equation 5, without the branches."""
         return self.load_flops + self.compute_flops
 
 
 @dataclass(frozen=True, slots=True)
 class TrunkMemory:
-    """Bytes that the trunk holds, and per record those of the tensors at its peak and of those it hands on.
+    """Memory of the trunk.
 
     Attributes
     ----------
     param_bytes : int
-        Parameters of the layers that run.
-    held_bytes : int
-        Parameters of all layers below, run or not: who opens a model has them all, and needs them where a file of a
-        stored layer has to be made again.
-    peak_bytes, fed_bytes : int
+        Parameters of all layers below, also of those that do not run: an open model has them, and needs them to repair
+        a damaged file of a stored layer.
+    peak_bytes : int
+        Live tensors per record at the peak.
+    fed_bytes : int
+        Tensors per record that the branches read.
     """
 
     param_bytes: int
-    held_bytes: int
     peak_bytes: int
     fed_bytes: int
 
 
 class ReusePlans:
-    """The cheapest way to yield sets of nodes, given what is materialised; each set is planned once.
+    """Cheapest ways to yield sets of nodes with some materialised nodes; each set is planned once.
 
     Parameters
     ----------
-    trunk : Trunk
     stored : frozenset of int
-        The materialised nodes, V. Graph inputs can be read without being among them.
+        Materialised nodes, V, without the graph inputs, which can always be read.
     """
 
     def __init__(self, trunk: Trunk, stored: frozenset[int]) -> None:
@@ -73,11 +71,11 @@ class ReusePlans:
         self._memory: dict[frozenset[int], TrunkMemory] = {}
 
     def plan(self, wanted: frozenset[int]) -> Reuse:
-        """Choose what to read and what to compute, by a minimum cut.
+        """Choose the nodes to read and to compute, by a minimum cut.
 
-        Two variables a node: present, and computed. A cut pays for what is true on the source's side, and an edge
-        without limit says "if this, then that": a computed node has *each* of its parents present (10 (c) as printed
-        asks for one). A stored node is paid when present, as if computed, and pays the rest when it is not computed.
+        A node has the variables "present" and "computed". A cut pays for variables on the source's side, and an edge
+        with unlimited capacity is an implication: a computed node has all of its parents present (10 (c) as printed
+        requires one). The capacities of a stored node are the cost of reading, and the rest of the cost of computing.
         """
         if wanted not in self._plans:
             self._plans[wanted] = self._cut(wanted)
@@ -94,7 +92,7 @@ class ReusePlans:
             node, here = nodes[place], present[place]
             computed = here
             if node.source or (place in self.stored and node.load < node.flops):
-                # Cheaper to read than to compute even if the parents cost nothing.
+                # Reading is cheaper than computing even if the parents cost nothing.
                 network.edge(here, network.sink, node.load)
                 continue
             if place in self.stored:
@@ -126,14 +124,13 @@ class ReusePlans:
         )
 
     def memory(self, wanted: frozenset[int]) -> TrunkMemory:
-        """Give the memory of the plan for ``wanted``; no gradient passes here, so tensors are released on the way."""
+        """Return the memory of the plan for ``wanted``; without gradients, tensors are released on the way."""
         if wanted not in self._memory:
             reuse = self.plan(wanted)
             graph, nodes = self.trunk.graph, self.trunk.nodes
             fed = [nodes[place].name for place in sorted(wanted)]
-            layers = [name for place in reuse.computes for name in nodes[place].layers]
             peak = peak_live_bytes(graph, [nodes[place].name for place in reuse.loads], fed) if fed else 0
-            held = sum(graph[name].activation_bytes for name in fed)
+            fed_bytes = sum(graph[name].activation_bytes for name in fed)
             below = [name for place in self.trunk.below(wanted) for name in nodes[place].layers]
-            self._memory[wanted] = TrunkMemory(graph.param_bytes(layers), graph.param_bytes(below), peak, held)
+            self._memory[wanted] = TrunkMemory(graph.param_bytes(below), peak, fed_bytes)
         return self._memory[wanted]

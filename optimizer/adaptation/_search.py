@@ -1,4 +1,4 @@
-"""The search for materialised layers and groups: in two phases as in the paper, or jointly."""
+"""Search for materialised layers and groups, in two phases as in the paper or jointly."""
 
 from __future__ import annotations
 
@@ -13,57 +13,49 @@ from optimizer.adaptation._reuse import ReusePlans
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from optimizer.adaptation._fused import Fused, Memory
-    from optimizer.adaptation._milp import Solver
+    from optimizer.adaptation._fused import Fused
     from optimizer.adaptation._trunk import Trunk
 
-__all__ = ["Found", "Problem", "search"]
+__all__ = ["Problem", "Solution", "search"]
 
-# Loads that a unit may have, relative to the mean of all workers. 1 balances them if the units can be cut so.
+# Largest loads of a unit relative to the mean of all workers; 1 balances the workers if the units can be split so.
 _CAPS = (1.0, 1.1, 1.25, 1.5, 2.0)
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is given to the search.
+    """Input of the search.
 
     Attributes
     ----------
-    trunk : Trunk
     singles : sequence of (Fused, int)
-        Units of one member, and how many there are of each.
+        Units of one member with their numbers.
     budget : int
         Bytes on disk for one record.
-    memory_bytes : int
-    memory : Memory
-    workers : int
-    materialise, fuse : bool
-    solver : {"highs", "cbc"}
     seconds : float
-        Limit of a solver's run.
-    given : bool
-        Whether all storable layers lie on disk already, so that only the units are chosen. Default ``False``.
+        Time limit of a run of the solver.
+    fixed : bool
+        Whether the storable layers are on disk already, so that only the units are chosen. Default false.
     """
 
     trunk: Trunk
     singles: Sequence[tuple[Fused, int]]
     budget: int
     memory_bytes: int
-    memory: Memory
+    workspace_bytes: int
     workers: int
     materialise: bool
     fuse: bool
-    solver: Solver
     seconds: float
-    given: bool = False
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Units, what they read, and the makespan in FLOPs for one record.
+class Solution:
+    """Units with their reuse plans, and the makespan in FLOPs for one record.
 
-    ``proven`` is the solver's word on the layers for these units, not on the units.
+    ``proven`` is true if the solver has proven that the layers are optimal for these units.
     """
 
     units: tuple[tuple[Fused, int], ...]
@@ -74,24 +66,24 @@ class Found:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """Order of preference: the makespan, what all units cost together, how many they are."""
+        """Order of preference: the makespan, the total cost, and the number of units."""
         return self.makespan, self.total, sum(count for _, count in self.units)
 
 
-def search(problem: Problem, *, joint: bool) -> Found | None:
+def search(problem: Problem, *, joint: bool) -> Solution | None:
     """Choose the materialised layers and the units.
 
-    The two phases of the paper choose the layers for models that train apart, and fuse afterwards. Jointly, the
-    layers are chosen again for the units, and the units for the layers, from three starts: those two phases, all
-    layers that anybody could read, and none. The best of all comes back, so never worse than the two phases. Where the
-    layers are given, only the units are chosen.
+    The two phases of the paper choose the layers for models that train separately and fuse afterwards. The joint search
+    alternates between choosing layers for the units and units for the layers, from three starts: the result of the two
+    phases, all storable layers, and none. It returns the best solution, which is never worse than that of the two
+    phases. With fixed layers only the units are chosen.
 
     Returns
     -------
-    Found or None
-        None where no unit of one member fits into memory, whatever is materialised.
+    Solution or None
+        None if no unit of one member fits into memory with any layers.
     """
-    if problem.given:
+    if problem.fixed:
         return _fused(problem, frozenset(problem.trunk.storable), proven=True)
     stored, proven = _stored(problem, problem.singles)
     best = _better(None, _fused(problem, stored, proven=proven))
@@ -107,19 +99,19 @@ def _all(problem: Problem) -> frozenset[int]:
     return frozenset(problem.trunk.storable if problem.materialise else ())
 
 
-def _alternate(problem: Problem, stored: frozenset[int]) -> Iterator[Found | None]:
+def _alternate(problem: Problem, stored: frozenset[int]) -> Iterator[Solution | None]:
     """Improve the units for the layers and the layers for the units, until neither changes."""
     seen = set[frozenset[int]]()
     for _ in range(_ROUNDS):
         if stored in seen:
             return
         seen.add(stored)
-        # The start may be over the budget: its units are a guess, judged with layers that fit.
+        # The start may exceed the budget: evaluate its units with layers that fit.
         groupings = list(_groupings(problem, ReusePlans(problem.trunk, stored)))
-        best: Found | None = None
+        best: Solution | None = None
         for units in groupings:
             choice, proven = _stored(problem, units)
-            best = _better(best, _found(problem, units, ReusePlans(problem.trunk, choice), proven=proven))
+            best = _better(best, _solution(problem, units, ReusePlans(problem.trunk, choice), proven=proven))
         yield best
         if best is None:
             return
@@ -134,46 +126,47 @@ def _stored(problem: Problem, units: Sequence[tuple[Fused, int]]) -> tuple[froze
         problem.trunk,
         units,
         budget=problem.budget,
-        # The paper's first phase knows of no units yet, so of no makespan.
+        # The paper's first phase has no units yet, and so no makespan.
         workers=1 if units is problem.singles else problem.workers,
-        solver=problem.solver,
         seconds=problem.seconds,
     )
 
 
-def _fused(problem: Problem, stored: frozenset[int], *, proven: bool) -> Found | None:
-    """Fuse for given layers; of several groupings the best."""
+def _fused(problem: Problem, stored: frozenset[int], *, proven: bool) -> Solution | None:
+    """Return the best grouping for some layers."""
     plans = ReusePlans(problem.trunk, stored)
-    return _better(None, *(_found(problem, units, plans, proven=proven) for units in _groupings(problem, plans)))
+    return _better(None, *(_solution(problem, units, plans, proven=proven) for units in _groupings(problem, plans)))
 
 
 def _groupings(problem: Problem, plans: ReusePlans) -> Iterator[Sequence[tuple[Fused, int]]]:
     if not problem.fuse:
         yield problem.singles
         return
-    units = fuse(problem.singles, plans, problem.memory, problem.memory_bytes, math.inf)
+    units = fuse(problem.singles, plans, problem.workspace_bytes, problem.memory_bytes, math.inf)
     yield units
     mean = _total(units, plans) / problem.workers
     if problem.workers == 1 or max(unit.flops(plans) for unit, _ in units) <= mean:
         return
-    # A unit visits one worker at a time: one that is longer than the mean leaves the others idle.
+    # A unit visits one worker at a time, so a unit longer than the mean leaves the others idle.
     for cap in _CAPS:
-        yield fuse(problem.singles, plans, problem.memory, problem.memory_bytes, cap * mean)
+        yield fuse(problem.singles, plans, problem.workspace_bytes, problem.memory_bytes, cap * mean)
     yield problem.singles
 
 
-def _found(problem: Problem, units: Sequence[tuple[Fused, int]], plans: ReusePlans, *, proven: bool) -> Found | None:
-    if any(unit.memory_bytes(plans, problem.memory) > problem.memory_bytes for unit, _ in units):
+def _solution(
+    problem: Problem, units: Sequence[tuple[Fused, int]], plans: ReusePlans, *, proven: bool
+) -> Solution | None:
+    if any(unit.memory_bytes(plans, problem.workspace_bytes) > problem.memory_bytes for unit, _ in units):
         return None
     total = _total(units, plans)
     makespan = max(total / problem.workers, *(unit.flops(plans) for unit, _ in units))
-    return Found(tuple(units), plans, makespan, total, proven)
+    return Solution(tuple(units), plans, makespan, total, proven)
 
 
 def _total(units: Iterable[tuple[Fused, int]], plans: ReusePlans) -> int:
     return sum(count * unit.flops(plans) for unit, count in units)
 
 
-def _better(best: Found | None, *others: Found | None) -> Found | None:
-    found = [one for one in (best, *others) if one is not None]
-    return min(found, key=lambda one: one.rank) if found else None
+def _better(best: Solution | None, *others: Solution | None) -> Solution | None:
+    solutions = [solution for solution in (best, *others) if solution is not None]
+    return min(solutions, key=lambda solution: solution.rank, default=None)

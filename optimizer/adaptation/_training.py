@@ -1,4 +1,4 @@
-"""FLOPs that training a layer costs: c_comp of Nautilus, section 4.1."""
+"""FLOPs of training a layer: c_comp of Nautilus, section 4.1."""
 
 from __future__ import annotations
 
@@ -13,19 +13,14 @@ FORWARD, THROUGH, TRAINED = 1, 2, 3
 
 
 def passes(graph: LayerGraph) -> dict[str, int]:
-    """Count the passes of each layer in a training step, each as costly as its forward pass.
-
-    Parameters
-    ----------
-    graph : LayerGraph
-        A model.
+    """Count the passes of each layer in a training step, in units of its forward pass.
 
     Returns
     -------
     dict of str to int
-        3 for a trainable layer: forward, input gradient, parameter gradient. 2 for a frozen layer above a trainable
-        one: the gradient passes through. 1 for any other: no gradient arrives, also not above a layer that only draws
-        random numbers, which the paper would give 2.
+        3 for a trainable layer, with its input and parameter gradients; 2 for a frozen layer above a trainable one,
+        with its input gradient; 1 for any other layer. A layer above one that only draws random numbers has no
+        gradient, and counts 1 instead of the paper's 2.
 
     Examples
     --------
@@ -44,5 +39,5 @@ def passes(graph: LayerGraph) -> dict[str, int]:
 
 
 def training_flops(graph: LayerGraph) -> dict[str, int]:
-    """Give the FLOPs of each layer in training, for one record: its passes times its forward FLOPs."""
+    """Return the training FLOPs of each layer for one record: its passes times its forward FLOPs."""
     return {name: count * graph[name].flops for name, count in passes(graph).items()}

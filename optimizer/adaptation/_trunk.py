@@ -1,11 +1,11 @@
-"""The frozen layers of all candidates as few nodes: what can be read, and what it takes to compute."""
+"""Trunk of all candidates: their frozen layers, merged and reduced to few nodes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._dominance import dominators
+from optimizer.adaptation._post_dominators import dominators
 from optimizer.graph import merge
 
 if TYPE_CHECKING:
@@ -20,25 +20,24 @@ __all__ = ["Node", "Trunk", "stored_bytes", "trunk_of"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A layer of the trunk, with the layers that run exactly if it does.
+    """Layer of the trunk, with the layers that run exactly if it runs.
 
     Attributes
     ----------
-    name : str
     layers : tuple of str
-        The layers to run for it, itself included, in the trunk's names.
+        Layers to run for the node, with its own, in the trunk's names.
     parents : tuple of int
-        The nodes that they read.
+        Nodes that these layers read.
     flops : int
         Forward FLOPs of ``layers`` for one record.
     load : int
-        FLOPs missed while one record's output is read.
+        FLOPs missed while the output of one record is read.
     nbytes : int
-        Bytes of that output on disk.
+        Bytes of the output of one record on disk.
     source : bool
-        A graph input: the records themselves, which lie on disk anyway and are read, never computed.
+        True for a graph input, whose records are on disk and are only read.
     storable : bool
-        Worth a place on disk under some plan.
+        True if some best plan may store the node.
     """
 
     name: str
@@ -53,18 +52,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Trunk:
-    """The multi-model graph's materialisable part (Nautilus, section 4.1), reduced. Made by :func:`trunk_of`.
+    """Materialisable part of the multi-model graph (Nautilus, section 4.1), reduced by :func:`trunk_of`.
 
     Attributes
     ----------
     merged : MultiModelGraph
-        The layers in full; ``names`` goes by the first member of each branch.
+        Complete graph; its ``names`` have the first member of each branch.
     nodes : tuple of Node
-        In topological order.
+        Nodes in topological order.
     feeds : tuple of frozenset of int
-        For each branch the nodes that it reads.
+        Nodes that each branch reads.
     float_bytes : int
-        That a float32 number of a stored layer takes.
+        Bytes of a float32 number of a stored layer.
     """
 
     merged: MultiModelGraph
@@ -74,16 +73,16 @@ class Trunk:
 
     @property
     def graph(self) -> LayerGraph:
-        """All layers of the trunk, each once."""
+        """Graph of all layers of the trunk."""
         return self.merged.graph
 
     @property
     def storable(self) -> tuple[int, ...]:
-        """The nodes that may be materialised: U of the paper, without those that no best plan needs."""
+        """Nodes that may be materialised: U of the paper, without those that no best plan needs."""
         return tuple(place for place, node in enumerate(self.nodes) if node.storable)
 
     def below(self, wanted: Collection[int]) -> tuple[int, ...]:
-        """List the nodes that ``wanted`` depend on, themselves included, in topological order."""
+        """List ``wanted`` and the nodes that they depend on, in topological order."""
         reached = set(wanted)
         for place in reversed(range(len(self.nodes))):
             if place in reached:
@@ -100,25 +99,23 @@ def trunk_of(
     stored: Collection[str] | None = None,
     float_bytes: int = 4,
 ) -> Trunk:
-    """Merge the branches' trunks, and drop what no best plan reads.
+    """Merge the trunks of the branches, and drop layers that no best plan reads.
 
     Parameters
     ----------
-    branches : sequence of Branch
-    costs : Costs
     records, disk_bytes : int
-        A layer of which not even ``records`` outputs fit is not storable.
+        Number of rows and disk space: a layer whose outputs do not fit is not storable.
     stored : collection of str, optional
-        Expressions of layers that lie on disk: exactly these are storable then.
+        Expressions of the layers on disk, which are then the storable ones.
     float_bytes : int
-        That a float32 number of a stored layer takes on disk. Default 4.
+        Bytes of a stored float32 number. Default 4.
 
     Returns
     -------
     Trunk
-        Not storable is a layer that takes longer to read than to compute from the graph's inputs; or every way up from
-        which leads through a layer of no more bytes, where that one can be read instead. What is not storable, is fed
-        to no branch and has one reader runs exactly if the reader does, and is made part of it.
+        Trunk without layers that are never worth storing: those that are slower to read than to compute from the
+        graph's inputs, and those whose paths all lead through a layer of at most their size, which can be read instead.
+        A layer that is not storable, feeds no branch and has a single reader becomes part of the reader.
     """
     merged = merge({branch.members[0]: branch.trunk() for branch in branches})
     graph = merged.graph
@@ -137,7 +134,7 @@ def trunk_of(
 
 
 def stored_bytes(layer: Layer, float_bytes: int) -> int:
-    """Count the bytes of an output on disk; those of the records lie there as they are."""
+    """Count the bytes of an output on disk; those of the records are stored unchanged."""
     rounded = layer.op != "input" and layer.dtype == "float32"
     return layer.activation_bytes * float_bytes // 4 if rounded else layer.activation_bytes
 

@@ -1,4 +1,4 @@
-"""Model-selection procedures: which configurations start, go on, pause and stop, epoch by epoch (Cerebro, 3.3)."""
+"""Model-selection procedures, which start, continue, pause and stop configurations epoch by epoch (Cerebro, 3.3)."""
 
 from optimizer.procedures._asha import ASHA
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
@@ -24,8 +24,6 @@ from optimizer.procedures._sampled import Sampled
 from optimizer.procedures._sampling import ListedSampler, RandomSampler, Sampler
 from optimizer.procedures._schedule import Schedule, Segment, schedule_of
 from optimizer.procedures._sequential import Sequential
-from optimizer.procedures._simulate import simulate
-from optimizer.procedures._simulation import Simulation, Span, Visit
 from optimizer.procedures._stoppers import MedianRule, Patience, Stopper, Threshold
 from optimizer.procedures._trial import WORST, Trial
 
@@ -65,9 +63,7 @@ __all__ = [
     "Schedule",
     "Segment",
     "Sequential",
-    "Simulation",
     "Source",
-    "Span",
     "Stage",
     "Start",
     "Stop",
@@ -77,7 +73,6 @@ __all__ = [
     "Threshold",
     "Trial",
     "UserRequest",
-    "Visit",
     "best_first",
     "decision_document",
     "front",
@@ -87,5 +82,4 @@ __all__ = [
     "replay",
     "result_document",
     "schedule_of",
-    "simulate",
 ]

@@ -21,29 +21,28 @@ __all__ = ["ASHA"]
 
 
 class ASHA(Sampled):
-    """Successive halving that waits for nobody: a free slot promotes whoever is good enough so far (Li et al., 2020).
+    """Asynchronous successive halving: a free slot promotes the best waiting configuration at once (Li et al., 2020).
 
     For each free slot the highest rung is looked at first: the best configuration that waits there is promoted if it is
-    among the best 1 / ``eta`` of all that have reached the rung. Where there is none, a new one starts. The search has
-    no end of its own: give ``limits``, or a time limit to whoever drives it.
+    among the best 1 / ``eta`` of all that have reached the rung. Where there is none, a new one starts. The search does
+    not end by itself: set ``limits``, or a time limit in the code that drives it.
 
     Parameters
     ----------
-    sampler : Sampler
     max_epochs : int
-        Of the last rung (R).
+        Epochs of the last rung (R).
     min_epochs : int
         Fewest epochs of the first rung (r). Default 1.
     eta : int
-        Default 3.
+        Reduction factor between two rungs. Default 3.
     rungs : {"milestones", "additive"}
         Epochs that a configuration has reached at a rung, for R = 9: with ``"milestones"`` (default) 1, 3 and 9, with
         ``"additive"`` 1, 4 and 13, for each rung trains its epochs anew as in the seeds (Section 3.6.3).
     concurrency : int, optional
-        Configurations that train beside each other, as many as workers for the seeds' emulation. By default as many as
-        find a slot idle.
+        Configurations that train at the same time; the number of workers emulates the seed papers. By default as many
+        as there are idle slots.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
@@ -78,7 +77,7 @@ class ASHA(Sampled):
         super().__init__(sampler, **settings)
         check_rungs(max_epochs, eta, min_epochs)
         self.eta = eta
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as find a slot idle")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots")
         reached = rung_epochs(max_epochs, eta, whole_log(max_epochs // min_epochs, eta))
         additive = one_of("rungs", rungs, ("milestones", "additive")) == "additive"
         self._reached = tuple(accumulate(reached)) if additive else reached
@@ -100,7 +99,7 @@ class ASHA(Sampled):
         if trial.trial_id not in self._climbs or (trial.live and not trial.waiting):
             return
         rung = self._climbs.pop(trial.trial_id)
-        # Whatever ended on its way to a rung counts there as the worst.
+        # A trial that ended on its way to a rung counts there as the worst.
         self._rungs[rung].reach(trial, trial.points[-1] if trial.live else self.ledger.worst)
         if not trial.live:
             return
@@ -136,7 +135,7 @@ class ASHA(Sampled):
         )
         times = " -> ".join(str(reaches) for reaches in self._reached)
         note = (
-            f"rungs at epochs {times}; goes on until it is told that time is over"
+            f"rungs at epochs {times}; goes on until time is over"
             if count is None
             else "configurations of the higher rungs are those expected: more may be promoted"
         )

@@ -1,4 +1,4 @@
-"""One bracket of successive halving: all its configurations reach a rung, the best of them go on."""
+"""Bracket of synchronous successive halving."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Bracket"]
 
 
 class Bracket:
-    """Bracket of a procedure.
+    """Bracket whose configurations all reach a rung before the best of them go on.
 
     Parameters
     ----------
     name : str
-        Of the bracket, for reasons; may be empty.
+        Name of the bracket in reasons; may be empty.
     rungs : sequence of tuple of int
         Configurations of each rung, and the epochs that they reach there.
     """
@@ -36,7 +36,7 @@ class Bracket:
 
     @property
     def started(self) -> bool:
-        """Whether its configurations were started."""
+        """True once its configurations were started."""
         return self._opened
 
     def open(self, procedure: Sampled) -> None:
@@ -51,7 +51,7 @@ class Bracket:
         self._climbing = {trial.trial_id for trial in self._members}
 
     def decide(self, procedure: Sampled, fresh: Sequence[Trial]) -> None:
-        """Pause those that have reached the rung; once all have, the best go on and the others stop."""
+        """Pause configurations at the rung; once all have reached it, continue the best and stop the others."""
         ours = [trial for trial in fresh if trial.trial_id in self._climbing]
         for trial in ours:
             if trial.waiting or not trial.live:

@@ -1,4 +1,4 @@
-"""Decisions: what a procedure wants done with its configurations."""
+"""Decisions of a procedure about its configurations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ __all__ = ["Continue", "Decision", "Pause", "Source", "Start", "Stop"]
 class Source:
     """Origin of a cloned configuration: another one, after one of its epochs.
 
-    When the decision is made, it is the last epoch of that trial that the procedure was told of. The trial itself may
-    go on meanwhile, so its state has to be kept until the clone has one of its own.
+    It is the last epoch that the procedure knows of that trial. The trial may train further meanwhile, so its state is
+    kept until the clone has a checkpoint.
 
     Parameters
     ----------
-    trial_id : str
     epoch : int
-        Finished epoch of that trial, counted from 1 in that trial's own epochs.
+        Number of the finished epoch from 1, without the epochs of that trial's ancestors.
     """
 
     trial_id: str
@@ -36,14 +35,13 @@ class Start:
     Parameters
     ----------
     trial_id : str
-        ``c000``, ``c001``, ... in the order of starts.
+        Id, ``c000``, ``c001``, ... in the order of starts.
     params : mapping
-        The configuration, as plain data.
+        Configuration as plain data.
     epochs : int
         Epochs to train before the procedure decides again.
     source : Source or None
-        Where weights and optimizer state come from; None for new ones.
-    reason : str
+        Origin of weights and optimizer state; None for new ones.
     """
 
     trial_id: str
@@ -55,14 +53,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Train a configuration that waits, or is paused, for more epochs from its last finished one.
+    """Train a waiting or paused configuration for more epochs.
 
     Parameters
     ----------
-    trial_id : str
     epochs : int
-        Epochs beyond those that it was granted before.
-    reason : str
+        Additional epochs.
     """
 
     trial_id: str
@@ -72,13 +68,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Keep the last finished epoch of a configuration and train it no further for now; it may be continued.
-
-    Parameters
-    ----------
-    trial_id : str
-    reason : str
-    """
+    """Pause a configuration after its last finished epoch, from which it can continue."""
 
     trial_id: str
     reason: str
@@ -86,13 +76,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a configuration; an epoch that it has not finished is given up.
-
-    Parameters
-    ----------
-    trial_id : str
-    reason : str
-    """
+    """End a configuration; an unfinished epoch is dropped."""
 
     trial_id: str
     reason: str

@@ -1,4 +1,4 @@
-"""Decisions and results as JSON documents, read strictly."""
+"""JSON documents of decisions and results, validated when they are read."""
 
 from __future__ import annotations
 
@@ -21,14 +21,6 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def decision_document(decision: Decision) -> dict[str, Any]:
     """Write a decision as plain data.
 
-    Parameters
-    ----------
-    decision : Start, Continue, Pause or Stop
-
-    Returns
-    -------
-    dict
-
     Examples
     --------
     >>> decision_document(Stop("c000", "failed"))
@@ -50,18 +42,10 @@ def decision_document(decision: Decision) -> dict[str, Any]:
 def read_decision(document: Any) -> Decision:
     """Read a decision from its document.
 
-    Parameters
-    ----------
-    document : mapping
-
-    Returns
-    -------
-    Start, Continue, Pause or Stop
-
     Raises
     ------
     LogError
-        It is no such document; the message names the field.
+        The document is invalid; the message names the field.
     """
     kinds: dict[str, dict[str, type]] = {
         "start": {"trial": str, "params": dict, "epochs": int, "source": object, "reason": str},
@@ -83,14 +67,6 @@ def read_decision(document: Any) -> Decision:
 
 def result_document(result: Result) -> dict[str, Any]:
     """Write a result as plain data.
-
-    Parameters
-    ----------
-    result : EpochResult, Ended, OutOfTime, Added or Stopped
-
-    Returns
-    -------
-    dict
 
     Examples
     --------
@@ -115,18 +91,10 @@ def result_document(result: Result) -> dict[str, Any]:
 def read_result(document: Any) -> Result:
     """Read a result from its document.
 
-    Parameters
-    ----------
-    document : mapping
-
-    Returns
-    -------
-    EpochResult, Ended, OutOfTime, Added or Stopped
-
     Raises
     ------
     LogError
-        It is no such document; the message names the field.
+        The document is invalid; the message names the field.
     """
     kinds: dict[str, dict[str, type]] = {
         "epoch": {"trial": str, "epoch": int, "metrics": dict},
@@ -157,33 +125,33 @@ def _source(document: Any, whole: Mapping[str, Any]) -> Source | None:
     if document is None:
         return None
     if not isinstance(document, Mapping):
-        raise LogError(f"source={document!r} in {dict(whole)!r}: a trial and an epoch, or null")
+        raise LogError(f"source must be a trial and an epoch, or null, got {document!r} in {dict(whole)!r}")
     fields = _checked(document, {"trial": str, "epoch": int}, whole)
     return Source(fields["trial"], fields["epoch"])
 
 
 def _check_epochs(epochs: int, document: Mapping[str, Any]) -> None:
     if epochs < 1:
-        raise LogError(f"epochs={epochs} in {dict(document)!r}: at least 1")
+        raise LogError(f"epochs must be at least 1, got {epochs} in {dict(document)!r}")
 
 
 def _fields(document: Any, label: str, kinds: Mapping[str, Mapping[str, type]]) -> tuple[str, dict[str, Any]]:
     if not isinstance(document, Mapping):
-        raise LogError(f"{document!r} is no document of a {label}: a mapping")
+        raise LogError(f"document of a {label} must be a mapping, got {document!r}")
     kind = document.get(label)
     if not isinstance(kind, str) or kind not in kinds:
-        raise LogError(f"{label}={kind!r} in {dict(document)!r}; one of: {', '.join(kinds)}")
+        raise LogError(f"{label} must be one of {', '.join(kinds)}, got {kind!r} in {dict(document)!r}")
     rest = {name: value for name, value in document.items() if name != label}
     return kind, _checked(rest, kinds[kind], document)
 
 
 def _checked(fields: Mapping[str, Any], types: Mapping[str, type], document: Mapping[str, Any]) -> dict[str, Any]:
     if wrong := sorted(fields.keys() ^ types.keys()):
-        raise LogError(f"{dict(document)!r} has other fields than {', '.join(types)}: see {', '.join(wrong)}")
+        raise LogError(f"fields must be {', '.join(types)}, got {dict(document)!r}: see {', '.join(wrong)}")
     for name, expected in types.items():
         value = fields[name]
         if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            raise LogError(f"{name}={value!r} in {dict(document)!r}: of type {expected.__name__}")
+            raise LogError(f"{name} must be of type {expected.__name__}, got {value!r} in {dict(document)!r}")
     return dict(fields)
 
 
@@ -196,6 +164,7 @@ def _read(name: str, value: Any, document: Mapping[str, Any]) -> float:
         return _NOT_FINITE[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise LogError(
-            f"metrics[{name!r}]={value!r} in {dict(document)!r}: a number, or one of {', '.join(_NOT_FINITE)}"
+            f"metrics[{name!r}] must be a number or one of {', '.join(_NOT_FINITE)}, got {value!r} in "
+            f"{dict(document)!r}"
         )
     return float(value)

@@ -8,12 +8,12 @@ __all__ = ["DivergedLogError", "LogError", "ProcedureError"]
 
 
 class ProcedureError(CerebroError, ValueError):
-    """Results that cannot be: of an unknown trial, of an epoch nobody asked for, without the metric that decides."""
+    """Impossible results: an unknown trial, an epoch that was not granted, or a missing metric."""
 
 
 class LogError(CerebroError, ValueError):
-    """A document of a log that is not one: an unknown kind, a field too many, missing or of another type."""
+    """Invalid document of a log: an unknown kind, or a field that is unknown, missing or of another type."""
 
 
 class DivergedLogError(LogError):
-    """A log that this procedure would not have written: another seed, space or setting, or other code."""
+    """Log of a procedure with another seed, space, setting or version."""

@@ -23,28 +23,27 @@ __all__ = ["AgingEvolution"]
 
 
 class AgingEvolution(Sampled):
-    """Mutate the best of a random few; the oldest dies, however good (Real et al., regularized evolution, 2019).
+    """Mutate the best of a random sample, and drop the oldest (Real et al., regularized evolution, 2019).
 
     The first ``population`` configurations are random. Each later one changes one value of its parent, the best of
     ``sample`` that are drawn with replacement from the last ``population`` to have ended. All train from new weights.
 
     Parameters
     ----------
-    space : Space
     population : int
-        At least 2.
+        Number of possible parents, at least 2.
     configurations : int
-        In all, the first population included.
+        Total number, with the first population.
     epochs : int
-        Of each.
+        Epochs of each configuration.
     sample : int
-        At most ``population``. Default 2.
+        Configurations among which the parent is the best; at most ``population``. Default 2.
     concurrency : int, optional
-        Configurations that train beside each other. By default as many as find a slot idle.
+        Configurations that train at the same time. By default as many as there are idle slots.
     seed : int
-        Default 0.
+        Seed of samples and mutations. Default 0.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
@@ -70,13 +69,13 @@ class AgingEvolution(Sampled):
         self.configurations = whole("configurations", configurations)
         if configurations < population:
             raise InvalidArgumentError(
-                f"configurations={configurations}: at least population={population}, for the first ones are random"
+                f"configurations must be at least population={population}, the random first ones, got {configurations}"
             )
         self.epochs = whole("epochs", epochs)
         self.sample = whole("sample", sample)
         if sample > population:
-            raise InvalidArgumentError(f"sample={sample}: at most population={population}")
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as find a slot idle")
+            raise InvalidArgumentError(f"sample must be at most population={population}, got {sample}")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots")
         self._seed = whole("seed", seed, 0)
         self._parents: deque[Trial] = deque(maxlen=population)
 
@@ -101,7 +100,7 @@ class AgingEvolution(Sampled):
             return None
         places = np.random.default_rng([self._seed, number]).integers(len(self._parents), size=self.sample)
         drawn = {self._parents[place] for place in places.tolist()}
-        # By the places in the whole population: of two alone, most are as good as each other in several objectives.
+        # Ranks within the whole population: with several objectives, most pairs do not dominate each other.
         parent = next(trial for trial in self.ledger.ranked(self._parents) if trial in drawn)
         params = self._space.mutate(parent.params, self._seed, number)
         return self.start(params, self.epochs, reason=f"mutation of {parent.trial_id}")

@@ -1,4 +1,4 @@
-"""Pareto fronts: which of some points are worth having, and their order from the best to the worst."""
+"""Pareto fronts, and the order of points by front and crowding distance."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["best_first", "front"]
 
 
 def front(points: Sequence[Sequence[float]]) -> list[int]:
-    """Find the points no other of which is as good in all and better in one.
+    """Find the Pareto front: points that no other point dominates.
 
     Parameters
     ----------
     points : sequence of sequence of float
-        Scores by objective, as many of each: higher is better.
+        Scores by objective, where higher is better.
 
     Returns
     -------
     list of int
-        Their places in ``points``, in ascending order. Equal points are on the front together, or not at all. A point
-        with a NaN is not on it, and no reason for another one not to be.
+        Indices in ``points``, in ascending order. Equal points are on the front together, or not at all. A point with a
+        NaN is not on the front and dominates no other point.
 
     Examples
     --------
@@ -42,20 +42,20 @@ def best_first(points: Sequence[Sequence[float]]) -> list[int]:
     """Order points as NSGA-II does: by front, and within a front the least crowded first (Deb et al., 2002, III).
 
     The first front is that of all points, the second that of the others, and so on. The crowding distance of a point
-    is the sum over the objectives of the distance between its neighbours, as a share of the front's range; whoever is
-    first or last in an objective has no neighbour, and an infinite distance. Successive halving with this order is that
-    of Schmucker et al., Multi-objective asynchronous successive halving, 2021.
+    is the sum over the objectives of the distance between its neighbours, as a share of the front's range. The first
+    and the last point of an objective have an infinite distance. Successive halving with this order is that of
+    Schmucker et al., Multi-objective asynchronous successive halving, 2021.
 
     Parameters
     ----------
     points : sequence of sequence of float
-        Scores by objective, as many of each: higher is better. With one objective this is the order of the scores.
+        Scores by objective, where higher is better. With one objective this is the order of the scores.
 
     Returns
     -------
     list of int
-        Places of all points, the best first; of equally good ones the one that comes first in ``points``. Those with a
-        score that is no finite number come last.
+        Indices of all points, the best first; among equal points the one that comes first in ``points``. Points with a
+        score that is not finite come last.
 
     Examples
     --------

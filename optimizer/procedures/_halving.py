@@ -20,7 +20,7 @@ __all__ = ["SuccessiveHalving"]
 
 
 class SuccessiveHalving(Sampled):
-    """Train many configurations for a few epochs, one of ``eta`` of them further, and so on.
+    """Train many configurations for a few epochs, and the best 1 / ``eta`` of each rung further.
 
     The rungs end with ``max_epochs`` and become fewer by ``eta`` downwards, while at least ``min_epochs`` remain and
     the configurations suffice (Jamieson and Talwalkar, 2016). A promoted configuration goes on from what it has
@@ -28,16 +28,14 @@ class SuccessiveHalving(Sampled):
 
     Parameters
     ----------
-    sampler : Sampler
-    configurations : int
     max_epochs : int
-        Of those that reach the last rung (R).
+        Epochs of the configurations that reach the last rung (R).
     min_epochs : int
         Fewest epochs of the first rung (r). Default 1.
     eta : int
-        Default 3.
+        Reduction factor between two rungs. Default 3.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
@@ -91,5 +89,7 @@ class SuccessiveHalving(Sampled):
             clones=0,
             most_epochs=sum(stage.configurations * stage.epochs for stage in stages),
             limits=self.limits,
-            notes=self.notes(*(["the sampler draws all before any has trained"] if self.sampler.learns else [])),
+            notes=self.notes(
+                *(["the sampler draws all configurations before the first has trained"] if self.sampler.learns else [])
+            ),
         )

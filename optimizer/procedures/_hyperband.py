@@ -28,16 +28,15 @@ class Hyperband(Sampled):
 
     Parameters
     ----------
-    sampler : Sampler
     max_epochs : int
-        Of the best configurations (R).
+        Epochs of the best configurations (R).
     eta : int
-        Default 3.
+        Reduction factor between two rungs. Default 3.
     brackets : {"together", "in turn"}, optional
-        ``"together"`` starts all at once, so that nobody waits. ``"in turn"`` starts the next one when a slot is idle:
-        the default where the sampler learns, for it has learned from those before.
+        ``"together"`` starts all brackets at once, so that no worker waits. ``"in turn"`` starts the next bracket when
+        a slot is idle: the default for a sampler that learns, which then knows the earlier brackets.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
@@ -100,4 +99,4 @@ class Hyperband(Sampled):
     def _order(self) -> list[str]:
         if not self._together:
             return ["brackets in turn: the next one starts when a slot is idle"]
-        return ["brackets together: the sampler draws all before any has trained"] if self.sampler.learns else []
+        return ["brackets together: the sampler draws all before the first has trained"] if self.sampler.learns else []

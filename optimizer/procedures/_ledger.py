@@ -1,4 +1,4 @@
-"""The ledger: all that a procedure knows of its configurations."""
+"""Ledger of a procedure: its configurations and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Configurations by id, in the order of their starts.
+    """Configurations of a search by id, in the order of their starts.
 
     Parameters
     ----------
@@ -56,7 +56,10 @@ class Ledger:
     def __getitem__(self, trial_id: str) -> Trial:
         if trial_id not in self._trials:
             known = ", ".join(list(self._trials)[-5:]) or "none"
-            raise ProcedureError(f"no trial {trial_id!r}{nearest(trial_id, self._trials)}; the last ones are {known}")
+            close = nearest(trial_id, self._trials)
+            raise ProcedureError(
+                f"trial_id must be the id of a trial, such as the last ones {known}, got {trial_id!r}{close}"
+            )
         return self._trials[trial_id]
 
     @property
@@ -81,7 +84,7 @@ class Ledger:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best epoch of all, stopped ones included, by the metric that decides; or None."""
+        """Trial with the best epoch by the metric that decides, stopped ones included; or None."""
         measured = [trial for trial in self if trial.best_score > WORST]
         return min(measured, key=lambda trial: (-trial.best_score, trial.number), default=None)
 
@@ -104,10 +107,6 @@ class Ledger:
         ----------
         epoch : int
             Along the lineage, counted from 1.
-
-        Returns
-        -------
-        sequence of float
         """
         return self._means.get(epoch, ())
 
@@ -126,15 +125,11 @@ class Ledger:
 
     @property
     def worst(self) -> tuple[float, ...]:
-        """The point of what failed."""
+        """Point of a failed trial."""
         return (WORST,) * len(self.objectives)
 
     def lineage(self, trial_id: str) -> list[tuple[Trial, int]]:
         """List the trials whose epochs led to a trial, the first ancestor first, each with the epochs it gave.
-
-        Parameters
-        ----------
-        trial_id : str
 
         Returns
         -------
@@ -150,11 +145,12 @@ class Ledger:
         return line[::-1]
 
     def check_source(self, source: Source) -> Trial:
-        """Give the trial of a source, which has to have finished that epoch."""
+        """Return the trial of a source, after checking that it has finished that epoch."""
         parent = self[source.trial_id]
         if not 1 <= source.epoch <= parent.finished:
             raise ProcedureError(
-                f"a clone of {source.trial_id} after epoch {source.epoch}: it has finished {parent.finished}"
+                f"source must be a finished epoch of {source.trial_id}, 1 to {parent.finished}, got epoch "
+                f"{source.epoch}"
             )
         return parent
 
@@ -188,19 +184,19 @@ class Ledger:
             self.epochs -= trial.granted - trial.finished
 
     def tell(self, results: Sequence[Result]) -> list[Trial]:
-        """Take in results, whatever their order; all of them, or none where one of them cannot be.
+        """Record results in any order; all of them, or none if one is impossible.
 
         Results of trials that have ended are ignored: an epoch in flight when a trial is stopped may still finish.
 
         Parameters
         ----------
         results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
-            Requests of the user are the procedure's to carry out: they change nothing here.
+            Requests of the user change nothing here; the procedure carries them out.
 
         Returns
         -------
         list of Trial
-            Those that finished epochs or ended, in the order of their starts.
+            Trials that finished epochs or ended, in the order of their starts.
 
         Raises
         ------
@@ -238,15 +234,19 @@ class Ledger:
                     yield self[result.trial_id].number, False, result.epoch, result
                 case Ended():
                     if not result.status or result.status in {"running", "paused"}:
-                        raise ProcedureError(f"{result.trial_id} ended with status={result.status!r}: a word for why")
+                        raise ProcedureError(
+                            f"status of {result.trial_id} must be a final status, got {result.status!r}"
+                        )
                     yield self[result.trial_id].number, True, 0, result
 
     @staticmethod
     def _check_epoch(trial: Trial, event: EpochResult, due: int) -> None:
         if event.epoch != due:
-            raise ProcedureError(f"{trial.trial_id} reports epoch {event.epoch}: its next is {due}; report each once")
+            raise ProcedureError(
+                f"epoch of {trial.trial_id} must be {due}, its next one, got {event.epoch}: report each once"
+            )
         if due > trial.granted:
-            raise ProcedureError(f"{trial.trial_id} reports epoch {due}: it was granted {trial.granted}")
+            raise ProcedureError(f"epoch of {trial.trial_id} must be at most {trial.granted}, as granted, got {due}")
 
     def _measured(self, event: EpochResult) -> tuple[float, ...]:
         point = tuple(self._score(event, objective) for objective in self.objectives)
@@ -258,8 +258,8 @@ class Ledger:
         if name not in event.metrics:
             names = ", ".join(sorted(event.metrics)) or "none"
             hint = nearest(name, event.metrics)
-            raise ProcedureError(f"{event.trial_id} reports no metric {name!r}{hint}; there are: {names}")
+            raise ProcedureError(f"metrics of {event.trial_id} must include {name!r}, got {names}{hint}")
         value: Any = event.metrics[name]
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise ProcedureError(f"{event.trial_id} reports {name}={value!r}: a number")
+            raise ProcedureError(f"{name} of {event.trial_id} must be a number, got {value!r}")
         return objective.score(float(value))

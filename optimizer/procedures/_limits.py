@@ -11,7 +11,7 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most configurations that a procedure may start, and most epochs that it may train in all.
+    """Limits on the configurations and the epochs of a procedure.
 
     A configuration that comes to the end of the epochs keeps what it has finished. Seconds and money are limited from
     outside, by :class:`OutOfTime`: a procedure has no clock.
@@ -19,15 +19,15 @@ class Limits:
     Parameters
     ----------
     max_configurations : int, optional
-        Clones count.
+        Most configurations to start, clones included.
     max_total_epochs : int, optional
-        The sum over all configurations. Epochs that were granted and not finished, since the configuration ended
-        before, are free again.
+        Most epochs of all configurations together. Granted epochs that an ended configuration did not train are free
+        again.
 
     Raises
     ------
     InvalidArgumentError
-        A limit is no whole number, or below 1.
+        A limit is not an integer of at least 1.
     """
 
     max_configurations: int | None = None

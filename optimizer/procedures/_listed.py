@@ -1,4 +1,4 @@
-"""Given configurations."""
+"""Procedure that trains a list of configurations."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ __all__ = ["Listed"]
 
 
 class Listed(Sequential):
-    """Train given configurations, all for the same number of epochs or each for its own.
+    """Train the configurations of a list, each for a common or an individual number of epochs.
 
     Parameters
     ----------
-    configurations : iterable of mapping
     epochs : int or sequence of int
-        Of all, or of each.
+        Epochs of all configurations, or of each.
     concurrency : int, optional
-        Most configurations beside each other; by default all.
+        Most configurations that train at the same time; by default all.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
     InvalidArgumentError
-        No configuration, one that is no plain data, more or fewer epochs than configurations, or another value that is
-        not allowed.
+        There is no configuration, one is not plain data, or the numbers of epochs and configurations differ.
 
     Examples
     --------
@@ -56,7 +54,9 @@ class Listed(Sequential):
         count = len(sampler.configurations)
         each = [whole("epochs", number) for number in epochs] if isinstance(epochs, Sequence) else [epochs] * count
         if len(each) != count:
-            raise InvalidArgumentError(f"epochs has {len(each)} numbers for {count} configurations: one for each")
+            raise InvalidArgumentError(
+                f"epochs must have a number for each of the {count} configurations, got {len(each)}"
+            )
         super().__init__(sampler, configurations=count, epochs=max(each), concurrency=concurrency, **settings)
         self._each = each
 

@@ -1,4 +1,4 @@
-"""The log of a procedure, and its replay."""
+"""Log of a procedure, and its replay."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ __all__ = ["Exchange", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of :meth:`Procedure.ask`: what it was told, and what it decided.
-
-    Parameters
-    ----------
-    results : tuple of EpochResult, Ended and OutOfTime
-    idle : int
-    decisions : tuple of Start, Continue, Pause and Stop
-    """
+    """Call of :meth:`Procedure.ask`, with its results and its decisions."""
 
     results: tuple[Result, ...]
     idle: int
@@ -37,28 +30,12 @@ class Exchange:
 
     @classmethod
     def with_procedure(cls, procedure: Procedure, results: Sequence[Result] = (), *, idle: int = 0) -> Exchange:
-        """Ask a procedure, and note what was said.
-
-        Parameters
-        ----------
-        procedure : Procedure
-        results : sequence of EpochResult, Ended and OutOfTime
-        idle : int
-
-        Returns
-        -------
-        Exchange
-        """
+        """Ask a procedure, and record the call."""
         told = tuple(results)
         return cls(told, idle, tuple(procedure.ask(told, idle=idle)))
 
     def document(self) -> dict[str, Any]:
-        """Write the exchange as plain data.
-
-        Returns
-        -------
-        dict
-        """
+        """Write the exchange as plain data."""
         return {
             "results": [result_document(result) for result in self.results],
             "idle": self.idle,
@@ -69,27 +46,19 @@ class Exchange:
     def of(cls, document: Any) -> Exchange:
         """Read an exchange from its document.
 
-        Parameters
-        ----------
-        document : mapping
-
-        Returns
-        -------
-        Exchange
-
         Raises
         ------
         LogError
-            It is no such document; the message names the field.
+            The document is invalid; the message names the field.
         """
         if not isinstance(document, Mapping) or document.keys() != {"results", "idle", "decisions"}:
-            raise LogError(f"{document!r} is no exchange: a mapping of results, idle and decisions")
+            raise LogError(f"exchange must be a mapping of results, idle and decisions, got {document!r}")
         idle = document["idle"]
         if isinstance(idle, bool) or not isinstance(idle, int) or idle < 0:
-            raise LogError(f"idle={idle!r}: a number of slots")
+            raise LogError(f"idle must be a number of slots, got {idle!r}")
         for name in ("results", "decisions"):
             if not isinstance(document[name], list):
-                raise LogError(f"{name}={document[name]!r}: a list")
+                raise LogError(f"{name} must be a list, got {document[name]!r}")
         return cls(
             tuple(read_result(result) for result in document["results"]),
             idle,
@@ -98,19 +67,19 @@ class Exchange:
 
 
 def replay(procedure: Procedure, log: Iterable[Exchange]) -> None:
-    """Bring a new procedure to where another one was, by asking again with what that one was told.
+    """Bring a new procedure to the state of another one, by repeating its calls.
 
     Parameters
     ----------
     procedure : Procedure
-        New, with the same arguments.
+        New procedure with the same arguments.
     log : iterable of Exchange
-        From the beginning.
+        All calls from the beginning.
 
     Raises
     ------
     DivergedLogError
-        It decides something else; the message has the first such decision. Do not go on with this procedure.
+        The procedure decides differently; the message has the first different decision. Do not use it any further.
 
     Examples
     --------
@@ -129,7 +98,7 @@ def replay(procedure: Procedure, log: Iterable[Exchange]) -> None:
         try:
             decisions = procedure.ask(exchange.results, idle=exchange.idle)
         except ProcedureError as error:
-            raise DivergedLogError(f"call {number} of the log cannot be told to this procedure: {error}") from error
+            raise DivergedLogError(f"call {number} of the log fails with this procedure: {error}") from error
         for place, (logged, decided) in enumerate(zip_longest(exchange.decisions, decisions)):
             if _document(logged) != _document(decided):
                 raise DivergedLogError(

@@ -1,4 +1,4 @@
-"""Objectives: the metrics that a search is to make good, and which way."""
+"""Objectives of a search: its metrics and their directions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from optimizer.errors import InvalidArgumentError
 from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 __all__ = ["Objective", "objectives_of"]
@@ -20,13 +19,12 @@ __all__ = ["Objective", "objectives_of"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric that a search is to make good.
+    """Metric that a search optimizes.
 
     Parameters
     ----------
-    metric : str
     mode : {"min", "max"}
-        Which way it is better.
+        Direction in which the metric improves.
     """
 
     metric: str
@@ -34,7 +32,7 @@ class Objective:
 
     @property
     def larger_is_better(self) -> bool:
-        """Whether more of it is better."""
+        """True if larger values are better."""
         return self.mode == "max"
 
     def score(self, value: float) -> float:
@@ -49,19 +47,19 @@ class Objective:
 
 
 def objectives_of(metric: str | Sequence[str], mode: str | Sequence[str]) -> tuple[Objective, ...]:
-    """Put metrics and modes together.
+    """Pair metrics with modes.
 
     Parameters
     ----------
     metric : str or sequence of str
-        One name, or several, the first of which decides where one has to.
+        One name, or several, the first of which decides where a single metric has to.
     mode : {"min", "max"}, or sequence of them
         One for each metric.
 
     Raises
     ------
     InvalidArgumentError
-        There is no metric, one is no name or comes twice, or there are more or fewer modes.
+        There is no metric, one is not a name or comes twice, or the number of modes differs.
 
     Examples
     --------
@@ -70,23 +68,18 @@ def objectives_of(metric: str | Sequence[str], mode: str | Sequence[str]) -> tup
     """
     metrics, modes = _listed(metric), _listed(mode)
     if not metrics:
-        raise InvalidArgumentError(f"metric={metric!r}: the name of the metric that decides, or several names")
+        raise InvalidArgumentError(f"metric must be a name or a sequence of names, got {metric!r}")
     for place, name in enumerate(metrics):
         if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(f"metric={metric!r}: the name of the metric that decides, or several names")
+            raise InvalidArgumentError(f"metric must be a name or a sequence of names, got {metric!r}")
         if name in metrics[:place]:
-            raise InvalidArgumentError(f"metric={metric!r} has {name!r} twice: name each objective once")
+            raise InvalidArgumentError(f"metric must name each objective once, got {name!r} twice in {metric!r}")
     if len(modes) != len(metrics):
         raise InvalidArgumentError(
-            f"mode={mode!r}: {_count(modes)} for metric={metric!r}; give one for each of the {len(metrics)}"
+            f"mode must have one direction for each of the {len(metrics)} metrics of {metric!r}, got {mode!r}"
         )
     return tuple(Objective(name, one_of("mode", way, ("min", "max"))) for name, way in zip(metrics, modes, strict=True))
 
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-
-
-def _count(values: Iterable[Any]) -> str:
-    count = len(list(values))
-    return "one mode" if count == 1 else f"{count} modes"

@@ -24,7 +24,7 @@ __all__ = ["PBT"]
 
 
 class PBT(Sampled):
-    """Train a population; now and then its worst members go on as changed clones of its best (Jaderberg et al., 2017).
+    """Train a population whose worst members become changed clones of its best (Jaderberg et al., 2017).
 
     After every ``ready`` epochs the members of the lowest ``quantile`` stop. In the place of each a clone of one of the
     highest ``quantile`` starts, drawn at random, from the last finished epoch of its source. Each of its values is
@@ -34,19 +34,18 @@ class PBT(Sampled):
 
     Parameters
     ----------
-    space : Space
     population : int
-        At least 2.
+        Number of members, at least 2.
     epochs : int
-        Of each member, along its lineage.
+        Epochs of each member along its lineage.
     ready : int
         Epochs between decisions. Default 1.
     quantile : float
-        Above 0, at most 0.5; at least one member is replaced. Default 0.25.
+        Share of members to replace, above 0 and at most 0.5; at least one member. Default 0.25.
     resample : float
-        From 0 to 1. Default 0.25.
+        Probability of drawing a value anew, from 0 to 1. Default 0.25.
     factors : sequence of float
-        Above 0. Default 0.8 and 1.2.
+        Factors of a changed value, above 0. Default 0.8 and 1.2.
     only : collection of str, optional
         Names of the values to change: leave out what shapes the network, for a clone takes over weights. By default
         all.
@@ -54,9 +53,9 @@ class PBT(Sampled):
         ``"together"`` (default) decides once all members are ready, so that the result does not depend on their speed.
         With ``"rolling"`` each is compared, as soon as it is ready, with what the others have measured last.
     seed : int
-        Default 0.
+        Seed of configurations and changes. Default 0.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
@@ -99,23 +98,23 @@ class PBT(Sampled):
         self.epochs = whole("epochs", epochs)
         self.ready = whole("ready", ready, why="the epochs between decisions")
         if self.ready > self.epochs:
-            raise InvalidArgumentError(f"ready={ready}: at most epochs={epochs}")
+            raise InvalidArgumentError(f"ready must be at most epochs={epochs}, got {ready}")
         self._count = max(1, int(real("quantile", quantile, 0, 0.5, above=True) * population))
         self._resample = real("resample", resample, 0, 1)
         self._factors = tuple(real("factors", factor, 0, above=True) for factor in factors)
         if not self._factors:
-            raise InvalidArgumentError("factors is empty: give at least one, as (0.8, 1.2)")
+            raise InvalidArgumentError("factors must have at least one number, such as (0.8, 1.2), got none")
         if isinstance(only, str):
-            raise InvalidArgumentError(f"only={only!r}: a list of names, as [{only!r}]")
+            raise InvalidArgumentError(f"only must be a list of names, such as [{only!r}], got {only!r}")
         self._only = None if only is None else tuple(only)
         if self._only == ():
-            raise InvalidArgumentError("only is empty: a clone would be a copy of its source; None changes all values")
+            raise InvalidArgumentError("only must have at least one name, got none: None changes all values")
         self._together = one_of("generations", generations, ("together", "rolling")) == "together"
         self._seed = whole("seed", seed, 0)
         self._clones = 0
-        self._perturb(space.sample(self._seed, 0))  # a wrong name in only is told now, not with the first clone
+        self._perturb(space.sample(self._seed, 0))  # validate the names of only before the first clone
         self._members: list[Trial] = []
-        # Members that ended before anybody had measured something.
+        # Members that ended before any other had a result.
         self._lost: set[Trial] = set()
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # the population is set
@@ -130,7 +129,7 @@ class PBT(Sampled):
             self._generation(fresh)
         else:
             self._finish_old([trial for trial in fresh if trial.waiting])
-            # Ends come with results: of a thousand members the others need not be looked at.
+            # Only members with new results can have changed: skip the others of a large population.
             met = {trial for trial in fresh if trial.waiting or not trial.live} | self._lost
             for member in [member for member in self._members if member in met]:
                 self._meet(member)
@@ -172,7 +171,7 @@ class PBT(Sampled):
         best = ranked[: count if trial.live else self._count] if lost else []
         self._lost.discard(trial)
         if not trial.live and not best:
-            self._lost.add(trial)  # until another one has measured something
+            self._lost.add(trial)  # until another member has a result
             return
         member = self._replace(trial, best) if lost and best else self._go_on(trial)
         self._members[place : place + 1] = [] if member is None else [member]
@@ -224,7 +223,7 @@ class PBT(Sampled):
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Name the values that differ: ``"lr 0.1 -> 0.08"``."""
+    """Describe the values that differ: ``"lr 0.1 -> 0.08"``."""
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return ", ".join(f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names) or "unchanged"
 

@@ -1,4 +1,4 @@
-"""Plans: what a procedure will do, before it does."""
+"""Plan of a search before it runs: stages, epochs, times and costs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class Stage:
     Parameters
     ----------
     name : str
-        As ``"bracket 2, rung 0"``.
-    configurations : int
+        Name of the stage, such as ``"bracket 2, rung 0"``.
     epochs : int
-        That each of them trains in this stage.
+        Epochs that each configuration trains in this stage.
     reaches : int
-        Epochs that each of them has then trained in all, along its lineage.
+        Total epochs of each configuration after the stage, along its lineage.
     """
 
     name: str
@@ -40,12 +39,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Time and cost of a search on some workers.
+    """Time and cost of a search on a number of workers.
 
     Parameters
     ----------
-    workers : int
-    seconds : float
     cost : float or None
         Workers x hours x price; None without a price.
     """
@@ -61,30 +58,28 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Plan(ExplainedInNotebooks):
-    """Stages of a search with their configurations and epochs, and what follows from them.
+    """Stages of a search with their configurations and epochs.
 
     Parameters
     ----------
-    procedure : str
     stages : tuple of Stage
-        Empty where the number of configurations is open.
+        Stages in order; empty where the number of configurations is open.
     epochs_each : int
         Most epochs of one configuration, along its lineage.
     chain : int
-        Epochs that follow one another at least, however many workers there are.
+        Fewest epochs that have to run one after the other, with any number of workers.
     configurations : int or None
-        None where the number is open.
+        Number of configurations; None where it is open.
     clones : int or None
         Most configurations that are started as clones of others; None where the number is open.
     most_epochs : int or None
-        Most epochs in all, clones included; None where the number is open. Those of the stages are what is expected.
+        Most epochs in all, clones included; None where the number is open. The stages have the expected ones.
     concurrency : int or None
-        Most configurations that train beside each other; None is no limit.
-    limits : Limits
+        Most configurations that train at the same time; None is no limit.
     notes : tuple of str
         Sentences for :meth:`explain`.
     offers : tuple of Offer
-        Time and cost on some numbers of workers, where the seconds of a unit are known.
+        Times and costs by number of workers, where the seconds of a unit are known.
     """
 
     procedure: str
@@ -101,7 +96,7 @@ class Plan(ExplainedInNotebooks):
 
     @property
     def epochs(self) -> int | None:
-        """Epochs in all, as expected: those of the stages, up to the limit; None where the number is open."""
+        """Expected epochs in all, up to the limit; None where the number is open."""
         most = self.limits.max_total_epochs
         if not self.stages:
             return most
@@ -109,29 +104,19 @@ class Plan(ExplainedInNotebooks):
         return planned if most is None else min(planned, most)
 
     def units(self, partitions: int) -> int | None:
-        """Count training units: one per epoch and partition.
-
-        Parameters
-        ----------
-        partitions : int
-
-        Returns
-        -------
-        int or None
-        """
+        """Count training units: one per epoch and partition."""
         whole("partitions", partitions)
         return None if self.epochs is None else self.epochs * partitions
 
     def seconds(self, unit_seconds: float, *, workers: int, partitions: int | None = None) -> float | None:
-        """Bound the time from below: the work of all workers, or the longest chain of epochs.
+        """Compute a lower bound of the time: the mean work of a worker, or the longest chain of epochs.
 
         Parameters
         ----------
         unit_seconds : float
             Seconds of one configuration over one partition.
-        workers : int
         partitions : int, optional
-            By default one per worker. More workers than partitions do not help.
+            Number of partitions; by default one per worker. More workers than partitions do not help.
 
         Returns
         -------
@@ -155,21 +140,20 @@ class Plan(ExplainedInNotebooks):
     def front(
         self, unit_seconds: float, *, partitions: int, price: float, workers: Sequence[int] = ()
     ) -> tuple[Offer, ...]:
-        """List the numbers of workers that are worth their price: no other is as fast and as cheap.
+        """List the Pareto-optimal numbers of workers by time and cost.
 
         Parameters
         ----------
-        unit_seconds : float
-        partitions : int
         price : float
-            Of a worker for an hour.
+            Cost per worker-hour.
         workers : sequence of int
-            Numbers to compare; by default from 1 to that of the partitions.
+            Numbers of workers to compare; by default from 1 to the number of partitions.
 
         Returns
         -------
         tuple of Offer
-            The cheapest first; empty where the number of epochs is open. Costs that differ by rounding alone are equal.
+            Offers, the cheapest first; empty where the number of epochs is open. Costs that differ only by rounding are
+            equal.
 
         Raises
         ------
@@ -190,19 +174,17 @@ class Plan(ExplainedInNotebooks):
         return tuple(reversed(worth))
 
     def times(self, unit_seconds: float, *, partitions: int, workers: Sequence[int] = ()) -> tuple[Offer, ...]:
-        """List the times on some numbers of workers, without costs.
+        """List the times by number of workers, without costs.
 
         Parameters
         ----------
-        unit_seconds : float
-        partitions : int
         workers : sequence of int
-            By default from 1 to that of the partitions.
+            Numbers of workers; by default from 1 to the number of partitions.
 
         Returns
         -------
         tuple of Offer
-            In the order of ``workers``; empty where the number of epochs is open.
+            Offers in the order of ``workers``; empty where the number of epochs is open.
 
         Raises
         ------
@@ -210,7 +192,7 @@ class Plan(ExplainedInNotebooks):
             A value that is not allowed.
         """
         if isinstance(workers, (str, int)):
-            raise InvalidArgumentError(f"workers={workers!r}: a sequence of numbers, as (1, 2, 4)")
+            raise InvalidArgumentError(f"workers must be a sequence of numbers, such as (1, 2, 4), got {workers!r}")
         offers = []
         for count in workers or range(1, whole("partitions", partitions) + 1):
             seconds = self.seconds(unit_seconds, workers=count, partitions=partitions)
@@ -219,13 +201,7 @@ class Plan(ExplainedInNotebooks):
         return tuple(offers)
 
     def explain(self) -> str:
-        """Describe the plan: a line for the whole, one per stage, and what is special.
-
-        Returns
-        -------
-        str
-            Lines of text, without a newline at the end.
-        """
+        """Describe the plan: a line for the whole, a line per stage, and notes."""
         return str(self)
 
     def __str__(self) -> str:
@@ -238,7 +214,7 @@ class Plan(ExplainedInNotebooks):
             for stage in self.stages
         ]
         if self.concurrency is not None:
-            lines.append(f"  at most {self.concurrency} beside each other")
+            lines.append(f"  at most {self.concurrency} at the same time")
         if self.limits.max_configurations is not None:
             lines.append(f"  ends with {self.limits.max_configurations:,} configurations")
         if self.limits.max_total_epochs is not None:

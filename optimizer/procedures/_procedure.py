@@ -30,29 +30,28 @@ __all__ = ["Procedure"]
 
 
 class Procedure(ABC):
-    """Model-selection procedure: decides after epochs which configurations start, go on, pause and stop (Section 3.3).
+    """Base of the procedures, which decide which configurations start, continue, pause and stop (Section 3.3).
 
-    A state machine without a clock, driven by a coordinator and by :func:`simulate` alike. What it decides is a
-    function of its arguments and of what it was told, in the order of the calls; the order of the results within one
-    call does not matter. So its state is its log: see :func:`replay`.
+    A procedure is a state machine without a clock that a coordinator drives. Its decisions are a function of its
+    arguments and of the results of each call; the order of the results within a call does not matter. So its log
+    determines its state: see :func:`replay`.
 
     An algorithm is a subclass with :meth:`decide` and :meth:`plan`. :meth:`decide` calls :meth:`start`,
-    :meth:`carry_on`, :meth:`pause` and :meth:`stop`. It has to decide about every trial that has finished what it was
-    granted, and to start or continue one where none is running, for otherwise the search is over. What holds for every
-    procedure is here: a configuration that measures no finite number is stopped and counts as worst, stoppers, limits,
-    and the end.
+    :meth:`carry_on`, :meth:`pause` and :meth:`stop`. It has to decide about every trial that has finished its granted
+    epochs, and to start or continue a trial where none is running; otherwise the search is over. This class handles
+    what all procedures share: trials without a finite metric, which stop and rank last, stoppers, limits, and the end.
 
     Parameters
     ----------
     metric : str or sequence of str
-        The metric that decides. Default ``"loss"``. Of several, trials are ranked by all (:func:`best_first`), and the
-        first is what stoppers look at and what :attr:`best` is the best in.
+        Metric that decides. Default ``"loss"``. With several, all of them rank the trials (:func:`best_first`), and the
+        first one decides for stoppers and :attr:`best`.
     mode : {"min", "max"}, or sequence of them
-        Which way it is better; of several metrics one for each. Default ``"min"``.
+        Direction in which the metric improves; one for each of several metrics. Default ``"min"``.
     stoppers : sequence of Stopper
         Rules that end configurations early, in the order in which they are asked.
     limits : Limits, optional
-        None by default.
+        Limits of configurations and epochs. No limits by default.
 
     Raises
     ------
@@ -62,7 +61,7 @@ class Procedure(ABC):
     Attributes
     ----------
     ledger : Ledger
-        All that is known of the configurations; to be read only.
+        Configurations and their results, for reading only.
     """
 
     def __init__(
@@ -76,14 +75,18 @@ class Procedure(ABC):
         objectives = objectives_of(metric, mode)
         for stopper in stoppers:
             if not callable(getattr(stopper, "reason", None)):
-                raise InvalidArgumentError(f"stoppers has {stopper!r}: a rule with a method reason, as Patience(3)")
+                raise InvalidArgumentError(
+                    f"stoppers must be rules with a method reason, such as Patience(3), got {stopper!r}"
+                )
             if len(objectives) > 1 and getattr(stopper, "needs_one_objective", False):
                 raise InvalidArgumentError(
-                    f"stoppers has {stopper!r}, which knows one objective, and metric={metric!r} has "
-                    f"{len(objectives)}: Patience, Threshold and MedianRule look at the first one"
+                    f"stoppers must support {len(objectives)} objectives, got {stopper!r}, which supports one: use "
+                    "Patience, Threshold or MedianRule, which look at the first one"
                 )
         if not isinstance(limits, Limits | None):
-            raise InvalidArgumentError(f"limits={limits!r}: Limits(max_configurations=..., max_total_epochs=...)")
+            raise InvalidArgumentError(
+                f"limits must be Limits(max_configurations=..., max_total_epochs=...), got {limits!r}"
+            )
         self.ledger = Ledger(objectives)
         self.stoppers = tuple(stoppers)
         self.limits = limits or Limits()
@@ -97,23 +100,18 @@ class Procedure(ABC):
         Parameters
         ----------
         fresh : sequence of Trial
-            Those that finished epochs or ended since the last call, in the order of their starts.
+            Trials that finished epochs or ended since the last call, in the order of their starts.
         idle : int
             Slots that could train further configurations.
         """
 
     @abstractmethod
     def plan(self) -> Plan:
-        """Lay out the search before it runs.
-
-        Returns
-        -------
-        Plan
-        """
+        """Lay out the search before it runs."""
 
     @property
     def metric(self) -> str:
-        """The metric that decides."""
+        """Metric that decides."""
         return self.ledger.metric
 
     @property
@@ -123,34 +121,35 @@ class Procedure(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether the search is over: every configuration has ended, and none will start."""
+        """True if every configuration has ended and none will start."""
         return self._done
 
     @property
     def best(self) -> Trial | None:
-        """The configuration with the best epoch of all that were measured, by the metric that decides."""
+        """Configuration with the best epoch by the metric that decides."""
         return self.ledger.best
 
     def ask(self, results: Sequence[Result] = (), *, idle: int = 0) -> list[Decision]:
-        """Tell what has happened since the last call, and get the decisions.
+        """Report the results since the last call, and return the decisions.
 
         Parameters
         ----------
         results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
-            In any order, but for configurations that the user adds: they start in theirs. Results of ended
+            Results in any order; configurations that the user adds start in the order given. Results of ended
             configurations are ignored.
         idle : int
-            Slots that could train another configuration now: a procedure whose number of configurations is open starts
-            some. Ask again with ``idle`` whenever a worker finds nothing to train. Default 0.
+            Slots that could train another configuration now. A procedure with an open number of configurations starts
+            some. Ask again with ``idle`` whenever a worker has nothing to train. Default 0.
 
         Returns
         -------
         list of Start, Continue, Pause and Stop
+            Decisions in the order in which they were made.
 
         Raises
         ------
         ProcedureError
-            A result that cannot be, or a request that cannot be carried out; the procedure is as before.
+            A result is impossible, or a request cannot be carried out; the procedure is unchanged.
         InvalidArgumentError
             ``idle`` is not a number of slots.
         """
@@ -179,32 +178,27 @@ class Procedure(ABC):
             if guest.waiting:
                 self.stop(guest, f"finished its {guest.granted} epochs")
         if forgotten := [trial.trial_id for trial in fresh if trial.waiting]:
-            raise ProcedureError(f"{type(self).__name__} decided nothing about {', '.join(forgotten)}")
+            raise ProcedureError(f"{type(self).__name__}.decide must decide about {', '.join(forgotten)}")
         if not self.ledger.runs:
             self._end("the search is over" if self.may_start else f"the search is over: {self._limit}")
         return self._decisions
 
     def hear(self, trial: Trial) -> None:  # noqa: B027 - most procedures read the ledger
-        """Hear of a trial that finished epochs or ended, in the order of the log; by default not used.
-
-        Parameters
-        ----------
-        trial : Trial
-        """
+        """Observe a trial that finished epochs or ended, in the order of the log; does nothing by default."""
 
     @property
     def started(self) -> int:
-        """Configurations that the procedure has started: all but the guests, which the user added."""
+        """Number of configurations that the procedure has started, without those that the user added."""
         return len(self.ledger) - len(self.ledger.guests)
 
     @property
     def training(self) -> int:
-        """Those of them that train or wait for a decision."""
+        """Number of its configurations that train or wait for a decision."""
         return self.ledger.runs - sum(guest.running for guest in self.ledger.guests)
 
     @property
     def may_start(self) -> bool:
-        """Whether the limits allow another configuration."""
+        """True if the limits allow another configuration."""
         most = self.limits.max_configurations
         return (most is None or len(self.ledger) < most) and self._granted(1) > 0
 
@@ -216,16 +210,18 @@ class Procedure(ABC):
         Parameters
         ----------
         params : mapping
-            Plain data.
+            Configuration as plain data.
         epochs : int
-            To train before the next decision; fewer where the limit of epochs is near.
+            Epochs before the next decision; fewer near the limit of epochs.
         source : Source, optional
+            Epoch of another trial whose state is cloned. By default the weights are new.
         reason : str
+            Reason for the log. Default ``""``.
 
         Returns
         -------
         Trial or None
-            None where a limit is reached.
+            Started trial; None where a limit is reached.
         """
         return self._start(params, epochs, source, reason) if self.may_start else None
 
@@ -235,14 +231,16 @@ class Procedure(ABC):
         Parameters
         ----------
         trial : Trial
+            Configuration to continue.
         epochs : int
-            Beyond those that it was granted; fewer where the limit of epochs is near.
+            Additional epochs; fewer near the limit of epochs.
         reason : str
+            Reason for the log. Default ``""``.
 
         Returns
         -------
         bool
-            Whether it goes on.
+            True if the configuration continues.
         """
         granted = self._granted(epochs)
         if not granted:
@@ -254,24 +252,12 @@ class Procedure(ABC):
         return True
 
     def pause(self, trial: Trial, reason: str) -> None:
-        """Pause a configuration.
-
-        Parameters
-        ----------
-        trial : Trial
-        reason : str
-        """
+        """Pause a configuration, with a reason for the log."""
         self.ledger.rest(trial, "paused", reason)
         self._decisions.append(Pause(trial.trial_id, reason))
 
     def stop(self, trial: Trial, reason: str) -> None:
-        """End a configuration.
-
-        Parameters
-        ----------
-        trial : Trial
-        reason : str
-        """
+        """End a configuration, with a reason for the log."""
         self._finish(trial, "stopped", reason)
 
     def _finish(self, trial: Trial, status: str, reason: str) -> None:
@@ -302,13 +288,15 @@ class Procedure(ABC):
         return True
 
     def _checked(self, request: Added) -> Added:
-        """Check that a guest can be started, so that nothing has changed if it cannot."""
+        """Validate a request of the user before anything changes."""
         plain(request.params)
         whole("epochs", request.epochs, why="after which the configuration ends")
         if request.source is not None:
             self.ledger.check_source(request.source)
         if not self.may_start:
-            raise ProcedureError(f"no configuration can be added: {self._limit}")
+            raise ProcedureError(
+                f"a configuration must be within the limits of the search, got one beyond the {self._limit}"
+            )
         return request
 
     @property

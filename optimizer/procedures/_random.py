@@ -14,20 +14,18 @@ __all__ = ["RandomSearch"]
 
 
 class RandomSearch(Sequential):
-    """Train configurations that are drawn from a space: those of k are the first of 2k.
+    """Train random configurations of a space. The first k of 2k configurations are those of a search of k.
 
     Parameters
     ----------
-    space : Space
-    configurations : int
     epochs : int
-        Of each.
+        Epochs of each configuration.
     concurrency : int, optional
-        Most configurations beside each other; by default all.
+        Most configurations that train at the same time; by default all.
     seed : int
-        Default 0.
+        Seed of the configurations. Default 0.
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A given schedule, trained alone."""
+"""Procedure that trains one schedule."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ class Replay(Procedure):
 
     Parameters
     ----------
-    schedule : Schedule
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
     InvalidArgumentError
-        It is no schedule, or a setting is not allowed.
+        ``schedule`` is not a schedule, or a setting is not allowed.
 
     Examples
     --------
@@ -44,7 +43,9 @@ class Replay(Procedure):
     def __init__(self, schedule: Schedule, **settings: Any) -> None:
         super().__init__(**settings)
         if not isinstance(schedule, Schedule):
-            raise InvalidArgumentError(f"schedule={schedule!r}: a Schedule, as of schedule_of(ledger, trial_id)")
+            raise InvalidArgumentError(
+                f"schedule must be a Schedule, as schedule_of(ledger, trial_id) returns, got {schedule!r}"
+            )
         self.schedule = schedule
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # one after the other

@@ -1,4 +1,4 @@
-"""Requests of the user during a search: told to the procedure as results are, so that they are in its log."""
+"""Requests of the user during a search, which are part of the procedure's log like results."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Added", "Stopped", "UserRequest"]
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The user adds a configuration. The procedure starts it, and decides nothing else about it: it is a guest.
+    """Request to add a configuration, which the procedure starts and makes no further decisions about.
 
-    Stoppers and limits hold for guests as well, and the best of all may be one.
+    Stoppers and limits apply to added configurations as well, and the best configuration may be one of them.
 
     Parameters
     ----------
     params : mapping
-        Plain data.
+        Configuration as plain data.
     epochs : int
-        To train; it ends after them.
+        Epochs after which the configuration ends.
     source : Source, optional
         Finished epoch of the trial that it is cloned from.
     """
@@ -36,13 +36,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The user ends a configuration; its finished epochs count.
-
-    Parameters
-    ----------
-    trial_id : str
-    reason : str
-    """
+    """Request to end a configuration; its finished epochs count."""
 
     trial_id: str
     reason: str = "stopped by the user"

@@ -1,4 +1,4 @@
-"""Results: what a procedure is told."""
+"""Results that a procedure receives."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ class EpochResult:
 
     Parameters
     ----------
-    trial_id : str
     epoch : int
-        Counted from 1 in the trial's own epochs; those of the trial that it was cloned from do not count.
-    metrics : mapping of str to float
+        Number of the epoch from 1, without the epochs of the trial that it was cloned from.
     """
 
     trial_id: str
@@ -36,10 +34,9 @@ class Ended:
 
     Parameters
     ----------
-    trial_id : str
     status : str
-        ``"failed"``, ``"diverged"``, or another word for why. After these two the configuration counts as worse than
-        any other; after another its finished epochs count.
+        ``"failed"`` or ``"diverged"``, after which the configuration ranks below all others, or another status, after
+        which its finished epochs count.
     """
 
     trial_id: str
@@ -48,12 +45,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """The limit of seconds or money is reached: the procedure ends all it has. A procedure itself has no clock.
-
-    Parameters
-    ----------
-    reason : str
-    """
+    """Limit of seconds or money that is reached, at which the procedure ends all configurations."""
 
     reason: str = "time is over"
 

@@ -1,4 +1,4 @@
-"""A rung of ASHA: all that have reached it, and who of them is promoted next."""
+"""Rungs of ASHA: trials that have reached a rung, and the next one to promote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rung:
     Parameters
     ----------
     eta : int
-        One of so many is promoted.
+        Reduction factor: the best 1 / ``eta`` are promoted.
     """
 
     def __init__(self, eta: int) -> None:
@@ -32,14 +32,14 @@ class Rung:
         self._waiting: list[tuple[_Key, Trial]] = []
 
     def reach(self, trial: Trial, point: tuple[float, ...]) -> None:
-        """Note that a trial has reached the rung; it waits there if it is live."""
+        """Add a trial that has reached the rung; it waits there if it is live."""
         key = (-point[0], trial.number)
         insort(self._keys, key)
         if trial.live:
             heappush(self._waiting, (key, trial))
 
     def promote(self) -> tuple[Trial, int] | None:
-        """Take the best one that waits, if it is among the best 1/eta of the rung; with its place."""
+        """Return the best waiting trial and its place, if it is among the best 1 / ``eta`` of the rung."""
         while self._waiting:
             key, trial = self._waiting[0]
             place = bisect_left(self._keys, key)
@@ -49,7 +49,7 @@ class Rung:
                 heappop(self._waiting)
                 return trial, place + 1
             heappop(self._waiting)
-            del self._keys[place]  # ended while it waited: it leaves its place to the others
+            del self._keys[place]  # it ended while it waited: rank it last
             insort(self._keys, (-WORST, trial.number))
         return None
 
@@ -60,12 +60,12 @@ class Rung:
 class FrontRung:
     """Rung of a search with several objectives: the order is that of :func:`best_first`.
 
-    A newcomer may change the places of all others, so they are found anew for each promotion, in quadratic time.
+    A new trial may change the places of all others, so each promotion ranks them again, in quadratic time.
 
     Parameters
     ----------
     eta : int
-        One of so many is promoted.
+        Reduction factor: the best 1 / ``eta`` are promoted.
     """
 
     def __init__(self, eta: int) -> None:
@@ -94,7 +94,7 @@ class FrontRung:
         return None
 
     def _counts(self, trial: Trial, point: tuple[float, ...]) -> tuple[float, ...]:
-        """Give a trial's point; who ended while it waited leaves its place to the others."""
+        """Return a trial's point; the worst one if it ended while it waited."""
         return (WORST,) * len(point) if trial in self._waiting and not trial.live else point
 
     def __len__(self) -> int:

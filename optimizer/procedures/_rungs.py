@@ -1,4 +1,4 @@
-"""Arithmetic of rungs, in integers: ``math.log(243, 3)`` is below 5."""
+"""Integer arithmetic of rungs, since ``math.log(243, 3)`` is below 5."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ def whole_log(number: int, base: int) -> int:
     base : int
         At least 2.
 
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> whole_log(243, 3)
@@ -34,22 +30,18 @@ def whole_log(number: int, base: int) -> int:
 
 
 def check_rungs(max_epochs: int, eta: int, min_epochs: int = 1) -> None:
-    """Check the epochs of rungs and the factor between them.
-
-    Parameters
-    ----------
-    max_epochs, eta, min_epochs : int
+    """Validate the epochs of rungs and the factor between them.
 
     Raises
     ------
     InvalidArgumentError
-        One is no whole number or too small, or the fewest epochs are more than the most.
+        A value is not an integer or too small, or ``min_epochs`` is larger than ``max_epochs``.
     """
     whole("max_epochs", max_epochs, 1, "the epochs of the best configurations (R)")
     whole("eta", eta, 2, "one of eta configurations goes on")
     whole("min_epochs", min_epochs, 1, "the epochs of the first rung (r)")
     if min_epochs > max_epochs:
-        raise InvalidArgumentError(f"min_epochs={min_epochs}: at most max_epochs={max_epochs}")
+        raise InvalidArgumentError(f"min_epochs must be at most max_epochs={max_epochs}, got {min_epochs}")
 
 
 def rung_epochs(max_epochs: int, eta: int, top: int) -> tuple[int, ...]:
@@ -57,13 +49,8 @@ def rung_epochs(max_epochs: int, eta: int, top: int) -> tuple[int, ...]:
 
     Parameters
     ----------
-    max_epochs, eta : int
     top : int
         Number of the last rung.
-
-    Returns
-    -------
-    tuple of int
 
     Examples
     --------
@@ -74,17 +61,12 @@ def rung_epochs(max_epochs: int, eta: int, top: int) -> tuple[int, ...]:
 
 
 def bracket_rungs(max_epochs: int, eta: int, bracket: int) -> tuple[tuple[int, int], ...]:
-    """List the rungs of a bracket of Hyperband: configurations, and the epochs that they reach.
+    """List the rungs of a Hyperband bracket as pairs of configurations and epochs reached.
 
     Parameters
     ----------
-    max_epochs, eta : int
     bracket : int
-        ``s``: the number of its last rung.
-
-    Returns
-    -------
-    tuple of tuple of int
+        Number of the bracket's last rung, ``s``.
 
     Examples
     --------

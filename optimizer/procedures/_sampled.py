@@ -1,4 +1,4 @@
-"""What procedures that draw configurations from a sampler share."""
+"""Base of the procedures that draw configurations from a sampler."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ class Sampled(Procedure):
 
     Parameters
     ----------
-    sampler : Sampler
     **settings
-        Of :class:`Procedure`.
+        Settings of :class:`Procedure`.
 
     Raises
     ------
     InvalidArgumentError
-        No sampler, one that cannot sample for these objectives, or a setting that is not allowed.
+        ``sampler`` is not a sampler or does not support the objectives, or a setting is not allowed.
     """
 
     def __init__(self, sampler: Sampler, **settings: Any) -> None:
         super().__init__(**settings)
         if not isinstance(sampler, Sampler):
-            raise InvalidArgumentError(f"sampler={sampler!r}: a Sampler, as RandomSampler(space, seed)")
+            raise InvalidArgumentError(
+                f"sampler must be a Sampler, such as RandomSampler(space, seed), got {sampler!r}"
+            )
         sampler.admit(self.ledger.objectives)
         self.sampler = sampler
         self._suggested = 0
 
     @property
     def draws_late(self) -> bool:
-        """Whether configurations are to start as late as they can: the sampler learns, or a stopper needs ends."""
+        """True if configurations start as late as possible: the sampler learns, or a stopper needs finished trials."""
         return self.sampler.learns or bool(needing_ends(self.stoppers))
 
-    def notes(self, *own: str) -> tuple[str, ...]:
-        """List a plan's notes: the procedure's own, then those of its stoppers and its sampler."""
+    def notes(self, *notes: str) -> tuple[str, ...]:
+        """List the notes of a plan, followed by those of the stoppers and the sampler."""
         rules = needing_ends(self.stoppers)
-        return (*own, *([self.comparison(", ".join(rules))] if rules else []), *self.sampler.notes)
+        return (*notes, *([self.comparison(", ".join(rules))] if rules else []), *self.sampler.notes)
 
     def comparison(self, rules: str) -> str:
-        """Say with whom stoppers compare that need ends to compare with."""
-        return f"{rules} compares with configurations that have come to the last rung: none is stopped before one has"
+        """Describe the configurations with which stoppers compare that need finished ones."""
+        return f"{rules} compares with configurations that have finished the last rung, and stops none before"
 
     def hear(self, trial: Trial) -> None:
         """See :meth:`Procedure.hear`."""
@@ -58,28 +59,18 @@ class Sampled(Procedure):
 
     @property
     def drawn(self) -> int:
-        """How many configurations the sampler has given."""
+        """Number of configurations that the sampler has suggested."""
         return self._suggested
 
     def draw(self, epochs: int, reason: str = "") -> Trial | None:
-        """Start the sampler's next configuration; None where there is none, or a limit is reached.
-
-        Parameters
-        ----------
-        epochs : int
-        reason : str
-
-        Returns
-        -------
-        Trial or None
-        """
+        """Start the sampler's next configuration; return None if there is none, or a limit is reached."""
         if not self.may_start:
             return None
         params = self.sampler.suggest(self._suggested, self.ledger)
         if params is None:
             return None
         if not self._suggested:
-            # In the log, so that a run that is resumed with another sampler says so.
+            # In the log, so that resuming a run with another sampler fails.
             reason = "; ".join(filter(None, (reason, *self.sampler.notes)))
         self._suggested += 1
         return self.start(params, epochs, reason=reason)

@@ -1,4 +1,4 @@
-"""Samplers: where the params of the next configuration come from."""
+"""Samplers, which suggest the params of the next configuration."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ __all__ = ["ListedSampler", "RandomSampler", "Sampler", "check_space"]
 
 
 def check_space(space: Any) -> Space:
-    """Check that a value is a search space."""
+    """Validate a search space."""
     if not isinstance(space, Space):
-        raise InvalidArgumentError(f'space={space!r}: a Space, as Space({{"lr": log_uniform(1e-5, 1e-1)}})')
+        raise InvalidArgumentError(
+            f'space must be a Space, such as Space({{"lr": log_uniform(1e-5, 1e-1)}}), got {space!r}'
+        )
     return space
 
 
 class Sampler(ABC):
-    """Source of configurations, fit for an optimizer that is asked and told.
+    """Source of configurations, with the ask and tell interface of an optimizer.
 
-    Its calls follow the log of the search, so a sampler that is a function of its seed and of these calls is repeated
-    exactly by a replay.
+    Its calls follow the log of the search, so a replay repeats a sampler exactly that depends only on its seed and on
+    these calls.
 
     Attributes
     ----------
     learns : bool
-        Whether a suggestion depends on what others have measured: a procedure draws it as late as it can.
+        True if a suggestion depends on earlier results: a procedure then draws it as late as possible.
     notes : tuple of str
         Sentences for the plan.
     """
@@ -51,54 +53,44 @@ class Sampler(ABC):
         Parameters
         ----------
         number : int
-            How many were suggested before.
+            Number of earlier suggestions.
         ledger : Ledger
-            All configurations so far; to be read only. The next one that starts has this suggestion.
+            Configurations so far, for reading only. The next one that starts has this suggestion.
 
         Returns
         -------
         mapping or None
-            Plain data; None where there are no more.
+            Configuration as plain data; None where there are no more.
         """
 
     def admit(self, objectives: Sequence[Objective]) -> None:  # noqa: B027 - a sampler need not know them
-        """Refuse a search that it cannot sample for, before anything starts.
-
-        Parameters
-        ----------
-        objectives : sequence of Objective
-            Of the search.
+        """Validate the objectives of a search before it starts.
 
         Raises
         ------
         InvalidArgumentError
-            It cannot.
+            The sampler does not support them.
         """
 
     def hear(self, trial: Trial) -> None:  # noqa: B027 - a sampler need not learn
-        """Hear of a trial that has finished epochs, or has ended.
+        """Observe a trial that has finished epochs or has ended.
 
-        A trial may come several times with the same number of epochs: only what is new counts.
-
-        Parameters
-        ----------
-        trial : Trial
+        The same trial may come several times with the same number of epochs.
         """
 
 
 class RandomSampler(Sampler):
-    """Independent draws from a space: the first k of 2k are the k.
+    """Independent random draws from a space.
 
     Parameters
     ----------
-    space : Space
     seed : int
-        Default 0.
+        Seed of the draws. Default 0.
 
     Raises
     ------
     InvalidArgumentError
-        It is no space, or the seed is no whole number.
+        ``space`` is not a space, or ``seed`` is not an integer.
     """
 
     def __init__(self, space: Space, seed: int = 0) -> None:
@@ -111,22 +103,18 @@ class RandomSampler(Sampler):
 
 
 class ListedSampler(Sampler):
-    """Given configurations, in their order.
-
-    Parameters
-    ----------
-    configurations : iterable of mapping
+    """Configurations of a list, in their order.
 
     Raises
     ------
     InvalidArgumentError
-        There is none, or one is no plain data.
+        There is none, or one is not plain data.
     """
 
     def __init__(self, configurations: Iterable[Mapping[str, Any]]) -> None:
         self.configurations = tuple(plain(params) for params in configurations)
         if not self.configurations:
-            raise InvalidArgumentError("configurations is empty: give at least one")
+            raise InvalidArgumentError("configurations must have at least one configuration, got none")
 
     def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any] | None:  # they are given
         """See :meth:`Sampler.suggest`."""

@@ -1,4 +1,4 @@
-"""Schedules: the hyperparameters that one configuration had along its lineage."""
+"""Schedules of hyperparameters along the lineage of a configuration."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ __all__ = ["Schedule", "Segment", "schedule_of"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Epochs with the same params.
-
-    Parameters
-    ----------
-    params : mapping
-    epochs : int
-    """
+    """Epochs with the same params."""
 
     params: Mapping[str, Any]
     epochs: int
@@ -34,16 +28,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Segments in their order: train the first, go on from its weights with the params of the second, and so on.
-
-    Parameters
-    ----------
-    segments : tuple of Segment
+    """Sequence of segments, each of which continues with the weights of the one before.
 
     Raises
     ------
     InvalidArgumentError
-        There is none, or one has no epochs or no plain params.
+        There is no segment, or one has no epochs, or params that are not plain data.
 
     Examples
     --------
@@ -56,7 +46,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not self.segments:
-            raise InvalidArgumentError("segments is empty: a schedule has at least one")
+            raise InvalidArgumentError("segments must have at least one segment, got none")
         for segment in self.segments:
             plain(segment.params)
             whole("epochs", segment.epochs)
@@ -67,40 +57,27 @@ class Schedule:
         return sum(segment.epochs for segment in self.segments)
 
     def document(self) -> list[dict[str, Any]]:
-        """Write the schedule as plain data.
-
-        Returns
-        -------
-        list of dict
-        """
+        """Write the schedule as plain data."""
         return [{"params": plain(segment.params), "epochs": segment.epochs} for segment in self.segments]
 
     @classmethod
     def of(cls, document: Any) -> Schedule:
         """Read a schedule from its document.
 
-        Parameters
-        ----------
-        document : list of mapping
-
-        Returns
-        -------
-        Schedule
-
         Raises
         ------
         LogError
-            It is no such document.
+            The document is invalid.
         """
         if not isinstance(document, list):
-            raise LogError(f"{document!r} is no schedule: a list of segments")
+            raise LogError(f"schedule must be a list of segments, got {document!r}")
         for segment in document:
             if not isinstance(segment, dict) or segment.keys() != {"params", "epochs"}:
-                raise LogError(f"{segment!r} is no segment of a schedule: params and epochs")
+                raise LogError(f"segment of a schedule must have params and epochs, got {segment!r}")
         try:
             return cls(tuple(Segment(segment["params"], segment["epochs"]) for segment in document))
         except InvalidArgumentError as error:
-            raise LogError(f"{document!r} is no schedule: {error}") from error
+            raise LogError(f"schedule must have valid segments, got {document!r}: {error}") from error
 
     def __str__(self) -> str:
         first, lines = 1, []
@@ -112,19 +89,12 @@ class Schedule:
 
 
 def schedule_of(ledger: Ledger, trial_id: str, epoch: int | None = None) -> Schedule:
-    """List the params that led to a configuration, through all that it was cloned from.
+    """Return the params along the lineage of a configuration, through all that it was cloned from.
 
     Parameters
     ----------
-    ledger : Ledger
-        Of the procedure.
-    trial_id : str
     epoch : int, optional
-        Own epoch of the trial that the schedule ends with; by default its last finished one.
-
-    Returns
-    -------
-    Schedule
+        Last epoch of the schedule, counted within the trial; by default its last finished one.
 
     Raises
     ------
@@ -134,5 +104,5 @@ def schedule_of(ledger: Ledger, trial_id: str, epoch: int | None = None) -> Sche
     *ancestors, (trial, finished) = ledger.lineage(trial_id)
     last = finished if epoch is None else epoch
     if not 1 <= last <= finished:
-        raise ProcedureError(f"{trial_id} has finished {finished} epochs: it has no schedule up to epoch {last}")
+        raise ProcedureError(f"epoch must be from 1 to {finished}, the finished epochs of {trial_id}, got {last}")
     return Schedule(tuple(Segment(parent.params, epochs) for parent, epochs in [*ancestors, (trial, last)]))

@@ -1,4 +1,4 @@
-"""Configurations of a sampler, each trained for the same epochs: the loop of HyperOpt, and of every one-shot search."""
+"""Procedure that trains each configuration of a sampler to its end."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ __all__ = ["Sequential"]
 
 
 class Sequential(Sampled):
-    """Train configurations of a sampler for the same number of epochs, some of them beside each other.
+    """Train configurations of a sampler for the same number of epochs.
 
     A sampler that learns is asked for the next configuration as late as possible: when a slot is idle, or with
-    ``concurrency`` when one has ended; as many as workers emulate task-parallel HyperOpt (Section 3.6.3). So it is
-    with stoppers that compare with none but configurations that have come to the end: these train in waves.
+    ``concurrency`` when one has ended; a concurrency of the number of workers emulates task-parallel HyperOpt (Section
+    3.6.3). With stoppers that compare only with finished configurations, the configurations train in waves.
 
     Parameters
     ----------
-    sampler : Sampler
-    configurations : int
     epochs : int
-        Of each.
+        Epochs of each configuration.
     concurrency : int, optional
-        Most configurations beside each other. By default all; or as many as find a slot idle, where the sampler learns
-        or a stopper needs ends to compare with.
+        Most configurations that train at the same time. By default all; as many as there are idle slots where the
+        sampler learns, or a stopper needs finished configurations.
     **settings
-        Of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``.
+        Settings of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``.
 
     Raises
     ------
@@ -60,7 +58,7 @@ class Sequential(Sampled):
         super().__init__(sampler, **settings)
         self.configurations = whole("configurations", configurations)
         self.epochs = whole("epochs", epochs)
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all beside each other")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all at the same time")
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:
         """See :meth:`Procedure.decide`."""
@@ -92,8 +90,8 @@ class Sequential(Sampled):
             notes=self.notes(*self._order()),
         )
 
-    def epochs_of(self, number: int) -> int:  # the same for all, unless a subclass knows better
-        """Epochs of the sampler's configuration of that number, from 0."""
+    def epochs_of(self, number: int) -> int:
+        """Return the epochs of a configuration of the sampler, by its number from 0."""
         return self.epochs
 
     def stages(self, count: int) -> tuple[Stage, ...]:
@@ -106,5 +104,5 @@ class Sequential(Sampled):
 
     def comparison(self, rules: str) -> str:
         """See :meth:`Sampled.comparison`."""
-        size = "as many as find a slot idle" if self.concurrency is None else f"{self.concurrency} beside each other"
-        return f"in waves, {size}: {rules} compares with configurations that have come to the end"
+        size = "as many as there are idle slots" if self.concurrency is None else f"{self.concurrency} at the same time"
+        return f"in waves, {size}: {rules} compares with finished configurations"

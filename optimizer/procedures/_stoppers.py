@@ -1,4 +1,4 @@
-"""Early stopping: rules that end a configuration of any procedure."""
+"""Early stopping rules for the configurations of any procedure."""
 
 from __future__ import annotations
 
@@ -19,30 +19,19 @@ __all__ = ["MedianRule", "Patience", "Stopper", "Threshold", "needing_ends"]
 
 
 class Stopper(Protocol):
-    """Rule that ends configurations early. A function of the ledger: it keeps nothing of its own.
+    """Rule that ends configurations early, as a function of the ledger without a state.
 
-    A rule that compares with none but those that have come to the end says so by an attribute ``needs_ends``: where all
-    train beside each other it would never stop one, so procedures let configurations begin one after the other. One
-    that cannot be asked in a search of several objectives has an attribute ``needs_one_objective``; the others look at
-    the first.
+    A rule that compares only with finished configurations has an attribute ``needs_ends``: it would stop none if all
+    trained at the same time, so procedures start configurations one after the other. A rule for a single objective has
+    an attribute ``needs_one_objective``; other rules look at the first objective.
     """
 
     def reason(self, trial: Trial, ledger: Ledger) -> str:
-        """Say why a configuration that has just finished an epoch ends; an empty string where it goes on.
-
-        Parameters
-        ----------
-        trial : Trial
-        ledger : Ledger
-
-        Returns
-        -------
-        str
-        """
+        """Return the reason to end a configuration that has just finished an epoch; ``""`` lets it continue."""
 
 
 def needing_ends(stoppers: Iterable[Stopper]) -> list[str]:
-    """Name the rules that compare with none but configurations that have come to the end."""
+    """Name the rules that compare only with finished configurations."""
     return [str(stopper) for stopper in stoppers if getattr(stopper, "needs_ends", False)]
 
 
@@ -53,9 +42,9 @@ class Patience:
     Parameters
     ----------
     epochs : int
-        Epochs in a row without a better value.
+        Number of consecutive epochs without a better value.
     min_delta : float
-        What counts as better is better by more than this. Default 0.
+        Smallest difference that counts as an improvement. Default 0.
 
     Raises
     ------
@@ -75,7 +64,7 @@ class Patience:
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("epochs", self.epochs, why="the epochs in a row that may pass without a better value")
+        whole("epochs", self.epochs, why="the consecutive epochs without a better value")
         real("min_delta", self.min_delta, 0)
 
     def reason(self, trial: Trial, ledger: Ledger) -> str:
@@ -100,14 +89,14 @@ class Threshold:
     reach : float, optional
         Value of the metric that is good enough.
     floor : float, optional
-        Value that a configuration has to be at least as good as, once it has trained ``after`` epochs.
+        Value that a configuration must reach after ``after`` epochs.
     after : int
-        Default 1.
+        Epochs before ``floor`` applies. Default 1.
 
     Raises
     ------
     InvalidArgumentError
-        Neither is given, one is no number, or ``after`` is below 1.
+        Both values are missing, one is not a number, or ``after`` is below 1.
     """
 
     reach: float | None = None
@@ -116,7 +105,7 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if self.reach is None and self.floor is None:
-            raise InvalidArgumentError("reach=None, floor=None: a threshold needs one of them")
+            raise InvalidArgumentError("reach or floor must be a number, got None for both")
         for name in ("reach", "floor"):
             if (value := getattr(self, name)) is not None:
                 real(name, value)
@@ -134,18 +123,17 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class MedianRule:
-    """Stop a configuration whose best value is worse than the median of what others had on average by then.
+    """Stop a configuration whose best value is worse than the median of the running means of others.
 
-    The others are all that have reached its epoch, whether they train, wait or have ended; each counts with the mean of
-    its values up to that epoch (Golovin et al., Google Vizier, 2017, Section 3.2.2). A clone's epochs count from the
-    start of its lineage.
+    The others are all configurations that have reached its epoch; each counts with the mean of its values up to that
+    epoch (Golovin et al., Google Vizier, 2017, Section 3.2.2). A clone's epochs count from the start of its lineage.
 
     Parameters
     ----------
     warm_up : int
-        Epochs in which nobody is stopped. Default 1.
+        First epochs, in which no configuration is stopped. Default 1.
     min_trials : int
-        Others that have to have reached the epoch. Default 4.
+        Number of other configurations that must have reached the epoch. Default 4.
 
     Raises
     ------
@@ -180,7 +168,7 @@ class MedianRule:
 
 
 def _median_without(ordered: Sequence[float], value: float) -> float:
-    """Take the median of sorted numbers, one of which is left out."""
+    """Compute the median of sorted numbers without one of them."""
     place, count = bisect_left(ordered, value), len(ordered) - 1
     lower, upper = ((middle + (middle >= place)) for middle in ((count - 1) // 2, count // 2))
     return (ordered[lower] + ordered[upper]) / 2

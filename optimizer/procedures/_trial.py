@@ -1,4 +1,4 @@
-"""One configuration of a search: what was decided about it, and what it has measured."""
+"""State of a configuration in a procedure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORST", "Trial"]
 
-#: Score of what failed, or measured no number.
+#: Score of a failed configuration, or of a metric that is not finite.
 WORST = -math.inf
 
 _WORTHLESS = {"failed", "diverged"}
@@ -21,41 +21,38 @@ _WORTHLESS = {"failed", "diverged"}
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """A configuration, the epochs that it was granted and the metrics of those that it has finished.
+    """Configuration with its granted epochs and the metrics of its finished ones.
 
-    Scores are the metric that decides, negated where smaller is better: higher is better, and what is no finite number
-    is :data:`WORST`. With several objectives the first is the metric that decides; an epoch in which one of them is no
-    finite number is :data:`WORST` in all.
+    Scores are the metric that decides, negated where smaller is better, so that higher is better; :data:`WORST` stands
+    for values that are not finite. With several objectives the first decides, and an epoch in which one of them is not
+    finite is :data:`WORST` in all.
 
     Attributes
     ----------
-    trial_id : str
     number : int
-        Its place in the order of starts.
-    params : dict
+        Place in the order of starts.
     granted : int
-        Its own epochs that it may train.
-    source : Source or None
+        Epochs that the trial may train, without those of its ancestors.
     status : str
         ``"running"``, ``"paused"``, ``"stopped"``, or the status of its :class:`Ended`.
     reason : str
-        That of the last decision about it.
+        Reason of the last decision.
     metrics : list of mapping
-        Of each finished epoch of its own.
+        Metrics of each finished epoch.
     scores : list of float
-        The same, of the metric that decides.
+        Scores of each finished epoch by the metric that decides.
     points : list of tuple of float
-        The same, of all objectives in their order: the first is that of ``scores``.
+        Scores of each finished epoch by all objectives.
     curve : list of float
-        Scores along its lineage: those of the epochs that it was cloned from come first.
+        Scores along the lineage, those of its ancestors first.
     sums : list of float
         Sums of ``curve`` up to each epoch.
     last : tuple of float
-        Point of the last epoch along its lineage; empty where there is none.
+        Point of the last epoch along the lineage; empty where there is none.
     cut : bool
-        Whether the limit of epochs cut its last grant short.
+        True if the limit of epochs has shortened the last grant.
     guest : bool
-        Whether the user added it: the procedure decides nothing about it.
+        True if the user added the configuration, so that the procedure makes no decisions about it.
     """
 
     trial_id: str
@@ -76,42 +73,42 @@ class Trial:
 
     @property
     def finished(self) -> int:
-        """Number of its own epochs that it has finished."""
+        """Number of finished epochs, without those of its ancestors."""
         return len(self.scores)
 
     @property
     def running(self) -> bool:
-        """Whether it trains, or has finished what it was granted and waits for a decision."""
+        """True if the trial trains or waits for a decision."""
         return self.status == "running"
 
     @property
     def live(self) -> bool:
-        """Whether it may be continued."""
+        """True if the trial can be continued."""
         return self.status in {"running", "paused"}
 
     @property
     def waiting(self) -> bool:
-        """Whether it has finished what it was granted, and no decision was made since."""
+        """True if the trial has finished its granted epochs and waits for a decision."""
         return self.running and self.finished == self.granted
 
     @property
     def score(self) -> float:
-        """Score of its last epoch; :data:`WORST` where it has none, failed or diverged."""
+        """Score of the last epoch; :data:`WORST` without any, or after a failure or divergence."""
         return WORST if self.status in _WORTHLESS or not self.scores else self.scores[-1]
 
     @property
     def point(self) -> tuple[float, ...]:
-        """Point of its last epoch; empty where it has none, failed or diverged."""
+        """Point of the last epoch; empty without any, or after a failure or divergence."""
         return () if self.status in _WORTHLESS or not self.points else self.points[-1]
 
     @property
     def best_score(self) -> float:
-        """Score of its best epoch; :data:`WORST` where it has none, failed or diverged."""
+        """Score of the best epoch; :data:`WORST` without any, or after a failure or divergence."""
         return WORST if self.status in _WORTHLESS or not self.scores else max(self.scores)
 
     @property
     def best_epoch(self) -> int | None:
-        """Its best epoch, counted from 1, the first of equal ones; None without any."""
+        """Number of the best epoch from 1, the first among equals; None without any."""
         return self.scores.index(max(self.scores)) + 1 if self.scores else None
 
     def add(self, metrics: Mapping[str, float], point: tuple[float, ...]) -> None:

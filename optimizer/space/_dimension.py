@@ -1,4 +1,4 @@
-"""Dimensions: the domains of a space with their places in a configuration."""
+"""Dimensions of a space, which are domains with their places in a configuration."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["Dimension", "beside", "dimensions", "within"]
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A domain and its place: what a sampler such as TPE has to know of it.
+    """Domain with its place in a configuration, as samplers need it.
 
     Parameters
     ----------
     path : str
-        Name that no other dimension has, with the branches above it: ``"net[cnn].channels"``.
+        Unique name with the branches above it: ``"net[cnn].channels"``.
     name : str
         Place in a configuration, dotted where it is nested: ``"channels"``. Branches of one choice may share it.
     domain : Range, Choice or Constant
-        The values.
+        Values of the dimension.
     parent : (str, str), optional
-        Path of the choice and name of the branch that it belongs to; None outside of any branch.
+        Path of the choice and name of the branch that the dimension belongs to; None outside of branches.
     """
 
     path: str
@@ -42,37 +42,37 @@ class Dimension:
 
     @property
     def kind(self) -> str:
-        """One of uniform, log_uniform, integer, log_integer, choice."""
+        """Kind of the domain: uniform, log_uniform, integer, log_integer or choice."""
         return self.domain.kind
 
     @property
     def low(self) -> float | None:
-        """The least value; None of a choice."""
+        """Smallest value of a range; None for a choice."""
         return self.domain.low if isinstance(self.domain, Range) else None
 
     @property
     def high(self) -> float | None:
-        """The upper bound; None of a choice."""
+        """Upper bound of a range; None for a choice."""
         return self.domain.high if isinstance(self.domain, Range) else None
 
     @property
     def step(self) -> float | None:
-        """Distance of neighbouring values; None where there is none."""
+        """Distance between neighbouring values; None without steps."""
         return self.domain.step if isinstance(self.domain, Range) else None
 
     @property
     def log(self) -> bool:
-        """Whether the scale is logarithmic."""
+        """True if the scale is logarithmic."""
         return isinstance(self.domain, Range) and self.domain.log
 
     @property
     def integral(self) -> bool:
-        """Whether all values are integers by their kind; an option of a choice may be anything."""
+        """True for a range of integers."""
         return isinstance(self.domain, Range) and self.domain.integral
 
     @property
     def choices(self) -> tuple[Value, ...] | None:
-        """The options of a choice, or its branches' names; None of a range."""
+        """Options of a choice, or names of its branches; None for a range."""
         return self.domain.options if isinstance(self.domain, Choice) else None
 
     @property
@@ -84,27 +84,29 @@ class Dimension:
 
     @property
     def condition(self) -> Mapping[str, tuple[Value, ...]]:
-        """Names in the configuration, and the values of which each must have one; without branch and functions."""
+        """Names in the configuration with their allowed values, without branches and functions."""
         return MappingProxyType(dict(self.domain.where.needs))
 
     def nearest(self, value: float) -> float:
-        """Find the value of a range that is nearest to a number: within the bounds, and on a step.
+        """Return the value of a range that is nearest to a number, within the bounds and on a step.
 
         Parameters
         ----------
         value : float
+            Any number.
 
         Returns
         -------
         float or int
+            Nearest value of the range.
 
         Raises
         ------
         SpaceError
-            A choice, whose options have no distances.
+            The dimension is a choice, whose options have no distances.
         """
         if not isinstance(self.domain, Range):
-            raise SpaceError(f"{self.path} is no range: {self.domain}")
+            raise SpaceError(f"{self.path} must be a range, got {self.domain}")
         return self.domain.nearest(value)
 
     def __str__(self) -> str:
@@ -114,12 +116,12 @@ class Dimension:
 
 
 def beside(prefix: str, name: str) -> str:
-    """Make the path of what lies in a nested mapping or a branch."""
+    """Return the path of an entry of a nested mapping or a branch."""
     return f"{prefix}.{name}" if prefix else name
 
 
 def within(path: str, branch: Any) -> str:
-    """Make the path of a branch."""
+    """Return the path of a branch."""
     return f"{path}[{branch}]"
 
 

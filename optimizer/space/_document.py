@@ -1,4 +1,4 @@
-"""A space as plain data, and back."""
+"""Conversion of spaces to plain data and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEYS = {
 
 
 def documented(root: Group, *, functions: bool = False) -> dict[str, Any]:
-    """Write a tree as plain data; with ``functions``, each leaves a mark instead of an error.
+    """Return a tree as plain data; with ``functions``, a mark replaces each function instead of an error.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def documented(root: Group, *, functions: bool = False) -> dict[str, Any]:
 
 
 def _entries(group: Group, functions: bool) -> list[dict[str, Any]]:
-    # A list, because the order of a mapping's names is the grid's, and not every writer of JSON keeps it.
+    # A list, since the grid follows the order of names, which not every writer of JSON keeps.
     return [{"name": name, **_entry(name, entry, functions)} for name, entry in group.entries]
 
 
@@ -70,23 +70,22 @@ def _where(name: str, where: Condition, functions: bool) -> dict[str, Any]:
     if functions:
         return {"where": "function"}
     raise SpaceError(
-        f"{name!r} has a function for its where=, which no document can hold: write it as a mapping, such as "
-        "{'optimizer': 'sgd'}"
+        f"where of {name!r} must be a mapping for a document, such as {{'optimizer': 'sgd'}}, got a function"
     )
 
 
 def read_document(document: Any) -> dict[str, Any]:
-    """Make the search space of a document.
+    """Return the search space of a document.
 
     Raises
     ------
     SpaceError
-        It is not what :func:`documented` writes.
+        The document is invalid.
     """
     if not isinstance(document, Mapping) or set(document) != {"version", "entries"}:
-        raise SpaceError("the document of a space has the keys version and entries, and no other")
+        raise SpaceError(f"document must have the keys version and entries, got {document!r}")
     if document["version"] != _VERSION:
-        raise SpaceError(f"the document of a space is of version {document['version']!r}, and this one is {_VERSION}")
+        raise SpaceError(f"version of the document must be {_VERSION}, got {document['version']!r}")
     return _read_entries(document["entries"])
 
 
@@ -95,7 +94,7 @@ def _read_entries(entries: Any) -> dict[str, Any]:
     for entry in _list(entries, "entries"):
         kind = entry.get("kind") if isinstance(entry, Mapping) else None
         if not isinstance(kind, str) or kind not in _KEYS:
-            raise SpaceError(f"the document of a space has an entry {entry!r}: its kind is one of {', '.join(_KEYS)}")
+            raise SpaceError(f"kind of an entry must be one of {', '.join(_KEYS)}, got {entry!r}")
         _put(read, entry, _read(kind, _fields(entry, *_KEYS[kind])))
     return read
 
@@ -109,7 +108,7 @@ def _read(kind: str, fields: dict[str, Any]) -> Any:
         return _read_entries(fields["entries"])
     where = fields.pop("where", None)
     if where is not None and not isinstance(where, Mapping):
-        raise SpaceError(f"the document of a space has where={where!r}: a mapping of names to values")
+        raise SpaceError(f"where must be a mapping of names to values, got {where!r}")
     if kind == "choice":
         return choice(_list(fields["options"], "options"), where=where)
     if kind == "branches":
@@ -128,7 +127,7 @@ def _read(kind: str, fields: dict[str, Any]) -> Any:
 
 def _list(value: Any, field: str) -> list[Any]:
     if not isinstance(value, list):
-        raise SpaceError(f"the document of a space has {field}={value!r}: a list")
+        raise SpaceError(f"{field} must be a list, got {value!r}")
     return value
 
 
@@ -137,15 +136,13 @@ def _fields(entry: Any, needed: set[str], allowed: set[str]) -> dict[str, Any]:
     for key in ("name", "kind"):
         fields.pop(key, None)
     if not needed <= set(fields) <= needed | allowed:
-        raise SpaceError(
-            f"the document of a space has an entry {entry!r}: it needs {', '.join(sorted(needed))}"
-            + (f", and may have {', '.join(sorted(allowed))}" if allowed else "")
-        )
+        optional = f" and optionally {', '.join(sorted(allowed))}" if allowed else ""
+        raise SpaceError(f"an entry must have {', '.join(sorted(needed))}{optional}, got {entry!r}")
     return fields
 
 
 def _put(read: dict[str, Any], entry: Mapping[str, Any], value: Any) -> None:
     name = entry.get("name")
     if not isinstance(name, str) or name in read:
-        raise SpaceError(f"the document of a space has the name {name!r} twice, or it is no string")
+        raise SpaceError(f"name of an entry must be a string that occurs once, got {name!r}")
     read[name] = value

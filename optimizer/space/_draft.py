@@ -1,4 +1,4 @@
-"""Configurations while they are drawn: which dimension is live, given those before it."""
+"""Configurations while they are drawn, with the live dimensions so far."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ __all__ = ["Draft", "drafted"]
 
 
 class Draft:
-    """Values so far.
-
-    Parameters
-    ----------
-    layout : Layout
+    """Partial configuration.
 
     Attributes
     ----------
     values : dict
-        Value of each live dimension and constant, by path.
+        Value of each live dimension and constant by path.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -38,7 +34,7 @@ class Draft:
         self._named: dict[str, Value] = {}
 
     def copy(self) -> Draft:
-        """Make a draft with the same values, to go on from here in another way."""
+        """Return a draft with the same values."""
         other = Draft(self.layout)
         other.values, other._named = dict(self.values), dict(self._named)
         return other
@@ -48,7 +44,7 @@ class Draft:
         self.values[dimension.path] = self._named[dimension.name] = value
 
     def live(self, dimension: Dimension) -> bool:
-        """Tell whether a dimension is live, when all before it are set.
+        """Return True if a dimension is live, after all before it are set.
 
         Raises
         ------
@@ -68,12 +64,12 @@ class Draft:
         )
 
     def params(self) -> dict[str, Any]:
-        """Make the configuration."""
+        """Return the configuration."""
         return _assembled(self.layout.root, self.values, "")
 
 
 def drafted(layout: Layout, choose: Callable[[Dimension], Value]) -> Draft:
-    """Set every live dimension to what is chosen for it."""
+    """Set every live dimension to the chosen value."""
     draft = Draft(layout)
     for dimension in layout.order:
         if draft.live(dimension):
@@ -82,19 +78,19 @@ def drafted(layout: Layout, choose: Callable[[Dimension], Value]) -> Draft:
 
 
 def answer(test: Callable[[dict[str, Any]], bool], params: dict[str, Any], owner: str) -> bool:
-    """Ask a user's condition.
+    """Evaluate a user's condition.
 
     Raises
     ------
     SpaceError
-        It failed.
+        The condition failed.
     """
     try:
         return bool(test(deepcopy(params)))
     except Exception as error:
         raise SpaceError(
-            f"{owner}: its where= failed with {type(error).__name__}: {error}; it was given {params!r}, where "
-            "dimensions that are not live are missing"
+            f"where of {owner} must not fail, got {type(error).__name__}: {error}, for {params!r}, which has no "
+            "dimensions that are not live"
         ) from error
 
 

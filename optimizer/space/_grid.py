@@ -1,4 +1,4 @@
-"""The grid of a space: every combination of values, over live dimensions only."""
+"""Grid of a space: all combinations of values of live dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["grid"]
 
-# More than anyone trains: a larger grid is a mistake, and would fill the driver's memory.
+# A larger grid is a mistake, and would fill the driver's memory.
 _MOST = 100_000
 
 
@@ -31,17 +31,21 @@ def grid(layout: Layout, where: Test | None, points: int | Mapping[str, int] | N
     configurations = []
     for number, draft in enumerate(_expanded(layout, values)):
         if number == _MOST:
-            raise SpaceError(f"the grid has more than {_MOST:,} configurations: give fewer values, or sample")
+            raise SpaceError(
+                f"the grid must have at most {_MOST:,} configurations, got more: use fewer values, or sample"
+            )
         params = draft.params()
         if where is None or answer(where, params, "the space"):
             configurations.append(params)
     if not configurations:
-        raise SpaceError("no configuration of the grid satisfies the space's where=: change the domains")
+        raise SpaceError(
+            "the grid must have a configuration that satisfies the space's where=, got none: change the domains"
+        )
     return configurations
 
 
 def _points(layout: Layout, points: int | Mapping[str, int] | None) -> dict[str, int | None]:
-    """Give the points of each name."""
+    """Return the number of points by name."""
     names = [dimension.name for dimension in layout.declared]
     if points is None:
         return {}
@@ -49,22 +53,22 @@ def _points(layout: Layout, points: int | Mapping[str, int] | None) -> dict[str,
         return dict.fromkeys(names, _checked(points, "points"))
     for name in points:
         if name not in names:
-            raise SpaceError(f"points={dict(points)!r}: no dimension {name!r}{nearest(str(name), names)}")
+            raise SpaceError(f"points must have names of dimensions, got {name!r}{nearest(str(name), names)}")
     return {name: _checked(number, f"points[{name!r}]") for name, number in points.items()}
 
 
 def _checked(points: Any, field: str) -> int:
     number = whole(points, field, least=2)
     if number > _MOST:
-        raise SpaceError(f"{field}={number}: a grid has at most {_MOST:,} configurations")
+        raise SpaceError(f"{field} must be at most {_MOST:,}, got {number}")
     return number
 
 
 def _values(dimension: Dimension, points: int | None) -> list[Value]:
     if not dimension.log and (dimension.count or 0) > _MOST:
         raise SpaceError(
-            f"{dimension.path}: {dimension.domain!r} has {dimension.count:,} values, and a grid at most {_MOST:,} "
-            "configurations: give a larger step="
+            f"{dimension.path} must have at most {_MOST:,} values in a grid, got {dimension.domain!r} with "
+            f"{dimension.count:,}: use a larger step="
         )
     try:
         return dimension.domain.spread(points)

@@ -1,4 +1,4 @@
-"""The order in which a space's dimensions are drawn: each after those that its condition reads."""
+"""Order in which a space's dimensions are drawn, each after those that its condition reads."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ __all__ = ["Layout", "laid_out"]
 
 @dataclass(frozen=True)
 class Layout:
-    """A tree and its leaves.
+    """Tree of a space and its leaves.
 
     Parameters
     ----------
-    root : Group
     declared : tuple of Dimension
-        Dimensions and constants, as the user wrote them.
+        Dimensions and constants in the user's order.
     order : tuple of Dimension
-        The same as they are drawn.
+        Dimensions and constants in the order in which they are drawn.
     """
 
     root: Group
@@ -43,7 +42,7 @@ def laid_out(root: Group) -> Layout:
     Raises
     ------
     SpaceError
-        A condition that names nothing, asks for a value that is never taken, or waits for itself.
+        A condition has an unknown name, a value that never occurs, or a circular dependency.
     """
     declared = tuple(dimensions(root))
     named: dict[str, list[int]] = {}
@@ -65,24 +64,24 @@ def _needed(dimension: Dimension, named: dict[str, list[int]], declared: Sequenc
     for name, values in dimension.domain.where.needs:
         if name not in named:
             raise SpaceError(
-                f"{dimension.path}: where= names {name!r}, and no dimension has this name{nearest(name, named)}; "
-                f"there are {', '.join(named)}"
+                f"where of {dimension.path} must have names of dimensions, {', '.join(named)}, got {name!r}"
+                f"{nearest(name, named)}"
             )
         domains = [declared[place].domain for place in named[name]]
         for value in values:
             if not any(domain.holds(value) for domain in domains):
-                raise SpaceError(f"{dimension.path}: where= needs {name} = {value!r}, which is none of {domains[0]}")
+                raise SpaceError(f"where of {dimension.path} must have values of {name}, {domains[0]}, got {value!r}")
         yield name
 
 
 def _order(before: Sequence[set[int]], declared: Sequence[Dimension]) -> Iterator[int]:
-    """Yield the places, as declared wherever the conditions allow it."""
+    """Yield the places in the declared order where the conditions allow it."""
     sorter = TopologicalSorter(dict(enumerate(before)))
     try:
         sorter.prepare()
     except CycleError as error:
         circle = " -> ".join(declared[place].path for place in reversed(error.args[1]))
-        raise SpaceError(f"the conditions of {circle} wait for each other: no dimension may depend on itself") from None
+        raise SpaceError(f"where must not depend on its own dimension, got the circle {circle}") from None
     ready: list[int] = []
     while sorter.is_active():
         for place in sorter.get_ready():

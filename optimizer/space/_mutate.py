@@ -1,4 +1,4 @@
-"""Configurations made of others: perturbed, with one dimension drawn anew, or mutated."""
+"""Changes of configurations: perturbation, resampling of a dimension, and mutation."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def perturb(
     """See :meth:`Space.perturb`."""
     chance = real(chance, "resample")
     if not 0 <= chance <= 1:
-        raise SpaceError(f"resample={chance!r} is no probability: give a number from 0 to 1")
+        raise SpaceError(f"resample must be a probability from 0 to 1, got {chance!r}")
     factors = [real(factor, "factors") for factor in factors]
     if not factors or min(factors) <= 0:
-        raise SpaceError(f"factors={factors!r}: give one or more numbers above 0")
+        raise SpaceError(f"factors must be one or more numbers above 0, got {factors!r}")
     names = None if only is None else {_known(layout, name, "only") for name in only}
     old = read(layout, where, params)
 
@@ -63,7 +63,7 @@ def resample(
     """See :meth:`Space.resample`."""
     name, old = _known(layout, name, "resample"), read(layout, where, params)
     if not any(dimension.name == name and dimension.path in old for dimension in layout.order):
-        raise SpaceError(f"{name!r} is not live in {dict(params)!r}: there is nothing to draw anew")
+        raise SpaceError(f"name must be a live dimension of {dict(params)!r}, got {name!r}")
 
     def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
         return dimension.domain.draw(stream.word(dimension.path)) if dimension.name == name else value
@@ -76,7 +76,7 @@ def mutate(layout: Layout, where: Test | None, params: Mapping[str, Any], seed: 
     old = read(layout, where, params)
     live = [dimension.path for dimension in layout.declared if dimension.path in old and dimension.domain.several]
     if not live:
-        raise SpaceError(f"no live dimension of {dict(params)!r} has a second value: nothing can be mutated")
+        raise SpaceError(f"params must have a live dimension with a second value, got {dict(params)!r}")
 
     def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
         if dimension.path != live[below(stream.word("which"), len(live))]:
@@ -96,7 +96,7 @@ def _changed(
     old: Mapping[str, Value],
     changed: Callable[[Dimension, Value, Stream], Value],
 ) -> dict[str, Any]:
-    """Change what is live; draw what comes to life, and drop what no longer is."""
+    """Change live dimensions, draw those that become live, and drop the others."""
 
     def made(stream: Stream) -> dict[str, Any]:
         def chosen(dimension: Dimension) -> Value:
@@ -112,5 +112,6 @@ def _changed(
 def _known(layout: Layout, name: Any, field: str) -> str:
     names = [dimension.name for dimension in layout.declared]
     if name not in names:
-        raise SpaceError(f"{field}: no dimension {name!r}{nearest(str(name), names)}; there are {', '.join(names)}")
+        close = nearest(str(name), names)
+        raise SpaceError(f"{field} must be names of dimensions, {', '.join(names)}, got {name!r}{close}")
     return str(plain(name, field))

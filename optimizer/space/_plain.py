@@ -1,4 +1,4 @@
-"""Plain values: what a configuration may hold, and what a number has to be."""
+"""Validation of the plain values of configurations, and of numbers."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ __all__ = ["Value", "plain", "real", "same", "whole"]
 
 Value = str | int | float | bool | None
 
-# Larger integers are no longer exact where a reader of the journal takes every number for a double.
+# Larger integers are not exact for readers of the journal that convert every number to a double.
 _LARGEST = 2**53
 
 
 def plain(value: Any, field: str) -> Value:
-    """Check that a value is a string, a number, a boolean or ``None``, and take numpy's wrapping off it."""
+    """Validate a string, number, boolean or ``None``, and convert scalars of numpy."""
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) is float and not math.isfinite(value):
-        raise SpaceError(f"{field}={value!r} is not finite: JSON, and so the journal, has no such number")
+        raise SpaceError(f"{field} must be finite, since it is written as JSON, got {value!r}")
     if value is not None and type(value) not in {str, int, float, bool}:
         raise SpaceError(
-            f"{field}={value!r} is a {type(value).__name__}: use strings, numbers, booleans or None, and let "
-            "trainer_fn make objects of them"
+            f"{field} must be a string, number, boolean or None, got {value!r} of type {type(value).__name__}: create "
+            "objects in trainer_fn"
         )
     return value  # type: ignore[no-any-return]
 
 
 def real(value: Any, field: str) -> float:
-    """Check that a value is a finite number, and make a float of it."""
+    """Validate a finite number, and convert it to a float."""
     value = plain(value, field)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SpaceError(f"{field}={value!r}: give a number")
+        raise SpaceError(f"{field} must be a number, got {value!r}")
     try:
         return float(value)
     except OverflowError as error:
-        raise SpaceError(f"{field} is an integer larger than any float: give a smaller one") from error
+        raise SpaceError(f"{field} must be within the range of floats, got a larger integer") from error
 
 
 def whole(value: Any, field: str, *, least: int = -_LARGEST) -> int:
-    """Check that a value is an integer, within the integers that every reader of JSON keeps exact."""
+    """Validate an integer within the range that every reader of JSON keeps exact."""
     value = plain(value, field)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SpaceError(f"{field}={value!r}: give a whole number")
+        raise SpaceError(f"{field} must be an integer, got {value!r}")
     if value < least:
-        raise SpaceError(f"{field}={value}: give at least {least}")
+        raise SpaceError(f"{field} must be at least {least}, got {value}")
     if value > _LARGEST:
-        raise SpaceError(f"{field}={value}: give at most 2**53")
+        raise SpaceError(f"{field} must be at most 2**53, got {value}")
     return value
 
 
-def same(one: Value, other: Value) -> bool:
+def same(left: Value, right: Value) -> bool:
     """Compare as JSON does: 1 equals 1.0, but not ``True``."""
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    return isinstance(left, bool) == isinstance(right, bool) and left == right

@@ -1,4 +1,4 @@
-"""Numeric domains: uniform or logarithmic, of floats or integers."""
+"""Numeric domains of floats or integers, uniform or logarithmic."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["Range", "integer", "log_integer", "log_uniform", "uniform"]
 Number = TypeVar("Number", int, float)
 Kind = Literal["uniform", "log_uniform", "integer", "log_integer"]
 
-# Beyond this a stream's 53 bits no longer reach every value.
+# The 53 bits of a random float reach no more values.
 _MOST_VALUES = 2**53
 
-# A value that was computed, such as 3 * 0.1, is on its step if it is that near, in steps.
+# Largest distance from a step, in steps, of a computed value such as 3 * 0.1.
 _NEAR = Fraction(1, 10**9)
 
 
@@ -35,13 +35,12 @@ class Range:
 
     Parameters
     ----------
-    kind : {"uniform", "log_uniform", "integer", "log_integer"}
     low, high : float or int
-        The bounds.
+        Bounds of the values.
     step : float or int, optional
-        Distance of neighbouring values, counted from ``low``; None for continuous and for logarithmic domains.
+        Distance between neighbouring values from ``low``; None for continuous and logarithmic domains.
     where : Condition
-        When the dimension is live.
+        Condition under which the dimension is live.
     """
 
     kind: Kind
@@ -52,12 +51,12 @@ class Range:
 
     @property
     def log(self) -> bool:
-        """Whether the scale is logarithmic."""
+        """True if the scale is logarithmic."""
         return self.kind.startswith("log_")
 
     @property
     def integral(self) -> bool:
-        """Whether the values are integers."""
+        """True if the values are integers."""
         return self.kind.endswith("integer")
 
     @cached_property
@@ -69,7 +68,7 @@ class Range:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one value: always, since the bounds differ."""
+        """True, since the bounds differ."""
         return True
 
     def __repr__(self) -> str:
@@ -82,7 +81,7 @@ class Range:
         return f"{self.kind} {self.low!r} .. {self.high!r}{step}"
 
     def draw(self, word: int) -> float:
-        """Make a value of a word of a stream."""
+        """Convert a random word to a value."""
         if self.count is not None and not self.log:
             return self._at(below(word, self.count))
         part = share(word)
@@ -90,11 +89,11 @@ class Range:
             return min(max(self.low * (1 - part) + self.high * part, self.low), self.high)
         if self.kind == "log_uniform":
             return log_scaled(self.low, self.high, Decimal(part))
-        # Half a unit on either side, so that the bounds are as likely as their neighbours.
+        # Add half a unit on either side, so that the bounds are as likely as their neighbours.
         return self.nearest(log_scaled(self.low - 0.5, self.high + 0.5, Decimal(part)))
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value belongs to the domain."""
+        """Return True if a value belongs to the domain."""
         if isinstance(value, bool) or not isinstance(value, int if self.integral else int | float):
             return False
         if not self.low <= value <= self.high:
@@ -105,11 +104,11 @@ class Range:
         return abs(steps - round(steps)) <= _NEAR
 
     def nearest(self, value: float) -> float:
-        """Find the domain's value that is nearest to a number: within the bounds, and on a step."""
+        """Return the value that is nearest to a number, within the bounds and on a step."""
         return min(max(value, self.low), self.high) if self.count is None else self._at(self._place(value))
 
     def moved(self, value: Any, factor: float) -> Value:
-        """Multiply a value, within the bounds; on a step, it moves by at least one."""
+        """Multiply a value within the bounds; with steps, by at least one step."""
         target: float = min(max(value * factor, self.low), self.high)
         if self.count is None:
             return target
@@ -120,13 +119,13 @@ class Range:
         return self._at(after)
 
     def spread(self, points: int | None) -> list[Value]:
-        """List the values of a grid; a domain without steps has ``points`` of them, both bounds included."""
+        """List the values of a grid; ``points`` values with both bounds for a domain without steps."""
         if self.count is not None and not self.log:
             return [self._at(place) for place in range(self.count)]
         if points is None:
             raise SpaceError(
-                f"{self!r} has no steps for a grid: give points=, the number of its values"
-                + ("" if self.log else ", or step=")
+                f"points must be the number of values of {self!r}, which has no steps, got None"
+                + ("" if self.log else ": set points= or step=")
             )
         last = points - 1
         if self.log:
@@ -147,26 +146,27 @@ class Range:
 
 
 def uniform(low: float, high: float, step: float | None = None, *, where: Where | None = None) -> Range:
-    """Take floats between two bounds, each as likely as the other.
+    """Return a domain of floats between two bounds with a uniform distribution.
 
     Parameters
     ----------
     low, high : float
-        The bounds, both included.
+        Bounds, both included.
     step : float, optional
-        Take only ``low``, ``low + step`` and so on up to ``high``, which is a value only if it is on a step. The sums
-        are decimal: three steps of 0.1 are 0.3. By default every float.
+        Distance between values: ``low``, ``low + step`` and so on up to ``high``, which is a value only if it is on a
+        step. The sums are decimal: three steps of 0.1 are 0.3. By default every float is a value.
     where : mapping or callable, optional
-        When the dimension is live: see :class:`Space`.
+        Condition under which the dimension is live; see :class:`Space`.
 
     Returns
     -------
     Range
+        Domain for a :class:`Space`.
 
     Raises
     ------
     SpaceError
-        Bounds that are no finite numbers, reversed or equal; a step that is not positive, or beyond the range.
+        The bounds are not finite, reversed or equal, or the step is not positive or beyond the range.
 
     Examples
     --------
@@ -175,28 +175,29 @@ def uniform(low: float, high: float, step: float | None = None, *, where: Where 
     """
     low, high = _bounds("uniform", low, high, real)
     if step is not None:
-        step = _step(f"uniform({low!r}, {high!r})", real(step, "uniform: step"), low, high)
+        step = _step(f"uniform({low!r}, {high!r})", real(step, "step of uniform"), low, high)
     return Range("uniform", low, high, step, condition(where))
 
 
 def log_uniform(low: float, high: float, *, where: Where | None = None) -> Range:
-    """Take floats between two bounds, each order of magnitude as likely as the other.
+    """Return a domain of floats between two bounds with a log-uniform distribution.
 
     Parameters
     ----------
     low, high : float
-        The bounds, both included: values, not exponents. Both above 0.
+        Bounds above 0, both included. They are values, not exponents.
     where : mapping or callable, optional
-        When the dimension is live: see :class:`Space`.
+        Condition under which the dimension is live; see :class:`Space`.
 
     Returns
     -------
     Range
+        Domain for a :class:`Space`.
 
     Raises
     ------
     SpaceError
-        Bounds that are no finite numbers, reversed, equal, 0 or negative.
+        The bounds are not finite, reversed, equal, 0 or negative.
 
     Examples
     --------
@@ -205,32 +206,31 @@ def log_uniform(low: float, high: float, *, where: Where | None = None) -> Range
     """
     low, high = _bounds("log_uniform", low, high, real)
     if low <= 0:
-        raise SpaceError(
-            f"log_uniform: low={low!r}: a logarithm needs bounds above 0, and bounds are values, not exponents"
-        )
+        raise SpaceError(f"low must be above 0 for log_uniform, got {low!r}: bounds are values, not exponents")
     return Range("log_uniform", low, high, None, condition(where))
 
 
 def integer(low: int, high: int, step: int = 1, *, where: Where | None = None) -> Range:
-    """Take integers between two bounds, each as likely as the other.
+    """Return a domain of integers between two bounds with a uniform distribution.
 
     Parameters
     ----------
     low, high : int
-        The bounds, both included. Unlike in :class:`range`, ``high`` is a value, if it is on a step.
+        Bounds, both included. Unlike in :class:`range`, ``high`` is a value if it is on a step.
     step : int
-        Take only ``low``, ``low + step`` and so on; by default every integer.
+        Distance between values: ``low``, ``low + step`` and so on. Default 1.
     where : mapping or callable, optional
-        When the dimension is live: see :class:`Space`.
+        Condition under which the dimension is live; see :class:`Space`.
 
     Returns
     -------
     Range
+        Domain for a :class:`Space`.
 
     Raises
     ------
     SpaceError
-        Bounds that are no integers, reversed, equal or beyond 2**53; a step that is not positive, or beyond the range.
+        The bounds are not integers, reversed, equal or beyond 2**53, or the step is not positive or beyond the range.
 
     Examples
     --------
@@ -238,28 +238,29 @@ def integer(low: int, high: int, step: int = 1, *, where: Where | None = None) -
     integer(16, 256, step=16)
     """
     low, high = _bounds("integer", low, high, whole)
-    step = _step(f"integer({low}, {high})", whole(step, "integer: step"), low, high)
+    step = _step(f"integer({low}, {high})", whole(step, "step of integer"), low, high)
     return Range("integer", low, high, step, condition(where))
 
 
 def log_integer(low: int, high: int, *, where: Where | None = None) -> Range:
-    """Take integers between two bounds, each order of magnitude about as likely as the other.
+    """Return a domain of integers between two bounds with an approximately log-uniform distribution.
 
     Parameters
     ----------
     low, high : int
-        The bounds, both included: values, not exponents. Both at least 1.
+        Bounds of at least 1, both included. They are values, not exponents.
     where : mapping or callable, optional
-        When the dimension is live: see :class:`Space`.
+        Condition under which the dimension is live; see :class:`Space`.
 
     Returns
     -------
     Range
+        Domain for a :class:`Space`.
 
     Raises
     ------
     SpaceError
-        Bounds that are no integers, reversed, equal, 0, negative or beyond 2**53.
+        The bounds are not integers, reversed, equal, 0, negative or beyond 2**53.
 
     Examples
     --------
@@ -268,30 +269,30 @@ def log_integer(low: int, high: int, *, where: Where | None = None) -> Range:
     """
     low, high = _bounds("log_integer", low, high, whole)
     if low <= 0:
-        raise SpaceError(f"log_integer: low={low!r}: a logarithm needs bounds of 1 or more")
+        raise SpaceError(f"low must be at least 1 for log_integer, got {low!r}")
     return Range("log_integer", low, high, None, condition(where))
 
 
 def _bounds(kind: Kind, low: Any, high: Any, number: Callable[[Any, str], Number]) -> tuple[Number, Number]:
-    low, high = number(low, f"{kind}: low"), number(high, f"{kind}: high")
+    low, high = number(low, f"low of {kind}"), number(high, f"high of {kind}")
     if low > high:
-        raise SpaceError(f"{kind}({low!r}, {high!r}): the bounds are reversed, the lower one comes first")
+        raise SpaceError(f"low must be less than high for {kind}, got {low!r} and {high!r}")
     if low == high:
-        raise SpaceError(f"{kind}({low!r}, {high!r}): the bounds are equal, give {low!r} itself in place of a domain")
+        raise SpaceError(f"low must be less than high for {kind}, got {low!r} for both: use the value as a constant")
     return low, high
 
 
 def _step(domain: str, step: Number, low: Number, high: Number) -> Number:
     if step <= 0:
-        raise SpaceError(f"{domain}: step={step!r}: give a number above 0")
+        raise SpaceError(f"step of {domain} must be above 0, got {step!r}")
     steps = (_exact(high) - _exact(low)) / _exact(step)
     if steps < 1:
-        raise SpaceError(f"{domain}: step={step!r} is beyond the range: only {low!r} would be left")
+        raise SpaceError(f"step of {domain} must be at most the width of the range, got {step!r}")
     if steps > _MOST_VALUES:
-        raise SpaceError(f"{domain}: step={step!r} gives more than 2**53 values: leave it out")
+        raise SpaceError(f"step of {domain} must divide it into at most 2**53 values, got {step!r}: leave it out")
     return step
 
 
 def _exact(number: float) -> Fraction:
-    # Of the decimal that the user wrote, so that steps of 0.1 meet 0.3.
+    # Convert the decimal that the user wrote, so that steps of 0.1 reach 0.3.
     return Fraction(repr(number))

@@ -1,4 +1,4 @@
-"""Random configurations, and the rejection of those that a space's own condition forbids."""
+"""Random configurations, and rejection by the condition of a space."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def sample(layout: Layout, where: Test | None, seed: int, number: int) -> dict[s
 def accepted(
     where: Test | None, purpose: str, seed: int, number: int, make: Callable[[Stream], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Make configurations, each of a stream of its own, until the space's condition holds.
+    """Create configurations from successive streams until the space's condition holds.
 
     Raises
     ------
     SpaceError
-        A seed or number that is no whole number, or no configuration was accepted.
+        The seed or the number is not an integer, or no configuration was accepted.
     """
     seed, number = whole(seed, "seed"), whole(number, "number", least=0)
     for attempt in range(_ATTEMPTS):
@@ -47,6 +47,6 @@ def accepted(
         if where is None or answer(where, params, "the space"):
             return params
     raise SpaceError(
-        f"none of {_ATTEMPTS} configurations satisfies the space's where=, the last of which is {params!r}: change the "
-        "domains so that more of them do"
+        f"one of {_ATTEMPTS} configurations must satisfy the space's where=, got none, the last one {params!r}: change "
+        "the domains so that more of them do"
     )

@@ -1,4 +1,4 @@
-"""Logarithmic scales in decimal arithmetic: all machines get the same floats, which ``math.exp`` does not promise."""
+"""Logarithmic scales in decimal arithmetic, so that all machines compute the same floats, unlike ``math.exp``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 
 __all__ = ["log_scaled"]
 
-# Enough that the nearest float to the result is the nearest to the exact one.
+# Precision at which the result rounds to the same float as the exact value.
 _EXACT = Context(prec=40)
 
 
 def log_scaled(low: float, high: float, share: Decimal) -> float:
-    """Find the value at a share of the way from ``low`` to ``high`` on a logarithmic scale.
+    """Return the value at a share of the distance from ``low`` to ``high`` on a logarithmic scale.
 
     Examples
     --------
@@ -29,5 +29,5 @@ def _distance(low: float, high: float) -> Decimal:
 
 
 def _decimal(number: float) -> Decimal:
-    # As the user wrote it: 1e-5, not the binary fraction beside it.
+    # The decimal that the user wrote, 1e-5, and not its binary fraction.
     return Decimal(repr(number))

@@ -1,4 +1,4 @@
-"""Search spaces as values."""
+"""Search spaces."""
 
 from __future__ import annotations
 
@@ -29,31 +29,30 @@ __all__ = ["Space"]
 
 
 class Space:
-    """Configurations that a search ranges over (Cerebro, Section 3.4; its Table 3.6 is one).
+    """Search space of configurations (Cerebro, Section 3.4 and Table 3.6).
 
-    A configuration is a dict of strings, numbers, booleans and None. A nested mapping of the search space is one in
-    the configuration. The name of a chosen branch is under the name of its choice, and what belongs to the branch
-    lies beside it. A dimension that is not live is not there.
+    A configuration is a dict of strings, numbers, booleans and None. A nested mapping of the search space is nested in
+    the configuration too. A choice with branches has the name of the chosen branch as its value, and the dimensions of
+    that branch next to it. A dimension that is not live is missing.
 
     Parameters
     ----------
     search_space : mapping of str
-        By name: a domain (:func:`choice`, :func:`uniform`, :func:`log_uniform`, :func:`integer`,
-        :func:`log_integer`), a list (short for a choice of its values), a mapping of more of these, or a constant.
-        Names have no dots or brackets.
+        Entries by name: a domain (:func:`choice`, :func:`uniform`, :func:`log_uniform`, :func:`integer`,
+        :func:`log_integer`), a list of options, a nested mapping, or a constant. Names have no dots or brackets.
 
-        ``where=`` of a domain says when it is live: ``{"optimizer": "sgd"}``, or a list of values of which the other
-        must have one; several names must all match. The names are those of a configuration, dotted where they are
-        nested, and may be declared later. Or a function of the configuration drawn so far, in which all dimensions
-        that were declared before it are set, or missing if not live. Functions cannot be written to a document.
+        ``where=`` of a domain is the condition under which it is live, such as ``{"optimizer": "sgd"}``, or a list of
+        allowed values; several names must all match. The names are those of a configuration, dotted where nested, and
+        may be declared later. A condition may also be a function of the configuration that is drawn so far, which has
+        all live dimensions that were declared before. Functions cannot be written to a document.
     where : callable, optional
-        Condition on a whole configuration; configurations that it refuses are drawn anew, and left out of the grid.
+        Condition on a whole configuration; refused configurations are drawn again, and left out of the grid.
 
     Raises
     ------
     SpaceError
-        No dimension and no constant; a name that is not allowed, or lies twice in a configuration; a value that is
-        not plain; a condition that names nothing, asks for a value that is never taken, or waits for itself.
+        The space is empty, a name is not allowed or clashes with another, a value is not plain, or a condition has an
+        unknown name, a value that never occurs, or a circular dependency.
 
     Examples
     --------
@@ -79,47 +78,53 @@ class Space:
 
     def __init__(self, search_space: Mapping[str, Any], *, where: Test | None = None) -> None:
         if not isinstance(search_space, Mapping) or not search_space:
-            raise SpaceError(f"search_space={search_space!r}: give a mapping of names to domains")
+            raise SpaceError(f"search_space must be a mapping of names to domains, got {search_space!r}")
         if where is not None and not callable(where):
             raise SpaceError(
-                f"where={where!r}: the condition of a whole space is a function of a configuration; give a mapping "
-                "to the domain that it concerns"
+                f"where of a whole space must be a function of a configuration, got {where!r}: set a mapping as "
+                "where= of "
+                "a domain"
             )
         self._layout = laid_out(grown(search_space))
         self._where = where
         tests = tuple(dimension.domain.where.test for dimension in self._layout.declared)
-        # As text, because to Python 1, 1.0 and True are equal.
+        # Compare text, since 1, 1.0 and True are equal in Python.
         text = json.dumps(documented(self._layout.root, functions=True), sort_keys=True)
         self._identity = (text, tests, where)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Space:
-        """Make the space of a document.
+        """Create the space of a document.
 
         Parameters
         ----------
         document : mapping
-            What :meth:`document` made. It may have come from anywhere: it has no code, and is checked as a user's
-            search space is.
+            Document that :meth:`document` has written. It contains no code and is validated like a user's search
+            space, so it may come from any source.
+
+        Returns
+        -------
+        Space
+            Space equal to the one that wrote the document.
 
         Raises
         ------
         SpaceError
-            It is no such document, or of another version, or what it describes is not allowed.
+            The document is invalid, or has another version.
         """
         try:
             return cls(read_document(document))
         except RecursionError:
-            raise SpaceError("the document of a space is nested too deeply") from None
+            raise SpaceError("document must be nested less deeply than Python's recursion limit") from None
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """Dimensions as declared, a choice before its branches; constants are none."""
+        """Dimensions in the declared order, a choice before its branches, without constants."""
         return tuple(d for d in self._layout.declared if not isinstance(d.domain, Constant))
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the document, as hexadecimal digits."""
+        """SHA-256 hash of the document in hexadecimal digits."""
         return hashlib.sha256(json.dumps(self.document(), sort_keys=True).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -146,25 +151,27 @@ class Space:
     def sample(self, seed: int, number: int) -> dict[str, Any]:
         """Draw a random configuration.
 
-        Each dimension has a stream of its own, which depends on ``seed``, ``number`` and the dimension's path alone:
-        a further dimension does not change the values of the others, and the first ``k`` of ``2k`` configurations are
-        the ``k``. All machines draw the same. What the space's ``where=`` refuses is drawn anew as a whole. A space
-        with few values repeats itself.
+        The stream of random numbers of a dimension depends only on ``seed``, ``number`` and the dimension's path: a new
+        dimension does not change the values of the others, and the first ``k`` of ``2k`` configurations are those of a
+        search of ``k``. All machines draw the same values. A configuration that the space's ``where=`` refuses is drawn
+        again as a whole. A space with few values repeats configurations.
 
         Parameters
         ----------
         seed : int
+            Seed of the search.
         number : int
-            From 0.
+            Number of the configuration, from 0.
 
         Returns
         -------
         dict
+            Configuration.
 
         Raises
         ------
         SpaceError
-            A seed or number that is no whole number; none of 1000 configurations satisfies the space's ``where=``; a
+            The seed or the number is not an integer, none of 1000 configurations satisfies the space's ``where=``, or a
             condition failed.
 
         Examples
@@ -181,18 +188,18 @@ class Space:
         Parameters
         ----------
         points : int or mapping of str to int, optional
-            How many values a domain without steps has in the grid, both bounds included, at equal distances on its
-            scale; by name for some alone. Logarithmic integers that round to the same value count once.
+            Number of values of each domain without steps, at equal distances on its scale and with both bounds; a
+            mapping sets it by name. Logarithmic integers that round to the same value count once.
 
         Returns
         -------
         list of dict
-            The last dimension varies fastest. Branches that are not chosen are not expanded.
+            Configurations; the last dimension varies fastest. Branches that are not chosen are not expanded.
 
         Raises
         ------
         SpaceError
-            A domain without steps, and no ``points`` for it; more than 100,000 configurations, or none.
+            ``points`` is missing for a domain without steps, or there are more than 100,000 configurations, or none.
 
         Examples
         --------
@@ -214,117 +221,121 @@ class Space:
     ) -> dict[str, Any]:
         """Change a configuration a little, as population based training explores (Jaderberg et al., 2017).
 
-        Each dimension is drawn anew with the probability ``resample``. Otherwise a number of a range is multiplied by
-        one of the factors; on steps and among integers it moves to the nearest, and by at least one step. A number of
-        a choice moves to the next smaller or larger one. Nothing leaves its bounds: what would, stays at the bound. A 0
-        without steps stays 0 until it is drawn anew.
-        Options that are not all numbers have no neighbours, and stay. Dimensions that come to life are drawn, those
-        that no longer live are dropped.
+        Each dimension is drawn again with the probability ``resample``. Otherwise a number of a range is multiplied by
+        one of the factors; with steps and for integers it moves to the nearest value, by at least one step. A number of
+        a choice moves to the next smaller or larger option. Values stay within their bounds. A 0 without steps stays 0
+        until it is drawn again. Options that are not all numbers have no neighbours and do not change. Dimensions that
+        become live are drawn, and those that are no longer live are dropped.
 
         Parameters
         ----------
         params : mapping
-            A configuration of this space.
+            Configuration of this space.
         seed : int
+            Seed of the search.
         number : int
-            From 0, another one for each perturbation; with ``seed`` it decides what is drawn.
+            Number of the perturbation, from 0; with ``seed`` it determines the draws.
         factors : sequence of float
-            Each as likely as the other. For a choice, a factor above 1 means the next larger one.
+            Equally likely factors. For a choice, a factor above 1 selects the next larger option.
         resample : float
-            Probability, of each dimension by itself.
+            Probability that a dimension is drawn again.
         only : collection of str, optional
             Names of the dimensions that may change, dotted where nested; by default all. A clone keeps its weights, so
-            whatever shapes the network is to be left out.
+            leave out dimensions that determine the shape of the network.
 
         Returns
         -------
         dict
+            Changed configuration.
 
         Raises
         ------
         SpaceError
-            As :meth:`check` and :meth:`sample`; a name that no dimension has, factors not above 0, no probability.
+            As for :meth:`check` and :meth:`sample`, or a name, a factor or the probability is not allowed.
         """
         return perturb(self._layout, self._where, params, seed, number, factors, resample, only)
 
     def resample(self, params: Mapping[str, Any], name: str, seed: int, number: int) -> dict[str, Any]:
-        """Draw one dimension of a configuration anew; its former value may come again.
+        """Draw a dimension of a configuration again; its former value may come again.
 
         Parameters
         ----------
         params : mapping
-            A configuration of this space.
+            Configuration of this space.
         name : str
-            Of a live dimension, as in the configuration; dotted where it is nested.
+            Name of a live dimension, dotted where nested.
         seed, number : int
             As in :meth:`perturb`.
 
         Returns
         -------
         dict
+            Changed configuration.
 
         Raises
         ------
         SpaceError
-            As :meth:`check` and :meth:`sample`; no live dimension has the name.
+            As for :meth:`check` and :meth:`sample`, or no live dimension has the name.
         """
         return resample(self._layout, self._where, params, name, seed, number)
 
     def mutate(self, params: Mapping[str, Any], seed: int, number: int) -> dict[str, Any]:
-        """Give exactly one live dimension another value, as aging evolution does (Real et al., 2019).
+        """Change the value of exactly one live dimension, as aging evolution does (Real et al., 2019).
 
         Parameters
         ----------
         params : mapping
-            A configuration of this space.
+            Configuration of this space.
         seed, number : int
             As in :meth:`perturb`.
 
         Returns
         -------
         dict
-            Dimensions that the change brings to life are drawn, those that no longer live are dropped.
+            Changed configuration. Dimensions that become live are drawn, and those that are no longer live are dropped.
 
         Raises
         ------
         SpaceError
-            As :meth:`check` and :meth:`sample`; no live dimension has a second value.
+            As for :meth:`check` and :meth:`sample`, or no live dimension has a second value.
         """
         return mutate(self._layout, self._where, params, seed, number)
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Tell whether a configuration belongs to the space.
+        """Validate that a configuration belongs to the space.
 
-        A number that was computed, such as ``3 * 0.1``, is on its step if it is within a billionth of one.
+        A computed number such as ``3 * 0.1`` is on its step if it is within a billionth of a step.
 
         Parameters
         ----------
         params : mapping
+            Configuration to validate.
 
         Raises
         ------
         SpaceError
-            The first name that is unknown, missing, not live, or has a value outside its domain; or the space's
-            ``where=`` does not hold.
+            A name is unknown, missing or not live, a value is outside its domain, or the space's ``where=`` does not
+            hold. The message describes the first problem.
         """
         read(self._layout, self._where, params)
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Value]:
-        """Take a configuration apart, for a sampler that knows dimensions.
+        """Return the values of a configuration by dimension, for samplers.
 
         Parameters
         ----------
         params : mapping
+            Configuration of this space.
 
         Returns
         -------
         dict of str to value
-            By the path of each live dimension, in the order of :attr:`dimensions`.
+            Values by the path of each live dimension, in the order of :attr:`dimensions`.
 
         Raises
         ------
         SpaceError
-            As :meth:`check`.
+            As for :meth:`check`.
 
         Examples
         --------
@@ -337,23 +348,24 @@ class Space:
         return {dimension.path: values[dimension.path] for dimension in self.dimensions if dimension.path in values}
 
     def build(self, choose: Callable[[Dimension], Value]) -> dict[str, Any]:
-        """Put a configuration together: the way back from :meth:`values`, one live dimension after the other.
+        """Build a configuration from one live dimension after the other, as the inverse of :meth:`values`.
 
         Parameters
         ----------
         choose : callable
-            Gives the value of a :class:`Dimension`. It is called for the live ones alone, each after those that its
-            condition names.
+            Function that returns the value of a live :class:`Dimension`. It is called for each dimension after those
+            that its condition reads.
 
         Returns
         -------
         dict
+            Configuration.
 
         Raises
         ------
         SpaceError
-            A value outside its domain, or a condition of a dimension failed. The space's own ``where=`` is not asked:
-            :meth:`check` does.
+            A value is outside its domain, or a condition of a dimension failed. :meth:`check` validates the space's
+            ``where=``, this method does not.
 
         Examples
         --------
@@ -368,24 +380,24 @@ class Space:
                 return dimension.domain.value
             value = plain(choose(dimension), dimension.path)
             if not dimension.domain.holds(value):
-                raise SpaceError(f"{dimension.path}={value!r} is outside its domain: {dimension.domain}")
+                raise SpaceError(f"{dimension.path} must be within its domain, {dimension.domain}, got {value!r}")
             return value
 
         return drafted(self._layout, chosen).params()
 
     def document(self) -> dict[str, Any]:
-        """Describe the space as plain data, for a journal; :meth:`of` reads it.
+        """Return the space as plain data, which :meth:`of` reads.
 
         Returns
         -------
         dict
-            Of lists, strings, numbers, booleans and None; it survives JSON and has no code.
+            Document of lists, strings, numbers, booleans and None, which JSON preserves.
 
         Raises
         ------
         SpaceError
-            A ``where=`` is a function, which plain data cannot hold.
+            A ``where=`` is a function, which a document cannot contain.
         """
         if self._where is not None:
-            raise SpaceError("the space's where= is a function, which no document can hold")
+            raise SpaceError("where of the space must be None for a document, got a function")
         return documented(self._layout.root)

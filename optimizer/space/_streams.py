@@ -1,4 +1,4 @@
-"""Seeded streams: words that depend on nothing but what they are asked for."""
+"""Seeded streams of random words, as hashes of names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _FLOAT_BITS = 53
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The random words of one configuration.
+    """Random words of a configuration.
 
-    A word is a hash of the stream and of the name it is asked for. So no word depends on which others were asked for,
-    and all machines and versions of Python and numpy give the same.
+    A word is a hash of the stream and a name. So a word does not depend on other words, and is the same on all machines
+    and with all versions of Python and numpy.
 
     Parameters
     ----------
     purpose : str
-        What is drawn, so that a sample and a mutation of the same number differ.
+        Purpose of the draw, so that a sample and a mutation of the same number differ.
     seed, number : int
-        Of the user, and of the configuration.
+        Seed of the user, and number of the configuration.
     attempt : int
-        How many configurations were rejected before.
+        Number of configurations that were rejected before.
     """
 
     purpose: str
@@ -35,16 +35,16 @@ class Stream:
     attempt: int = 0
 
     def word(self, *name: str | int) -> int:
-        """Hash to an integer of 128 bits."""
+        """Hash a name to an integer of 128 bits."""
         text = json.dumps([self.purpose, self.seed, self.number, self.attempt, *name])
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_BITS // 8).digest(), "big")
 
 
 def share(word: int) -> float:
-    """Make a float of a word, from 0 to below 1."""
+    """Convert a word to a float from 0 to below 1."""
     return (word >> (_BITS - _FLOAT_BITS)) / (1 << _FLOAT_BITS)
 
 
 def below(word: int, count: int) -> int:
-    """Make an integer of a word, from 0 to below ``count``."""
+    """Convert a word to an integer from 0 to below ``count``."""
     return (word * count) >> _BITS

@@ -1,4 +1,4 @@
-"""Search spaces as frozen trees: choices with their branches, constants, nested mappings."""
+"""Frozen trees of search spaces, with choices, branches, constants and nested mappings."""
 
 from __future__ import annotations
 
@@ -19,18 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "Constant", "Domain", "Entry", "Group", "choice", "grown"]
 
-# They would make the path of a dimension ambiguous.
+# Characters that would make the path of a dimension ambiguous.
 _RESERVED = ".[]"
 
 
 @dataclass(frozen=True)
 class Constant:
-    """One value, of no dimension.
-
-    Parameters
-    ----------
-    value : str, int, float, bool or None
-    """
+    """Domain of a single value, which is not a dimension."""
 
     value: Value
     where: Condition = ALWAYS
@@ -43,34 +38,33 @@ class Constant:
     def __str__(self) -> str:
         return f"always {self.value!r}"
 
-    def draw(self, word: int) -> Value:  # as every domain
-        """Give the value."""
+    def draw(self, word: int) -> Value:
+        """Return the value."""
         return self.value
 
     def holds(self, value: Any) -> bool:
-        """Tell whether this is the value."""
+        """Return True if this is the value."""
         return same(self.value, value)
 
-    def moved(self, value: Value, factor: float) -> Value:  # as every domain
-        """Leave the value."""
+    def moved(self, value: Value, factor: float) -> Value:
+        """Return the value unchanged."""
         return value
 
-    def spread(self, points: int | None) -> list[Value]:  # as every domain
-        """List the one value."""
+    def spread(self, points: int | None) -> list[Value]:
+        """List the value."""
         return [self.value]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values, each as likely as the other.
+    """Domain of equally likely options.
 
     Parameters
     ----------
-    options : tuple
     branches : tuple of Group, optional
-        The dimensions that each option brings with it.
+        Dimensions that are live with each option.
     where : Condition
-        When the dimension is live.
+        Condition under which the dimension is live.
     """
 
     options: tuple[Value, ...]
@@ -80,7 +74,7 @@ class Choice:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one option."""
+        """True if there are several options."""
         return len(self.options) > 1
 
     def __repr__(self) -> str:
@@ -94,15 +88,15 @@ class Choice:
         return f"choice {', '.join(map(repr, self.options))}"
 
     def draw(self, word: int) -> Value:
-        """Make an option of a word of a stream."""
+        """Convert a random word to an option."""
         return self.options[below(word, len(self.options))]
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value is an option."""
+        """Return True if a value is an option."""
         return any(same(option, value) for option in self.options)
 
     def moved(self, value: Value, factor: float) -> Value:
-        """Take the next smaller or larger number; options that are not all numbers have no order, and stay."""
+        """Return the next smaller or larger number; options that are not all numbers do not change."""
         numbers = sorted(
             option for option in self.options if isinstance(option, int | float) and not isinstance(option, bool)
         )
@@ -111,19 +105,14 @@ class Choice:
         place = next(place for place, number in enumerate(numbers) if same(number, value))
         return numbers[min(max(place + (1 if factor > 1 else -1), 0), len(numbers) - 1)]
 
-    def spread(self, points: int | None) -> list[Value]:  # as every domain
+    def spread(self, points: int | None) -> list[Value]:
         """List the options."""
         return list(self.options)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Entries by name: a space, a nested mapping, or a branch.
-
-    Parameters
-    ----------
-    entries : tuple of (str, Range, Choice, Constant or Group)
-    """
+    """Entries by name of a space, a nested mapping or a branch."""
 
     entries: tuple[tuple[str, Entry], ...]
 
@@ -140,24 +129,25 @@ def choice(
     *,
     where: Where | None = None,
 ) -> Choice:
-    """Take one of several values, each as likely as the other.
+    """Return a domain of equally likely options.
 
     Parameters
     ----------
     options : sequence, or mapping of str to mapping
-        Strings, numbers, booleans or None. Or branches: what is to be drawn only where a name is chosen. Then a
-        configuration has the name, and beside it the values of its branch.
+        Options, which are strings, numbers, booleans or None. A mapping has branches, whose dimensions are drawn only
+        if their name is chosen: the configuration then has the name, and the values of its branch next to it.
     where : mapping or callable, optional
-        When the dimension is live: see :class:`Space`.
+        Condition under which the dimension is live; see :class:`Space`.
 
     Returns
     -------
     Choice
+        Domain for a :class:`Space`.
 
     Raises
     ------
     SpaceError
-        No option, an option twice, one that is not plain; a branch that is no mapping, or with a bad name.
+        There is no option, an option comes twice or is not plain, or a branch is not a mapping or has an invalid name.
 
     Examples
     --------
@@ -168,28 +158,29 @@ def choice(
     """
     if isinstance(options, Mapping):
         if not options:
-            raise SpaceError("choice({}) is empty: give at least one branch")
+            raise SpaceError("options must have at least one branch, got {}")
         branches = tuple(_branch(name, branch) for name, branch in options.items())
         return Choice(tuple(options), branches, condition(where))
     if isinstance(options, str | bytes) or not isinstance(options, Sequence | np.ndarray):
-        raise SpaceError(f"choice({options!r}): give a list of values, or a mapping of branches")
-    listed = [plain(option, f"choice: option {place}") for place, option in enumerate(options)]
+        raise SpaceError(f"options must be a list of values or a mapping of branches, got {options!r}")
+    listed = [plain(option, f"option {place}") for place, option in enumerate(options)]
     if not listed:
-        raise SpaceError("choice([]) is empty: give at least one option")
+        raise SpaceError("options must have at least one value, got []")
     for place, option in enumerate(listed):
         if any(same(option, before) for before in listed[:place]):
-            raise SpaceError(f"choice: the option {option!r} is there twice, which would make it twice as likely")
+            raise SpaceError(f"options must differ, got {option!r} twice")
     return Choice(tuple(listed), None, condition(where))
 
 
 def _branch(name: Any, branch: Any) -> Group:
     if not isinstance(name, str) or not name or set(name) & set(_RESERVED[1:]):
         raise SpaceError(
-            f"choice: the branch {name!r} needs a name, a string without brackets; for other values make a choice of a "
-            "list, and give where= to what depends on it"
+            f"name of a branch must be a string without brackets, got {name!r}: for other values use a list of "
+            "options, "
+            "and where= for dependent dimensions"
         )
     if not isinstance(branch, Mapping):
-        raise SpaceError(f"choice: the branch {name!r} is {branch!r}: give a mapping, {{}} if it has no dimensions")
+        raise SpaceError(f"branch {name!r} must be a mapping, {{}} without dimensions, got {branch!r}")
     return grown(branch)
 
 
@@ -199,14 +190,15 @@ def grown(mapping: Mapping[str, Any]) -> Group:
     Raises
     ------
     SpaceError
-        A name or a value that is not allowed, or a name that is also one of a branch beside it.
+        A name or a value is not allowed, or a name clashes with that of a branch.
     """
     entries = []
     for name, value in mapping.items():
         if not isinstance(name, str) or not name or set(name) & set(_RESERVED):
             raise SpaceError(
-                f"{name!r} is no name of a dimension: give a string without dots and brackets, and a nested mapping "
-                "for what belongs together"
+                f"name of a dimension must be a string without dots and brackets, got {name!r}: use a nested mapping "
+                "for "
+                "a group of dimensions"
             )
         entries.append((name, _entry(name, value)))
     group = Group(tuple(entries))
@@ -219,33 +211,32 @@ def _entry(name: str, value: Any) -> Entry:
         return value
     if isinstance(value, Mapping):
         if not value:
-            raise SpaceError(f"{name!r} is an empty mapping: leave it out, or name what is in it")
+            raise SpaceError(f"{name} must have at least one entry, got {{}}: leave it out")
         return grown(value)
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
         try:
             return choice(value)
         except SpaceError as error:
-            raise SpaceError(f"{name!r}: {error}") from None
+            raise SpaceError(f"{name}: {error}") from None
     return Constant(plain(value, name))
 
 
 def _names(group: Group) -> set[str]:
-    """Name what lies beside each other in a configuration: branches of one choice never do, all else may."""
+    """Collect names that may occur together in a configuration, and validate that they differ."""
     known: set[str] = set()
     for name, entry in group.entries:
         branches = (entry.branches or ()) if isinstance(entry, Choice) else ()
-        own = {name}
+        names = {name}
         for inner in map(_names, branches):
             if name in inner:
                 raise SpaceError(
-                    f"the name {name!r} of a choice is also one of its branch: in a configuration they "
-                    "lie beside each other, so rename one"
+                    f"name of a choice must differ from the names of its branches, got {name!r}: rename one of them"
                 )
-            own |= inner
-        if clash := sorted(known & own):
+            names |= inner
+        if clash := sorted(known & names):
             raise SpaceError(
-                f"the name {clash[0]!r} is there twice: a branch's names lie beside those around it in a "
-                "configuration, so rename one, or put it in a nested mapping"
+                f"names must differ from those of branches in the same mapping, got {clash[0]!r} twice: rename one, or "
+                "use a nested mapping"
             )
-        known |= own
+        known |= names
     return known

@@ -1,4 +1,4 @@
-"""Conditions: when a dimension is live."""
+"""Conditions under which dimensions are live."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Where = Mapping[str, Value | Sequence[Value]] | Test
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A conjunction of equalities, or a function.
+    """Conjunction of equalities, or a function of the configuration.
 
     Parameters
     ----------
     needs : tuple of (str, tuple)
-        Name in the configuration, dotted where it is nested, and the values of which it must have one.
+        Names in the configuration, dotted where nested, with their allowed values.
     test : callable, optional
-        Function of the configuration drawn so far.
+        Function of the configuration that is drawn so far.
     """
 
     needs: tuple[tuple[str, tuple[Value, ...]], ...] = ()
@@ -51,22 +51,25 @@ ALWAYS = Condition()
 
 
 def condition(where: Where | None) -> Condition:
-    """Freeze a ``where=``."""
+    """Convert a ``where=`` to a condition."""
     if where is None:
         return ALWAYS
     if callable(where):
         return Condition(test=where)
     if not isinstance(where, Mapping) or not where:
         raise SpaceError(
-            f"where={where!r}: give the values that other dimensions must have, as in "
-            "{'optimizer': 'sgd'}, or a function of the configuration drawn so far"
+            "where must be a mapping of other dimensions to their values, such as {'optimizer': 'sgd'}, or a "
+            "function of "
+            f"the configuration, got {where!r}"
         )
     needs = []
     for name, values in where.items():
         if not isinstance(name, str):
-            raise SpaceError(f"where={where!r}: {name!r} is no name of a dimension, which is a string")
+            raise SpaceError(f"where must have names of dimensions, which are strings, got {name!r}")
         listed = list(values) if isinstance(values, Sequence) and not isinstance(values, str | bytes) else [values]
         if not listed:
-            raise SpaceError(f"where={where!r}: no value of {name!r} is allowed, so the dimension would never be live")
+            raise SpaceError(
+                f"where must have at least one value of {name!r}, got none: the dimension would never be live"
+            )
         needs.append((name, tuple(plain(value, f"where[{name!r}]") for value in listed)))
     return Condition(tuple(needs))

@@ -27,7 +27,7 @@ space = {{"lr": [0.01], "layers": [2, 4]}}
 made = campaign(spark, {store!r}, search_space=space, trainer_fn=deadly({mark!r}, executor={executor!r}))
 cycle = made.fit(frame(spark, *records(0, 60)))
 check_against_plain_loop(cycle)
-features = FeatureStore(cycle.prepared.store, "campaign", made_with=made._opened.made_with)
+features = FeatureStore(cycle.prepared.store, "campaign", made_with=made._campaign._candidates.made_with)
 opened = [features.open(key, segment) for key in features.expressions() for segment in segments_of(cycle.prepared)]
 rows = sum(len(one) for one in opened)
 print("FOUND", json.dumps([cycle.materialised.trunk_rows, len(opened), rows]), flush=True)

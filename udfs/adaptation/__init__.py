@@ -1,4 +1,4 @@
-"""Adaptation in the workers: outputs of frozen layers are computed once a record, stored, and read batch by batch."""
+"""Execution of adaptations in workers: computing, storing and reading outputs of frozen layers."""
 
 from udfs.adaptation._augmentation import Augmentation, Augmenter
 from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, to_bfloat16

@@ -1,4 +1,4 @@
-"""Augmentation: copies of the training records, each drawn by the seed, the record's id and the copy's number."""
+"""Augmented copies of training records, which follow from the seed, the record's id and the copy's number."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Augmentation", "Augmenter"]
 
-# Records on which a function is tried, and copies of each. The key of what it makes hashes two copies of them, whatever
-# the number of copies: more copies leave those that there are.
+# Number of records on which a function is tried, and copies of each. The key hashes two copies for any number of
+# copies, so that a larger number keeps the existing ones.
 _RECORDS = 16
 _KEYED, _TRIED = 2, 4
 
-# Of a folder's name, beside the prefix.
+# Digits of a folder's name after its prefix.
 _DIGITS = 28
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A few copies of each training record, each changed at random: for :class:`Adaptation`.
+    """Random copies of each training record, for :class:`Adaptation`.
 
-    The copies pass the frozen layers once and are kept like the records themselves, so that all candidates share them;
-    epoch ``e`` trains on copy ``e % copies``. Validation records, and those of a pool, stay as they are.
+    The copies pass the frozen layers once and are stored like records, so that all candidates share them; epoch ``e``
+    trains on copy ``e % copies``. Validation records and records of a pool are not augmented.
 
     Parameters
     ----------
     fn : callable
-        Takes a record's feature tensors by column (numpy arrays of its own, as :func:`prepare` stores them: pixels in
-        eight bits, channels x height x width) and a :class:`numpy.random.Generator`. Returns all columns, of the same
-        shapes and types. All that is random comes from the generator.
+        Function of a record's feature tensors by column (numpy arrays as :func:`prepare` stores them: pixels in eight
+        bits, channels x height x width) and a :class:`numpy.random.Generator`. It returns all columns in the same
+        shapes and types, and takes all random numbers from the generator.
     copies : int
-        At least 1. Those beyond the epochs of the longest configuration are not made.
+        Number of copies, at least 1. Copies beyond the epochs of the longest configuration are not made.
 
     Raises
     ------
     InvalidArgumentError
-        `fn` cannot be called, or `copies` is no whole number from 1 on.
+        `fn` is not callable, or `copies` is not an integer of at least 1.
 
     Examples
     --------
@@ -79,13 +79,13 @@ class Augmentation:
         fn: Any = self.fn
         if not callable(fn):
             raise InvalidArgumentError(
-                f"Augmentation(fn={fn!r}): a function of a record's tensors by column and a numpy Generator"
+                f"fn must be a function of a record's tensors by column and a numpy Generator, got {fn!r}"
             )
-        whole("Augmentation: copies", self.copies, 1)
+        whole("copies", self.copies, 1)
 
     @property
     def name(self) -> str:
-        """Module and name of ``fn``; of a partial of it, its function's."""
+        """Module and name of ``fn``, or of the function of a partial."""
         fn: Any = self.fn
         while isinstance(fn, partial):
             fn = fn.func
@@ -98,40 +98,45 @@ class Augmentation:
         Raises
         ------
         AugmentationError
-            ``fn`` raises, or gives other columns, shapes or types, or numbers that are not finite.
+            ``fn`` raises, or returns other columns, shapes or types, or numbers that are not finite.
         """
         try:
             made = self.fn({name: np.array(tensor) for name, tensor in record.items()}, generator)
         except Exception as error:
-            raise AugmentationError(f"augmentation raises {type(error).__name__}: {error}") from error
+            raise AugmentationError(f"augmentation must not raise, got {type(error).__name__}: {error}") from error
         if not hasattr(made, "keys") or set(made.keys()) != set(record):
-            given = ", ".join(map(str, made.keys())) if hasattr(made, "keys") else type(made).__name__
-            raise AugmentationError(f"augmentation gives {given} for the columns {', '.join(record)}: return them all")
+            columns = ", ".join(map(str, made.keys())) if hasattr(made, "keys") else type(made).__name__
+            raise AugmentationError(f"augmentation must return the columns {', '.join(record)}, got {columns}")
         copy = {}
         for name, tensor in record.items():
             array = np.asarray(made[name])
             if array.shape != tensor.shape or array.dtype != tensor.dtype:
                 raise AugmentationError(
-                    f"augmentation gives column {name!r} as {array.dtype}{list(array.shape)}, and it is "
-                    f"{tensor.dtype}{list(tensor.shape)}: return the same shape and type (array.astype(...))"
+                    f"augmentation must return column {name!r} as {tensor.dtype}{list(tensor.shape)}, got "
+                    f"{array.dtype}{list(array.shape)}: convert it, as with array.astype(...)"
                 )
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise AugmentationError(f"augmentation gives column {name!r} a number that is not finite")
+                raise AugmentationError(f"augmentation must return finite numbers in column {name!r}, got others")
             copy[name] = array
         return copy
 
     @staticmethod
     def generator(seed: int, record_id: str, copy: int) -> np.random.Generator:
-        """Give the generator that a record's copy is drawn with.
+        """Return the generator of a record's copy.
 
         Parameters
         ----------
         seed : int
-            Of the campaign.
+            Seed of the campaign.
         record_id : str
-            The id as text.
+            Id of the record as text.
         copy : int
-            From 0.
+            Number of the copy, from 0.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Generator with the same numbers in any process.
         """
         digest = hashlib.blake2b(f"{seed}|{copy}|{record_id}".encode(), digest_size=16).digest()
         return np.random.default_rng(int.from_bytes(digest, "little"))
@@ -139,17 +144,16 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Augmenter:
-    """The augmentation of a campaign: what draws the copies of its records, in any process. Made by :meth:`checked`.
+    """Augmentation of a campaign, which draws the same copies in any process; :meth:`checked` creates it.
 
     Parameters
     ----------
-    augmentation : Augmentation
     seed : int
-        Of the campaign.
+        Seed of the campaign.
     groups : tuple of TensorGroup
-        Inputs of the data, of whose columns records are made.
+        Inputs of the data, whose columns are those of records.
     key : str
-        Hash of all that decides a copy but its record: copies of another function or seed are never taken for these.
+        Hash of the function and the seed, which distinguishes stored copies.
     """
 
     augmentation: Augmentation
@@ -164,45 +168,45 @@ class Augmenter:
         Raises
         ------
         AugmentationError
-            It raises, gives other columns, shapes or types, or gives a record two copies for one generator. The message
-            names the record.
+            It raises, returns other columns, shapes or types, or returns different copies for the same generator. The
+            message names the record.
         ShardError, StoreError
             The records cannot be read.
         """
-        own = cls(augmentation, seed, data.inputs, "")
-        told = hashlib.blake2b(f"{seed}|{described(augmentation.fn)}".encode())
-        for record_id, record in _first_records(data, own):
+        augmenter = cls(augmentation, seed, data.inputs, "")
+        digest = hashlib.blake2b(f"{seed}|{described(augmentation.fn)}".encode())
+        for record_id, record in _first_records(data, augmenter):
             for copy in range(_TRIED):
-                made, again = own.copy(record_id, record, copy), own.copy(record_id, record, copy)
+                made, again = augmenter.copy(record_id, record, copy), augmenter.copy(record_id, record, copy)
                 if copy < _KEYED:
                     for name, array in made.items():
-                        told.update(f"{name}|{array.dtype}|{array.shape}|".encode() + array.tobytes())
+                        digest.update(f"{name}|{array.dtype}|{array.shape}|".encode() + array.tobytes())
                 if any(made[name].tobytes() != again[name].tobytes() for name in made):
-                    raise _drawn_elsewhere(record_id, "gives two copies for one generator")
-        return cls(augmentation, seed, data.inputs, told.hexdigest()[:_DIGITS])
+                    raise _drawn_elsewhere(record_id, "returned two copies for one generator")
+        return cls(augmentation, seed, data.inputs, digest.hexdigest()[:_DIGITS])
 
     @property
     def copies(self) -> int:
-        """Copies of each training record."""
+        """Number of copies of each training record."""
         return int(self.augmentation.copies)
 
     def within(self, epochs: int) -> Augmenter:
-        """Give one that draws only the copies that so many epochs train on, which are the same ones."""
+        """Return an augmenter with the copies that a number of epochs train on."""
         return replace(self, augmentation=replace(self.augmentation, copies=min(self.copies, epochs)))
 
     def copy_of(self, epoch: int) -> int:
-        """Number the copy that an epoch trains on."""
+        """Return the number of the copy that an epoch trains on."""
         return epoch % self.copies
 
     def rows_of(self, records: int, data: GrowingData) -> int:
-        """Count the rows to store of so many records, of which as many are held out as of the data: those have none."""
+        """Count the rows to store for a number of records, with copies of the share that is for training."""
         shards = [shard for increment in data.increments for shard in increment.data.shards]
         trained = sum(shard.rows for shard in shards if shard.split == "train")
         share = max(1 - data.test_fraction, trained / max(1, sum(shard.rows for shard in shards)))
         return records + (self.copies - 1) * math.ceil(records * share)
 
     def segments(self, data: GrowingData) -> tuple[Segment, ...]:
-        """List the segments of the data, those for training once for each copy."""
+        """List the segments of the data, with a segment for each copy of training records."""
         return tuple(
             copy
             for segment in segments_of(data)
@@ -214,9 +218,9 @@ class Augmenter:
         )
 
     def segment(self, segment: Segment, copy: int) -> Segment:
-        """Give the segment of a copy of a segment's records, under a fingerprint of its own."""
-        told = hashlib.blake2b(f"{segment.fingerprint}|{self.key}|{copy}".encode()).hexdigest()
-        return segment.copied(copy, f"{COPY}{told[:_DIGITS]}")
+        """Return the segment of a copy of a segment's records, with another fingerprint."""
+        digest = hashlib.blake2b(f"{segment.fingerprint}|{self.key}|{copy}".encode()).hexdigest()
+        return segment.copied(copy, f"{COPY}{digest[:_DIGITS]}")
 
     def __call__(
         self, inputs: Sequence[NDArray[Any]], record_ids: Sequence[str], copy: int
@@ -226,9 +230,7 @@ class Augmenter:
         Parameters
         ----------
         inputs : sequence of array, each of shape (rows, ...)
-            One for each of the groups.
-        record_ids : sequence of str
-        copy : int
+            Tensors of each group.
 
         Raises
         ------
@@ -244,7 +246,7 @@ class Augmenter:
         return made
 
     def record(self, tensors: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Give the tensors of one record by column; a column of several inputs is that of the first."""
+        """Return the tensors of a record by column; a column of several inputs comes from the first one."""
         columns: dict[str, NDArray[Any]] = {}
         for tensor, group in zip(tensors, self.groups, strict=True):
             for (part, _), column in zip(_parts(group), group.columns, strict=True):
@@ -266,7 +268,7 @@ class Augmenter:
 
 
 def _parts(group: TensorGroup) -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """Yield where each column of a group lies in its tensor, and the shape there."""
+    """Yield the slice of each column in the tensor of a group, with its shape."""
     if not group.side_by_side:
         yield ..., group.columns[0].shape
         return
@@ -276,23 +278,23 @@ def _parts(group: TensorGroup) -> Iterator[tuple[Any, tuple[int, ...]]]:
         start += column.size
 
 
-def _first_records(data: GrowingData, own: Augmenter) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    """Yield records of the first batch, which no later one changes, while nothing draws from the process's numbers."""
+def _first_records(data: GrowingData, augmenter: Augmenter) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+    """Yield records of the first batch, and verify that the process's random numbers are not used."""
     first = data.increments[0]
-    shard = next((one for one in first.data.shards if one.split == "train" and one.rows), None)
+    shard = next((shard for shard in first.data.shards if shard.split == "train" and shard.rows), None)
     if shard is None:
         return
     record_ids, _ = Ledger([first], "train", shard.partition).records(0)
     rows = next(read_batches(first.data, "train", shard.partition, min(_RECORDS, shard.rows)))
     for row, record_id in enumerate(record_ids[:_RECORDS]):
         before = described(take_random())
-        yield record_id, own.record([array[row] for array in rows.inputs])
+        yield record_id, augmenter.record([array[row] for array in rows.inputs])
         if described(take_random()) != before:
-            raise _drawn_elsewhere(record_id, "draws from the random numbers of the process")
+            raise _drawn_elsewhere(record_id, "used the random numbers of the process")
 
 
 def _drawn_elsewhere(record_id: str, what: str) -> AugmentationError:
     return AugmentationError(
-        f"record {record_id}: augmentation {what}, so that no copy could be made again: draw all that is random from "
-        "the generator that it is given"
+        f"record {record_id}: augmentation must take all random numbers from its generator, so that copies can be made "
+        f"again, got one that {what}"
     )

@@ -1,4 +1,4 @@
-"""Numbers as bfloat16: the upper half of a float32, rounded to the nearest."""
+"""Conversion of numbers to bfloat16, the rounded upper half of a float32."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAN = 0x7FC0
 
 @dataclass(frozen=True, slots=True)
 class StorageError:
-    """How far stored numbers are from those that were computed.
+    """Errors of stored numbers.
 
     Parameters
     ----------
     absolute : float
-        Largest difference of a number.
+        Largest absolute error.
     relative : float
-        Largest difference of a number, as a share of it; zeros, which are stored exactly, do not count.
+        Largest relative error, without zeros, which are stored exactly.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class StorageError:
 
 
 def to_bfloat16(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Round float32 to bfloat16, ties to even: sign, exponent and 7 bits of each number.
+    """Round float32 to bfloat16, with ties to even: sign, exponent and 7 bits of each number.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def to_bfloat16(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
     """
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    # The sum would carry the bits of some NaNs over into the sign.
+    # The addition would overflow into the sign of some NaNs.
     return np.where(np.isnan(numbers), np.uint16(_NAN), rounded)
 
 
@@ -60,7 +60,7 @@ def from_bfloat16(stored: NDArray[np.uint16]) -> NDArray[np.float32]:
 
 
 def storage_error(numbers: NDArray[np.float32], stored: NDArray[np.float32]) -> StorageError:
-    """Compare numbers with what is read back; those that are not finite do not count."""
+    """Compare finite numbers with those that are read back."""
     finite = np.isfinite(numbers) & np.isfinite(stored)
     exact = numbers[finite].astype(np.float64)
     if not exact.size:

@@ -1,4 +1,4 @@
-"""Compute outputs of frozen layers for the rows of a segment, from what is stored nearest, and store them."""
+"""Computation of missing outputs of frozen layers for a segment, from the nearest stored layers."""
 
 from __future__ import annotations
 
@@ -30,22 +30,20 @@ __all__ = ["Computed", "compute"]
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What was stored for the rows of a segment.
+    """Result of storing layers for a segment.
 
     Parameters
     ----------
-    segment : Segment
     passed : int
-        Rows that passed the trunk from its inputs on for any of the layers, now or when they were stored.
+        Number of rows that passed the trunk from its inputs for some layer, now or in an earlier attempt.
     nbytes : dict of str to int
         Bytes written, by expression.
     errors : dict of str to StorageError
-        Of all layers that were wanted.
+        Errors of all layers, by expression.
     damaged : tuple of str
-        Expressions whose files were damaged, and made again.
-    seconds : float
+        Expressions of damaged files that were computed again.
     flops : int
-        Of the frozen layers that ran, over all rows.
+        FLOPs of the frozen layers that ran, over all rows.
     """
 
     segment: Segment
@@ -67,35 +65,29 @@ def compute(
     batch_size: int,
     augmenter: Augmenter | None = None,
 ) -> Computed:
-    """Store the outputs of layers that are not stored yet for the rows of a segment, in one pass over them.
+    """Store the missing outputs of layers for the rows of a segment, in one pass.
 
     Parameters
     ----------
-    features : FeatureStore
-    data : GrowingData
     segment : Segment
-        Of `data`.
+        Segment of `data`.
     wants : sequence of str
-        Expressions; those that are stored already are left as they are.
+        Expressions of the layers; stored ones do not change.
     models : sequence of TrunkModel
-        Between them they have the layers.
+        Models that have the layers.
     batch_size : int
-        Rows at a time, in the order of the segment; the last batch may be short.
+        Number of rows at a time, in the order of the segment; the last batch may be shorter.
     augmenter : Augmenter, optional
-        Draws the rows of a segment that is a copy of records.
-
-    Returns
-    -------
-    Computed
+        Augmenter that draws the rows of a segment of copies.
 
     Raises
     ------
     AugmentationError
-        It cannot draw a record.
+        A record cannot be augmented.
     optimizer.errors.InvalidArgumentError
-        No model has a layer that is wanted.
+        No model has a layer.
     udfs.shards.ShardError, udfs.store.StoreError
-        The rows cannot be read, or the outputs not be written; nothing is left of those.
+        The rows cannot be read, or the outputs cannot be written, and are removed.
     """
     began = time.monotonic()
     missing = [want for want in dict.fromkeys(wants) if not features.has(want, segment)]
@@ -111,14 +103,14 @@ def compute(
                 if key not in inputs:
                     opened[key] = features.open(key, segment)
         except (DamagedFeatureError, MissingFeatureError):
-            # It is made again beside the others.
+            # Compute it again with the others.
             features.delete(key, segment)
             stored.remove(key)
             missing.append(key)
             damaged.append(key)
         else:
             break
-    # An attempt of this task that was lost may have stored some of them: their rows have passed the trunk all the same.
+    # A lost attempt of this task may have stored some layers, whose rows have passed the trunk.
     already = {key: features.file(key, segment) for key in wants if key not in missing}
     errors = {key: file.error for key, file in already.items()}
     passed = max((file.passed for file in already.values()), default=0)
@@ -145,19 +137,16 @@ def compute(
 
 @dataclass(frozen=True, slots=True)
 class _SegmentRows:
-    """Rows of a segment, a batch at a time.
+    """Rows of a segment in batches.
 
     Parameters
     ----------
-    data : GrowingData
-    segment : Segment
     inputs : dict of str to int
-        Numbers of the data's inputs, by expression.
+        Numbers of the data's inputs by expression.
     opened : dict of str to StoredArray
-        Layers that are stored, by expression.
+        Stored layers by expression.
     size : int
-        Of a batch.
-    augmenter : Augmenter, optional
+        Size of a batch.
     """
 
     data: GrowingData
@@ -168,30 +157,30 @@ class _SegmentRows:
     augmenter: Augmenter | None
 
     def records(self) -> tuple[list[str], NDArray[Any]]:
-        """Give the ids of the rows, and the hashes of their features."""
+        """Return the ids of the rows, and the hashes of their features."""
         ledger = Ledger(self.data.increments, self.segment.split, self.segment.partition)
         return ledger.records(self.segment.increment)
 
     def starts(self) -> range:
-        """Number the first row of each batch."""
+        """Return the first row of each batch."""
         return range(0, self.segment.rows, self.size)
 
     def batches(self, loads: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-        """Read what is to be loaded, in the order of the segment's rows."""
+        """Read batches of inputs and stored layers in the order of the segment's rows."""
         raw = [key for key in loads if key in self.inputs]
         rows = self._raw() if raw else itertools.repeat(())
         for start, tensors in zip(self.starts(), rows, strict=False):
             batch = {key: array[start : start + self.size] for key, array in self.opened.items()}
             yield batch | {key: tensors[self.inputs[key]] for key in raw}
-        # The file of the rows is compared with its digest once all of it is read.
+        # Reading to the end verifies the digest of the file.
         if raw:
             assert next(iter(rows), None) is None  # a segment has as many rows as its file
 
     def _raw(self) -> Iterator[tuple[NDArray[Any], ...]]:
-        own, segment = self.data.increments[self.segment.increment].data, self.segment
+        increment, segment = self.data.increments[self.segment.increment].data, self.segment
         copy, augmenter = segment.copy, self.augmenter
         record_ids = [] if copy is None else self.records()[0]
-        for number, tensors in enumerate(read_batches(own, segment.split, segment.partition, self.size)):
+        for number, tensors in enumerate(read_batches(increment, segment.split, segment.partition, self.size)):
             if copy is None:
                 yield tensors.inputs
             else:
@@ -203,10 +192,10 @@ class _SegmentRows:
 def _computed(
     features: FeatureStore, rows: _SegmentRows, trunk: Trunk, models: Sequence[TrunkModel]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
-    """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and the FLOPs that ran."""
+    """Yield the outputs of each batch, the number of rows that passed the trunk from its inputs, and the FLOPs."""
     inputs, segment = rows.inputs, rows.segment
     from_inputs = any(key in inputs for key in trunk.loads)
-    # Pools have records as they are, never copies.
+    # Pools have records without augmentation.
     if from_inputs and not rows.opened and segment.copy is None:
         pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
         if not pool.is_empty:
@@ -223,7 +212,7 @@ def _computed(
 
 
 def _shapes(models: Sequence[TrunkModel]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Give the shape and type of each frozen layer's output, by expression."""
+    """Return the shape and type of each frozen layer's output by expression."""
     shapes: dict[str, tuple[tuple[int, ...], str]] = {}
     for model in models:
         for key, name in frozen_layers(model).items():

@@ -1,4 +1,4 @@
-"""Rows of the networks' inputs as augmented copies, drawn as they are asked for."""
+"""Lazy augmented copies of rows of the networks' inputs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,7 @@ __all__ = ["CopiedInput", "CopiedRows"]
 
 
 class CopiedRows:
-    """One copy of the rows of a segment.
-
-    Parameters
-    ----------
-    augmenter : Augmenter
-    inputs : sequence of array, each of shape (rows, ...)
-    record_ids : sequence of str
-    copy : int
-    """
+    """Augmented copy of the rows of a segment."""
 
     def __init__(
         self, augmenter: Augmenter, inputs: Sequence[NDArray[Any]], record_ids: Sequence[str], copy: int
@@ -34,11 +26,11 @@ class CopiedRows:
         self._last: tuple[bytes, tuple[NDArray[Any], ...]] = (b"", ())
 
     def input(self, number: int) -> CopiedInput:
-        """Give one of the inputs."""
+        """Return an input by its number."""
         return CopiedInput(self, number, self._inputs[number])
 
-    def taken(self, rows: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Draw some rows of all inputs. The last ones are kept: inputs of a batch are asked for one after the other."""
+    def draw(self, rows: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Draw some rows of all inputs, and keep them for the next input of the same batch."""
         key = rows.tobytes()
         if not self._last[1] or self._last[0] != key:
             ids = [self._ids[row] for row in rows.tolist()]
@@ -47,14 +39,12 @@ class CopiedRows:
 
 
 class CopiedInput:
-    """One input of :class:`CopiedRows`: rows are taken of it as of an array.
+    """Array-like input of :class:`CopiedRows`.
 
     Parameters
     ----------
-    rows : CopiedRows
-    number : int
     array : array, shape (rows, ...)
-        The records as they are.
+        Records without augmentation.
     """
 
     def __init__(self, rows: CopiedRows, number: int, array: NDArray[Any]) -> None:
@@ -63,4 +53,4 @@ class CopiedInput:
         self.dtype = array.dtype
 
     def __getitem__(self, picked: Any) -> NDArray[Any]:
-        return self._rows.taken(np.arange(self.shape[0], dtype=np.int64)[picked])[self._number]
+        return self._rows.draw(np.arange(self.shape[0], dtype=np.int64)[picked])[self._number]

@@ -1,4 +1,4 @@
-"""Cover a pool of records: greedy k-centre on vectors of its features, and core-sets of parts of it."""
+"""Coverage of a pool of records by greedy k-centre and core-sets."""
 
 from __future__ import annotations
 
@@ -15,37 +15,36 @@ if TYPE_CHECKING:
 __all__ = ["DIMENSIONS", "CoreSet", "Projection", "farthest_first", "flattened"]
 
 DIMENSIONS = 128
-"""Numbers that a record is reduced to, at most."""
+"""Largest length of a record's vector."""
 
 BLOCK = 8192
-"""Records of which a core-set is made at a time."""
+"""Number of records that are reduced to a core-set at a time."""
 
-# Centres to which distances are computed at a time.
+# Number of centres whose distances are computed at a time.
 _CHUNK = 1024
 
 
 def farthest_first(
     points: NDArray[Any], centres: NDArray[Any], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Choose points one by one, each the farthest from all centres and from those chosen before it.
+    """Choose the point that is farthest from all centres and chosen points, repeatedly.
 
     This is greedy k-centre (Gonzalez 1985; Sener and Savarese 2018, algorithm 1), which covers the points within twice
     the best radius.
 
     Parameters
     ----------
-    points : array, shape (rows, dimensions)
     centres : array, shape (centres, dimensions)
-        What covers points already. Without any, the first point is chosen first, at an infinite distance.
+        Centres that cover points already. Without any, the first point is chosen first, at an infinite distance.
     count : int
-        Points to choose; all where there are fewer.
+        Number of points to choose, at most all.
 
     Returns
     -------
     array of int64, shape (chosen,)
-        Their places, in the order of choice; of equally far ones the first.
+        Indices in the order of choice; the first among equally distant points.
     array of float64, shape (chosen,)
-        How far each was when it was chosen: never more than the one before.
+        Distances at the time of choice, in descending order.
 
     Examples
     --------
@@ -69,21 +68,21 @@ def farthest_first(
 
 @dataclass(slots=True)
 class CoreSet:
-    """A few records that cover a stream of them about as well as the whole stream could.
+    """Small set of records that covers a stream of records.
 
-    Each block of records leaves `count` of them, chosen by :func:`farthest_first`, and so do all blocks together in the
-    end. Let r be the best radius at which `count` records and the centres cover all. A choice leaves no record farther
-    than 2r from what it took, so one over a union of core-sets leaves none farther than 4r from it where each part was
-    one block, and 6r where it was several (composable core-sets: Indyk et al. 2014).
+    Each block of records is reduced to `count` records by :func:`farthest_first`, and so are all blocks together at the
+    end. Let r be the best radius at which `count` records and the centres cover all records. A reduction covers its
+    records within 2r, so the union of core-sets covers all within 4r if each part was a single block, and within 6r
+    otherwise (composable core-sets: Indyk et al. 2014).
 
     Parameters
     ----------
     centres : array, shape (centres, dimensions)
-        What covers records already.
+        Centres that cover records already.
     count : int
-        Records to leave.
+        Number of records to choose.
     block : int
-        Records that are held at a time. Default 8,192.
+        Number of records in memory at a time. Default 8,192.
     """
 
     centres: NDArray[np.float32]
@@ -95,14 +94,14 @@ class CoreSet:
     _chosen: list[NDArray[np.float32]] = field(default_factory=list)
 
     def add(self, ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Take the next records, in an order that is always the same."""
+        """Add the next records in a deterministic order."""
         self._ids += ids
         self._vectors.append(vectors)
         if len(self._ids) >= self.block:
             self._reduce()
 
     def records(self) -> tuple[list[str], NDArray[np.float32]]:
-        """Give those that are left, in the order of their choice."""
+        """Return the chosen records in the order of their choice."""
         if self._ids:
             self._reduce()
         ids, vectors = self._chosen_ids, _stacked(self._chosen, self.centres.shape[1])
@@ -121,15 +120,14 @@ class CoreSet:
 
 @dataclass(slots=True)
 class Projection:
-    """Vectors of at most :data:`DIMENSIONS` numbers, whose distances are about those of longer ones.
+    """Projection to vectors of at most :data:`DIMENSIONS` numbers that approximately preserves distances.
 
-    Longer ones are multiplied by a Gaussian matrix, which follows from the seed (Johnson and Lindenstrauss 1984).
+    Longer vectors are multiplied by a Gaussian matrix, which follows from the seed (Johnson and Lindenstrauss 1984).
 
     Parameters
     ----------
-    seed : int
     dimensions : int
-        Default 128.
+        Largest length of a vector. Default 128.
 
     Examples
     --------
@@ -156,18 +154,14 @@ class Projection:
 
 
 def flattened(arrays: Sequence[NDArray[Any]], present: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    """Make a vector of each record's features.
+    """Convert the features of each record to a vector.
 
     Parameters
     ----------
     arrays : sequence of array, each of shape (rows, ...)
         Outputs of layers.
     present : array of bool, shape (rows, tokens), optional
-        Tokens that are no padding: of an output that has a vector for each token, the mean over these.
-
-    Returns
-    -------
-    array of float32, shape (rows, numbers)
+        Tokens without padding, over which outputs with a vector per token are averaged.
 
     Examples
     --------
@@ -180,22 +174,22 @@ def flattened(arrays: Sequence[NDArray[Any]], present: NDArray[np.bool_] | None)
         values = array.astype(np.float32, copy=False)
         if present is not None and values.ndim > 2 and values.shape[1] == present.shape[1]:
             weights = present.reshape(*present.shape, *(1 for _ in values.shape[2:])).astype(np.float32)
-            # Padding may be anything, NaN too.
+            # Padding may be NaN.
             values = np.where(weights > 0, values, 0).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
         parts.append(values.reshape(len(values), -1))
     return np.concatenate(parts, axis=1)
 
 
 def _squared_distances(points: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Square each point's distance to the nearest centre; infinite where there is none."""
+    """Compute the squared distance of each point to the nearest centre; infinite without centres."""
     nearest = np.full(len(points), np.inf)
     if not len(points):
         return nearest
     lengths = np.square(points).sum(axis=1)
     for start in range(0, len(centres), _CHUNK):
         some = centres[start : start + _CHUNK]
-        found = lengths[:, None] - 2 * points @ some.T + np.square(some).sum(axis=1)
-        nearest = np.minimum(nearest, np.maximum(found.min(axis=1), 0.0))
+        squares = lengths[:, None] - 2 * points @ some.T + np.square(some).sum(axis=1)
+        nearest = np.minimum(nearest, np.maximum(squares.min(axis=1), 0.0))
     return nearest
 
 

@@ -1,4 +1,4 @@
-"""Errors about stored features."""
+"""Errors of stored features."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["AugmentationError", "DamagedFeatureError", "FeatureError", "FeatureS
 
 
 class FeatureError(CerebroError, RuntimeError):
-    """Features cannot be computed, stored or read; the message says which, why, and what would help."""
+    """Failure to compute, store or read features; the message has the reason and a remedy."""
 
 
 class AugmentationError(FeatureError):
-    """A function that augments records is not usable; the message names the record, and what it has to give."""
+    """Invalid augmentation function; the message names the record and the requirement."""
 
 
 class MissingFeatureError(FeatureError):
-    """A layer's outputs are not stored for some rows."""
+    """Missing outputs of a layer for some rows."""
 
 
 class DamagedFeatureError(FeatureError):
-    """A file of stored outputs is not what was written."""
+    """Damaged file of stored outputs."""
 
 
 class FeatureSpaceError(FeatureError):
-    """The outputs that a plan wants stored take more room than there is: plan again with fewer layers."""
+    """Too little space for the outputs of a plan, which needs fewer layers."""

@@ -1,4 +1,4 @@
-"""Outputs of frozen layers in a store: a file a layer, batch of rows and shard, which is mapped into memory."""
+"""Store of outputs of frozen layers, with a memory-mapped file for each layer, batch and shard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["STORAGE_DTYPES", "FeatureFile", "FeatureStore", "FeatureWriter", "St
 
 FOLDER = "features"
 STORAGE_DTYPES = ("float32", "bfloat16")
-"""How float32 outputs are stored: as they are, or rounded to half the bytes."""
+"""Types of stored float32 outputs: unchanged, or rounded to half the bytes."""
 
 _DIGEST = 16
 _BLOCK = 1 << 20
@@ -42,26 +42,24 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FeatureFile:
-    """The manifest of a file, which is written once the file is complete.
+    """Manifest of a file, which is written once the file is complete.
 
     Parameters
     ----------
     expression : str
-        Of the layer, whose trunk's weights it is a hash of.
-    rows : int
+        Expression of the layer, a hash of the layer and all below it with their weights.
     shape : tuple of int
-        Of one row's output.
+        Shape of one row's output.
     dtype : str
-        Of the output's numbers.
+        Type of the output.
     stored : str
-        Of the numbers in the file: ``dtype``, or ``"bfloat16"``.
+        Type in the file: ``dtype`` or ``"bfloat16"``.
     digest : str
-        Of the file.
-    error : StorageError
+        Digest of the file.
     made_with : str
-        As of the :class:`FeatureStore`.
+        Origin of the numbers, as in :class:`FeatureStore`.
     passed : int
-        Rows that passed the trunk from its inputs on for it, and not from a stored layer.
+        Number of rows that passed the trunk from its inputs, and not from a stored layer.
     """
 
     expression: str
@@ -84,27 +82,21 @@ class FeatureFile:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> FeatureFile:
-        """Read what :meth:`to_dict` wrote."""
-        words = {name: typed(found, name, str) for name in ("expression", "dtype", "stored", "digest", "made_with")}
-        error = typed(found, "error", dict)
+    def from_dict(cls, manifest: Mapping[str, Any]) -> FeatureFile:
+        """Read the result of :meth:`to_dict`."""
+        words = {name: typed(manifest, name, str) for name in ("expression", "dtype", "stored", "digest", "made_with")}
+        error = typed(manifest, "error", dict)
         return cls(
-            rows=typed(found, "rows", int),
-            shape=tuple(int(size) for size in typed(found, "shape", list)),
+            rows=typed(manifest, "rows", int),
+            shape=tuple(int(size) for size in typed(manifest, "shape", list)),
             error=StorageError(typed(error, "absolute", float), typed(error, "relative", float)),
-            passed=typed(found, "passed", int),
+            passed=typed(manifest, "passed", int),
             **words,
         )
 
 
 class StoredArray:
-    """The numbers of a file, mapped into memory and read-only: an array whose rows are read as they are asked for.
-
-    Parameters
-    ----------
-    path : Path
-    file : FeatureFile
-    """
+    """Read-only array of a memory-mapped file, whose rows are read on access."""
 
     def __init__(self, path: Path, file: FeatureFile) -> None:
         self._mapped = np.memmap(path, _file_dtype(file.stored), "r", shape=(file.rows, *file.shape))
@@ -123,24 +115,24 @@ class StoredArray:
 
 @dataclass(frozen=True, slots=True)
 class FeatureStore:
-    """Outputs of frozen layers, under the layer's expression and the fingerprint of the rows.
+    """Outputs of frozen layers by the layer's expression and the fingerprint of the rows.
 
-    It is a value, and travels to the workers. Features are found by all that decides their numbers: the expression
-    hashes the layer, its weights and all below it; the fingerprint hashes the rows; `made_with` names the rest.
+    It is a value that can be sent to workers. The key of features has everything that determines them: the expression
+    is a hash of the layer, its weights and the layers below; the fingerprint is a hash of the rows; `made_with` has the
+    rest.
 
     Parameters
     ----------
-    store : Store
     name : str
-        Of a campaign: its files are in the folder ``features/<name>``, and :meth:`retain` deletes no others.
+        Name of the campaign, whose files are in the folder ``features/<name>``.
     storage_dtype : {"float32", "bfloat16"}
-        How float32 outputs are stored. ``"bfloat16"`` takes half the bytes; they are read back as float32, and each
-        file has its error. Default ``"float32"``: as computed.
+        Type of stored float32 outputs. ``"bfloat16"`` takes half the bytes; outputs are read as float32, and each file
+        has its error. Default ``"float32"``.
     made_with : str
-        What else the numbers depend on: versions of the framework, the device, the batch size. Features made with
-        anything else are not found.
+        Other factors of the numbers: versions of the framework, the device, the batch size. Features with another value
+        are not used.
     bytes_per_second : float, optional
-        Hold the reading of rows to this rate, to try plans for a slower disk. Default ``None``: as fast as it goes.
+        Limit of the reading rate, to try plans for a slower disk. By default there is none.
 
     Examples
     --------
@@ -166,43 +158,43 @@ class FeatureStore:
         if self.storage_dtype not in STORAGE_DTYPES:
             hint = nearest(str(self.storage_dtype), STORAGE_DTYPES)
             raise InvalidArgumentError(
-                f"storage_dtype={self.storage_dtype!r}{hint}; one of: {', '.join(STORAGE_DTYPES)}"
+                f"storage_dtype must be one of {', '.join(STORAGE_DTYPES)}, got {self.storage_dtype!r}{hint}"
             )
         rate = self.bytes_per_second
         if rate is not None and not 0 < rate < math.inf:
-            raise InvalidArgumentError(f"bytes_per_second={rate!r}: a positive, finite number, or None")
+            raise InvalidArgumentError(f"bytes_per_second must be a positive, finite number or None, got {rate!r}")
 
     def stored_dtype(self, dtype: str) -> str:
-        """Return how numbers of a type are stored."""
+        """Return the stored type of a type of numbers."""
         return self.storage_dtype if dtype == "float32" else dtype
 
     def as_stored(self, output: NDArray[Any]) -> NDArray[Any]:
-        """Round an output as writing and reading it would."""
+        """Round an output as writing and reading it does."""
         rounded = self.stored_dtype(str(output.dtype)) == "bfloat16"
         return from_bfloat16(to_bfloat16(output)) if rounded else output
 
     def row_bytes(self, shape: tuple[int, ...], dtype: str) -> int:
-        """Count the bytes that one row of an output takes in its file."""
+        """Count the bytes of one row of an output in its file."""
         return math.prod(shape) * int(_file_dtype(self.stored_dtype(dtype)).itemsize)
 
     def has(self, expression: str, segment: Segment) -> bool:
-        """Whether the outputs of a layer are stored for the rows of a segment; their digest is not checked."""
+        """Return True if the outputs of a layer are stored for a segment, without verifying their digest."""
         return self.store.exists(*self._path(expression, segment, "json"))
 
     def missing(self, expression: str, segments: Collection[Segment]) -> list[Segment]:
-        """List the segments for whose rows a layer's outputs are not stored, with a look at each folder once."""
+        """List the segments without stored outputs of a layer, reading each folder once."""
         names = {
             fingerprint: set(self.store.list(*self._folder(expression, fingerprint)))
             for fingerprint in {segment.fingerprint for segment in segments}
         }
-        return [one for one in segments if f"{_stem(one)}.json" not in names[one.fingerprint]]
+        return [segment for segment in segments if f"{_stem(segment)}.json" not in names[segment.fingerprint]]
 
     def expressions(self) -> tuple[str, ...]:
-        """List the layers of which something is stored."""
+        """List the expressions of stored layers."""
         return tuple(self.store.list(FOLDER, self.name))
 
     def used_bytes(self) -> int:
-        """Count the bytes of all files of the campaign, manifests aside."""
+        """Count the bytes of all files of the campaign without manifests."""
         return self.store.usage(FOLDER, self.name, suffix=".bin")
 
     def file(self, expression: str, segment: Segment) -> FeatureFile:
@@ -211,32 +203,36 @@ class FeatureStore:
         Raises
         ------
         MissingFeatureError
-            There is none.
+            There is no manifest.
         DamagedFeatureError
-            It is damaged, or of other rows.
+            The manifest is damaged, or belongs to other rows.
         """
         path = self._path(expression, segment, "json")
         if not self.store.exists(*path):
-            raise MissingFeatureError(f"{self.store.url(*path)}: no outputs of this layer are stored for these rows")
+            raise MissingFeatureError(
+                f"{self.store.url(*path)} must have outputs of the layer for these rows, got no file"
+            )
         try:
-            with document(self.store, *path, remedy="it is made again from the rows") as found:
-                file = FeatureFile.from_dict(found)
+            with document(self.store, *path, remedy="it is computed again from the rows") as manifest:
+                file = FeatureFile.from_dict(manifest)
         except DamagedError as error:
             raise DamagedFeatureError(str(error)) from error
         if (file.expression, file.rows, file.made_with) != (expression, segment.rows, self.made_with):
-            raise DamagedFeatureError(f"{self.store.url(*path)} is the manifest of another file")
+            raise DamagedFeatureError(
+                f"{self.store.url(*path)} must be the manifest of its file, got that of another one"
+            )
         return file
 
     def open(self, expression: str, segment: Segment) -> StoredArray:
         """Map the outputs of a layer for the rows of a segment.
 
-        The file is compared with its digest when this process opens it for the first time. A store that is no local
-        folder is copied to the node's cache.
+        The digest of the file is verified when this process opens it for the first time. Files of a store that is not a
+        local folder are copied to the node's cache.
 
         Raises
         ------
         MissingFeatureError
-            They are not stored.
+            The outputs are not stored.
         DamagedFeatureError
             A file is damaged.
         udfs.store.StoreError, udfs.node.NodeCacheError
@@ -249,17 +245,17 @@ class FeatureStore:
             path = here or self._copied(place, file)
             intact = _is_intact(path, file)
             if not intact and here is None:
-                # The copy may be what is damaged: a disk of a node forgets too.
+                # The copy on the disk of the node may be the damaged one.
                 path.unlink()
                 path = self._copied(place, file)
                 intact = _is_intact(path, file)
         except FileNotFoundError as error:
-            raise MissingFeatureError(f"{self.store.url(*place)}: the file is gone, its manifest is there") from error
+            raise MissingFeatureError(f"{self.store.url(*place)} must exist, as its manifest does") from error
         if not intact:
             if here is None:
                 path.unlink()
             raise DamagedFeatureError(
-                f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): it is made again from "
+                f"{self.store.url(*place)} must have the bytes of its digest, got others: it is computed again from "
                 "the rows"
             )
         return StoredArray(path, file)
@@ -268,26 +264,25 @@ class FeatureStore:
     def writing(
         self, segment: Segment, outputs: Mapping[str, tuple[tuple[int, ...], str]]
     ) -> Iterator[dict[str, FeatureWriter]]:
-        """Give a writer for each of several layers' outputs; all become files when the block ends well, or none does.
+        """Provide writers for the outputs of several layers, which all become files when the block succeeds.
 
         Parameters
         ----------
-        segment : Segment
         outputs : mapping of str to pair
-            Shape and type of one row's output, by expression.
+            Shape and type of one row's output by expression.
 
         Raises
         ------
         udfs.store.StoreError
-            The store cannot be written. Nothing is left of what the block wrote.
+            Writing to the store fails; the files of the block are removed.
         FeatureError
-            The block wrote other rows than the segment has.
+            The block has written another number of rows.
         """
         try:
             with ExitStack() as stack:
                 writers = {}
                 for expression, (shape, dtype) in outputs.items():
-                    # An old manifest is not to stand beside a new file.
+                    # Delete an old manifest before its file changes.
                     self.store.delete(*self._path(expression, segment, "json"))
                     stream = stack.enter_context(self.store.writing(*self._path(expression, segment, "bin")))
                     writers[expression] = FeatureWriter(stream, shape, dtype, self.stored_dtype(dtype))
@@ -305,25 +300,24 @@ class FeatureStore:
             raise
 
     def delete(self, expression: str, segment: Segment) -> None:
-        """Delete what is stored of a layer for the rows of a segment."""
+        """Delete the stored outputs of a layer for a segment."""
         self.store.delete(*self._path(expression, segment, "json"))
         self.store.delete(*self._path(expression, segment, "bin"))
 
     def retain(self, expressions: Collection[str], segments: Collection[Segment] | None = None) -> None:
-        """Delete what is stored of all other layers, and what was made with anything else than `made_with`.
+        """Delete all other layers, and outputs with another `made_with`.
 
         Parameters
         ----------
         expressions : collection of str
-            Of the layers to keep.
+            Expressions of the layers to keep.
         segments : collection of Segment, optional
-            All that are read: augmented copies that are not among them go, and so do the records themselves where only
-            their copies are. Default ``None``: whatever rows they are of.
+            Segments to keep, with the augmented copies that are used. By default all segments.
 
         Raises
         ------
         udfs.store.StoreError
-            The store cannot be written.
+            Writing to the store fails.
         """
         for expression in self.expressions():
             if expression not in expressions:
@@ -336,7 +330,7 @@ class FeatureStore:
                     self._retain_rows((FOLDER, self.name, expression, folder), segments)
 
     def _retain_rows(self, folder: tuple[str, ...], segments: Collection[Segment]) -> None:
-        stems = {_stem(one) for one in segments if folder[-1].startswith(one.fingerprint[:32])}
+        stems = {_stem(segment) for segment in segments if folder[-1].startswith(segment.fingerprint[:32])}
         if not stems:
             if folder[-1].startswith(COPY):
                 self.store.delete(*folder)
@@ -346,14 +340,14 @@ class FeatureStore:
                 self.store.delete(*folder, name)
 
     def sweep(self) -> None:
-        """Delete what processes that were killed have left half written, which takes of the disk too.
+        """Delete partial files of processes that were killed.
 
-        A process that still writes fails as it ends its file.
+        A process that still writes fails when it finishes its file.
 
         Raises
         ------
         udfs.store.StoreError
-            The store cannot be written.
+            Writing to the store fails.
         """
         self.store.sweep(FOLDER, self.name)
 
@@ -368,7 +362,7 @@ class FeatureStore:
         return (*self._folder(expression, segment.fingerprint), f"{_stem(segment)}.{suffix}")
 
     def _copied(self, place: tuple[str, ...], file: FeatureFile) -> Path:
-        """Copy a file to the node's cache, unless it is there."""
+        """Copy a file to the node's cache, unless it exists there."""
         key = hashlib.blake2b("|".join((self.store.uri, *place, file.digest)).encode(), digest_size=_DIGEST)
         path = node_folder("features") / f"{key.hexdigest()}.bin"
         if not path.exists():
@@ -381,7 +375,7 @@ class FeatureStore:
 
 
 class FeatureWriter:
-    """Writes the outputs of a layer, block by block. Made by :meth:`FeatureStore.writing`."""
+    """Writer of the outputs of a layer in blocks, which :meth:`FeatureStore.writing` creates."""
 
     def __init__(self, stream: Any, shape: tuple[int, ...], dtype: str, stored: str) -> None:
         self._stream, self._shape, self._dtype, self._stored = stream, shape, dtype, stored
@@ -392,16 +386,17 @@ class FeatureWriter:
         self.error = StorageError()
 
     def write(self, rows: NDArray[Any], *, passed: int = 0) -> None:
-        """Write the next rows, of which some passed the trunk from its inputs on.
+        """Write the next rows, some of which passed the trunk from its inputs.
 
         Raises
         ------
         FeatureError
-            They are of another shape or type.
+            The rows have another shape or type.
         """
         if rows.shape[1:] != self._shape or rows.dtype != self._dtype:
             raise FeatureError(
-                f"a layer gave {rows.dtype}{list(rows.shape[1:])}, and its graph says {self._dtype}{list(self._shape)}"
+                f"a layer must return {self._dtype}{list(self._shape)}, as in its graph, got "
+                f"{rows.dtype}{list(rows.shape[1:])}"
             )
         block = np.ascontiguousarray(rows)
         if self._stored == "bfloat16":
@@ -417,10 +412,10 @@ class FeatureWriter:
     def check(self, segment: Segment) -> None:
         """Raise FeatureError unless all rows of the segment were written."""
         if self.rows != segment.rows:
-            raise FeatureError(f"{self.rows:,} rows of outputs were written for {segment}")
+            raise FeatureError(f"outputs must have {segment.rows:,} rows for {segment}, got {self.rows:,}")
 
     def file(self, expression: str, made_with: str) -> FeatureFile:
-        """Return the manifest of what was written."""
+        """Return the manifest of the written file."""
         return FeatureFile(
             expression,
             self.rows,
@@ -448,15 +443,15 @@ def _known_intact() -> set[tuple[str, int, int, str]]:
 
 
 def _is_intact(path: Path, file: FeatureFile) -> bool:
-    """Compare a file with its digest; once is enough for a process, until the file is written anew."""
+    """Verify the digest of a file, once per process and version of the file."""
     facts = path.stat()
     if facts.st_size != file.nbytes:
         return False
     key = (str(path), facts.st_ino, facts.st_mtime_ns, file.digest)
     if key not in _known_intact():
         with path.open("rb") as content:
-            found = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
-        if found != file.digest:
+            digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
+        if digest != file.digest:
             return False
         _known_intact().add(key)
     return True

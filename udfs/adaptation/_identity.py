@@ -1,4 +1,4 @@
-"""What a function is, as text that is the same in every process: its code and all that it holds."""
+"""Description of functions by their code and values, equal in every process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ _PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes, np.gener
 
 
 def described(value: Any) -> str:
-    """Describe a value by what it is, never by where it lies.
+    """Describe a value by its contents, and not by its address.
 
-    A function is its code, defaults and closure, and the functions and plain values of its own module that it names.
-    An object is its class and attributes.
-
-    Parameters
-    ----------
-    value : object
+    A function is described by its code, defaults and closure, and by the functions and plain values of its module that
+    it uses; an object by its class and attributes.
 
     Examples
     --------
@@ -41,23 +37,23 @@ def _described(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, (type, ModuleType)):
         return value.__name__
     if id(value) in above:
-        # A function that calls itself names itself.
+        # A recursive function refers to itself by its level.
         return f"above {len(above) - above.index(id(value))}"
     above = (*above, id(value))
     if hasattr(value, "__array__"):
         array = np.ascontiguousarray(value)
         return f"array({array.dtype}, {array.shape}, {hashlib.blake2b(array.tobytes()).hexdigest()[:_SHORT]})"
     if isinstance(value, (tuple, list, set, frozenset, dict)):
-        return _of_many(value, above)
-    return f"{_named(value)}({_described(_held(value), above)})"
+        return _described_items(value, above)
+    return f"{_named(value)}({_described(_contents(value), above)})"
 
 
-def _of_many(value: Any, above: tuple[int, ...]) -> str:
+def _described_items(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, dict):
-        told = [f"{_described(key, above)}: {_described(own, above)}" for key, own in value.items()]
+        items = [f"{_described(key, above)}: {_described(item, above)}" for key, item in value.items()]
     else:
-        told = [_described(one, above) for one in value]
-    return f"{type(value).__name__}({', '.join(sorted(told) if isinstance(value, (set, frozenset)) else told)})"
+        items = [_described(item, above) for item in value]
+    return f"{type(value).__name__}({', '.join(sorted(items) if isinstance(value, (set, frozenset)) else items)})"
 
 
 def _named(value: Any) -> str:
@@ -68,7 +64,7 @@ def _named(value: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _held(value: Any) -> Any:
+def _contents(value: Any) -> Any:
     if isinstance(value, partial):
         return [value.func, value.args, value.keywords]
     if isinstance(value, MethodType):
@@ -78,8 +74,8 @@ def _held(value: Any) -> Any:
     if isinstance(value, FunctionType):
         cells = [_content(cell) for cell in value.__closure__ or ()]
         names = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-        own = {name: held for name, held in names.items() if _is_own(held, value)}
-        return [value.__code__, value.__defaults__, value.__kwdefaults__, cells, own]
+        used = {name: content for name, content in names.items() if _counts(content, value)}
+        return [value.__code__, value.__defaults__, value.__kwdefaults__, cells, used]
     kept = dict(getattr(value, "__dict__", {}))
     call = vars(type(value)).get("__call__")
     return [kept, call] if isinstance(call, FunctionType) else [kept]
@@ -93,11 +89,11 @@ def _content(cell: Any) -> Any:
 
 
 def _names(code: CodeType) -> list[str]:
-    """List the names that a function and those inside it may read of its module."""
+    """List the names of its module that a function and its inner functions may read."""
     inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _names(constant)]
     return sorted({*code.co_names, *inner})
 
 
-def _is_own(held: Any, function: FunctionType) -> bool:
-    plain = isinstance(held, (bool, int, float, str, bytes, tuple, list, dict, np.ndarray))
-    return plain or (isinstance(held, FunctionType) and held.__module__ == function.__module__)
+def _counts(content: Any, function: FunctionType) -> bool:
+    is_plain = isinstance(content, (bool, int, float, str, bytes, tuple, list, dict, np.ndarray))
+    return is_plain or (isinstance(content, FunctionType) and content.__module__ == function.__module__)

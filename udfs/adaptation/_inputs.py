@@ -1,4 +1,4 @@
-"""The inputs of networks as expressions: columns of the data that are read like any stored layer."""
+"""Inputs of networks as expressions, which are read like stored layers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def input_expressions(models: Iterable[TrunkModel], data: PreparedData) -> dict[
     Parameters
     ----------
     models : iterable of TrunkModel
-        The n-th input layer of a graph reads the n-th input of the data.
-    data : PreparedData
+        Models, whose n-th input layer reads the n-th input of the data.
 
     Raises
     ------
@@ -45,8 +44,8 @@ def input_expressions(models: Iterable[TrunkModel], data: PreparedData) -> dict[
         graph = model.graph
         if len(graph.inputs) > len(data.inputs):
             raise FeatureError(
-                f"a model reads the inputs {', '.join(graph.inputs)}, and the data have "
-                f"{', '.join(group.name for group in data.inputs)}"
+                f"a model must read the inputs {', '.join(group.name for group in data.inputs)} of the data, got "
+                f"{', '.join(graph.inputs)}"
             )
         for number, name in enumerate(graph.inputs):
             numbers.setdefault(graph.expression(name), number)

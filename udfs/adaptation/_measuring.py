@@ -1,4 +1,4 @@
-"""Measure what the planner is told: how fast stored outputs are read, and how fast frozen layers run."""
+"""Measurement of the rates at which stored outputs are read and frozen layers run."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = ["LayerTime", "MeasuringTask", "ReaderSpeed", "TrunkSpeed", "measure_r
 
 @dataclass(frozen=True, slots=True)
 class ReaderSpeed:
-    """How fast stored outputs are read in batches of rows in random order.
+    """Rates of reading stored outputs in batches of random rows.
 
     Parameters
     ----------
     cold, warm : float
-        Bytes a second from the disk (or from the store to the node's cache), and from the machine's memory.
+        Bytes per second from the disk, or from the store to the node's cache, and from memory.
     """
 
     cold: float
@@ -56,16 +56,16 @@ class ReaderSpeed:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """Time of the layers from one stopping point to the next.
+    """Time of the layers between two stopping points.
 
     Parameters
     ----------
     expression : str
-        Of the layer at the end.
+        Expression of the last layer.
     flops : int
-        Of these layers for one record.
+        FLOPs of these layers for one record.
     seconds : float
-        For one record.
+        Seconds for one record.
     """
 
     expression: str
@@ -75,19 +75,19 @@ class LayerTime:
 
 @dataclass(frozen=True, slots=True)
 class TrunkSpeed:
-    """How fast frozen layers run.
+    """Rates of frozen layers.
 
     Parameters
     ----------
     segments : tuple of LayerTime
-        Of the layers between stopping points, from the inputs on.
+        Times of the layers between stopping points, from the inputs.
     """
 
     segments: tuple[LayerTime, ...]
 
     @property
     def flops_per_second(self) -> float:
-        """Of all of them together."""
+        """FLOPs per second of all layers together."""
         seconds = sum(segment.seconds for segment in self.segments)
         return sum(segment.flops for segment in self.segments) / seconds if seconds else 0.0
 
@@ -95,31 +95,31 @@ class TrunkSpeed:
 def measure_reader(
     features: FeatureStore, *, row_bytes: int = 1 << 16, nbytes: int = 1 << 26, batch_size: int = 16
 ) -> ReaderSpeed:
-    """Write outputs of a layer that there is not, and time how they are read; then delete them.
+    """Write outputs of a synthetic layer, measure the rate of reading them, and delete them.
 
     Parameters
     ----------
     features : FeatureStore
-        Its ``storage_dtype`` and ``bytes_per_second`` count.
+        Store whose ``storage_dtype`` and ``bytes_per_second`` apply.
     row_bytes : int
         Bytes of a row as float32. Default 64 KiB.
     nbytes : int
-        Of all rows. Default 64 MiB.
+        Bytes of all rows. Default 64 MiB.
     batch_size : int
         Rows of a batch. Default 16.
 
     Returns
     -------
     ReaderSpeed
-        In bytes of the file; of float32 that is stored as bfloat16, half of what arrives. Cold, the system is told to
-        forget the file first; where it does not, that reading is warm too.
+        Rates in bytes of the file, which are half of the float32 numbers with bfloat16. The cold rate follows a request
+        to the system to drop the file from memory, which it may ignore.
 
     Raises
     ------
     udfs.store.StoreError, udfs.node.NodeCacheError
-        The store, or the node's cache, cannot be used.
+        The store or the node's cache cannot be used.
     """
-    # In folders of its own: whoever else measures in the same store has others.
+    # A unique folder, since other workers measure in the same store.
     probe = replace(features, name=f"probe-{uuid.uuid4().hex}")
     shape = (max(1, row_bytes // 4),)
     segment = Segment(0, "probe", "train", 0, max(2 * batch_size, nbytes // row_bytes))
@@ -137,7 +137,7 @@ def measure_reader(
 
 def _read(features: FeatureStore, segment: Segment, batch_size: int, *, checked: bool) -> float:
     began = time.perf_counter()
-    # What a file takes until its first row is there, its check among it, is part of reading it for the first time.
+    # Opening a file, with the verification of its digest, is part of the first read.
     stored = features.open("probe", segment)
     if checked:
         began = time.perf_counter()
@@ -152,12 +152,12 @@ def _read(features: FeatureStore, segment: Segment, batch_size: int, *, checked:
 
 
 def _forget(features: FeatureStore) -> None:
-    """Have the system drop a local file from its memory."""
+    """Ask the system to drop local files from memory."""
     if urlsplit(features.store.uri).scheme != "file":
         return
     for path in Path(features.store.path(FOLDER, features.name)).rglob("*.bin"):
         with path.open("rb") as file, suppress(OSError, AttributeError):
-            # Pages that are not written yet would stay.
+            # Dirty pages would stay in memory.
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -171,30 +171,25 @@ def measure_trunk(
 ) -> TrunkSpeed:
     """Time the frozen layers of a model, from each stopping point to the next.
 
-    FLOPs alone predict badly: an element-wise layer takes longer a FLOP than a convolution.
+    FLOPs alone are a poor predictor: element-wise layers take longer per FLOP than convolutions.
 
     Parameters
     ----------
-    model : TrunkModel
     rows : mapping of str to array
-        One batch of each input, by expression.
+        Batch of each input by expression.
     stops : sequence of str
-        Expressions of layers to stop at, in topological order: those that a plan may store.
+        Expressions of layers that a plan may store, in topological order.
     seconds : float
-        To spend on each part, at least one batch beside a first one. Default 1.
-
-    Returns
-    -------
-    TrunkSpeed
+        Seconds for each part, and at least one batch after the first one. Default 1.
 
     Raises
     ------
     optimizer.errors.InvalidArgumentError, optimizer.errors.GraphError
-        As :class:`Trunk`.
+        As for :class:`Trunk`.
     """
     at_hand = dict(rows)
     count = len(next(iter(rows.values())))
-    found = []
+    times = []
     for stop in stops:
         trunk = Trunk([model], list(at_hand), [stop])
         # The first batch compiles, allocates and reads the weights.
@@ -204,31 +199,27 @@ def measure_trunk(
             trunk(at_hand)
             passed = time.perf_counter() - began
             if passed >= seconds:
-                found.append(LayerTime(stop, trunk.flops, passed / done / count))
+                times.append(LayerTime(stop, trunk.flops, passed / done / count))
                 break
-    return TrunkSpeed(tuple(found))
+    return TrunkSpeed(tuple(times))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuringTask:
-    """Measures in a worker's process. Call it with ``mapInArrow``, on as many rows as workers, each in a task.
+    """Measurement in the workers, for ``mapInArrow`` on as many rows as workers, each in a task.
 
     Parameters
     ----------
-    features : FeatureStore
-    data : GrowingData
     params : mapping
-        Of a configuration.
-    opener : ModelOpener
+        Params of a configuration.
     stops : tuple of str
         As for :func:`measure_trunk`.
-    batch_size, threads : int
     seconds : float
-        For each stop.
+        Seconds for each stop.
     nbytes : int
-        To read.
+        Bytes to read.
     registered : tuple of Framework
-        Frameworks that the driver registered by hand.
+        Frameworks that were registered on the driver.
     """
 
     features: FeatureStore
@@ -245,7 +236,7 @@ class MeasuringTask:
     schema: ClassVar[str] = "cold double, warm double, segments string"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Measure, and yield one row for each that came in."""
+        """Measure, and yield a row for each input row."""
         tasks = sum(batch.num_rows for batch in batches)
         keep_freed_memory()
         register_framework(*self.registered)

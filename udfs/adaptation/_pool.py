@@ -1,4 +1,4 @@
-"""Records of a pool on their way through the best model: the frozen layers first, then what was trained."""
+"""Passes of a pool's records through the best model, and tasks that score them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 MASK = "attention_mask"
-"""Column that is 0 where a token is padding."""
+"""Column that is 0 for padding."""
 
 
 class AdaptedOpener(Protocol):
-    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.handlers.open_adapted` is one."""
+    """Function that opens a configuration in a worker, as a partial of :func:`udfs.handlers.open_adapted` does."""
 
     def __call__(self, params: Mapping[str, Any], /) -> Adapted:
         """Open the configuration of some params."""
@@ -54,14 +54,12 @@ class AdaptedOpener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BestModel:
-    """A trained configuration, to be opened in a worker.
+    """Trained configuration that workers open.
 
     Parameters
     ----------
-    opener : AdaptedOpener
-    params : mapping
     state : callable
-        Reads its checkpoint.
+        Function that reads the checkpoint.
     """
 
     opener: AdaptedOpener
@@ -69,7 +67,7 @@ class BestModel:
     state: Callable[[], bytes]
 
     def open(self) -> Adapted:
-        """Open it, as it was trained."""
+        """Open the configuration with its trained weights."""
         adapted = self.opener(self.params)
         adapted.session.restore(self.state())
         adapted.follow(trained=True)
@@ -78,20 +76,20 @@ class BestModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolBatch:
-    """Some rows of a pool.
+    """Batch of rows of a pool.
 
     Parameters
     ----------
     bucket : int
-        Number of the shard that their ids belong to; one more than there are shards where they have no id.
+        Number of the shard of the ids; the number of shards for rows without an id.
     rows : pyarrow.RecordBatch
-        As Spark gave them, without the bucket.
+        Rows from Spark, without the bucket.
     good : array of bool, shape (rows,)
-        Whether a row could be read.
+        True for rows that could be read.
     feeds : tuple of array, each of shape (good rows, ...)
-        What the trained part of the model reads; empty where no row is good.
+        Inputs of the trained part of the model; empty if no row is good.
     present : array of bool, shape (good rows, tokens), or None
-        Tokens that are no padding.
+        Tokens without padding.
     """
 
     bucket: int
@@ -103,29 +101,27 @@ class PoolBatch:
 
 @dataclass(frozen=True, slots=True)
 class PoolPass:
-    """The pass of a pool's rows through the frozen layers of the best model.
+    """Pass of a pool's rows through the frozen layers of the best model.
 
     Parameters
     ----------
-    model : BestModel
     data : GrowingData
-        The labelled records.
+        Labelled records.
     features : FeatureStore
-        Where their layers are stored.
+        Store of their layers.
     stored : mapping of str to mapping
-        Expressions of the stored layers, with params of a configuration that has each. They are kept of the pool too.
+        Expressions of the stored layers, each with params of a configuration that has it. The pool's are stored too.
     room : int
-        Bytes that may be kept of the records of each shard.
+        Number of bytes that may be stored for the records of each shard.
     images : tuple of str
-        Columns that arrive as images.
+        Columns of images.
     batch_size : int
-        Rows at a time: that of materialising.
-    threads : int
+        Number of rows at a time, as for labelled records.
     augmented : bool
-        Whether copies of the training records are stored in their place: then their own layers are computed here, and
-        none are kept of the pool's records that would be for training. Default false.
+        Whether copies of the training records are stored in their place. Their layers without augmentation are then
+        computed here, and those of pool records for training are not stored. Default false.
     registered : tuple of Framework
-        Frameworks that the driver registered by hand.
+        Frameworks that were registered on the driver.
     """
 
     model: BestModel
@@ -147,19 +143,19 @@ class PoolPass:
         return self.model.open()
 
     def batches(self, rows: Iterable[pa.RecordBatch], adapted: Adapted) -> Iterator[PoolBatch]:
-        """Take rows of one of Spark's partitions through the frozen layers, a batch at a time.
+        """Pass the rows of a Spark partition through the frozen layers in batches.
 
-        What is computed of the stored layers is kept, as far as there is room, and not computed again.
+        Computed outputs of the stored layers are stored as far as there is space.
 
-        The rows have the number of their shard, by which they are sorted, the id, a hash of the features, and the
-        features as Spark encodes them; what follows passes through.
+        The rows are sorted by the number of their shard. Their columns are that number, the id, a hash of the features,
+        the features as Spark encodes them, and columns that are not read.
         """
         models = self._models(adapted)
         inputs = input_expressions(models, self.data)
         reads, at_hand = feeds_of(adapted), [*self.stored, *inputs]
-        # What the model reads beside the stored layers takes one pass with them; what is above one follows from it.
-        beside = [key for key in reads if self.stored.keys().isdisjoint(Trunk(models, at_hand, [key]).loads)]
-        wants = list(dict.fromkeys([*self.stored, *beside]))
+        # Compute other layers that the model reads in the same pass, unless they follow from stored ones.
+        others = [key for key in reads if self.stored.keys().isdisjoint(Trunk(models, at_hand, [key]).loads)]
+        wants = list(dict.fromkeys([*self.stored, *others]))
         trunk = Trunk(models, [*wants, *inputs], reads)
         reading = NetworkInputs(self.data.inputs, self.images)
         names = [column.name for column in reading.columns]
@@ -167,7 +163,7 @@ class PoolPass:
             split, partition = SPLITS[min(bucket // self.data.num_shards, 1)], bucket % self.data.num_shards
             pool = PoolFeatures(self.features)
             reader = PoolReader(pool, split, partition, models, inputs, wants)
-            # Records without an id are of no shard.
+            # Records without an id belong to no shard.
             room = self.room if bucket < 2 * self.data.num_shards and not self._is_copied(split) else 0
             keeper = PoolKeeper(pool, split, partition, tuple(self.stored), room)
             for batch in rebatch((part for _, part in parts), self.batch_size):
@@ -179,21 +175,21 @@ class PoolPass:
                     ids = batch.column(0).filter(pa.array(good)).to_pylist()
                     hashes = batch.column(1).filter(pa.array(good)).to_numpy()
                     raw = {key: arrays[number] for key, number in inputs.items()}
-                    found, fresh = reader(ids, hashes, raw)
-                    keeper.take(ids, hashes, found, fresh)
-                    # The same as they are when they are read the next time, and as the model was trained on them.
-                    found |= {key: self.features.as_stored(found[key]) for key in self.stored}
-                    found = trunk(raw | found)
-                    feeds = tuple(found[key] for key in reads)
+                    arrays_by_key, fresh = reader(ids, hashes, raw)
+                    keeper.add(ids, hashes, arrays_by_key, fresh)
+                    # Round the layers as storing does, since the model was trained on stored ones.
+                    arrays_by_key |= {key: self.features.as_stored(arrays_by_key[key]) for key in self.stored}
+                    outputs = trunk(raw | arrays_by_key)
+                    feeds = tuple(outputs[key] for key in reads)
                 yield PoolBatch(bucket, batch, good, feeds, self._present(arrays))
             keeper.close()
 
     def labelled(self, split: str, partition: int, adapted: Adapted) -> Iterator[PoolBatch]:
-        """Take the labelled records of a shard the same way, from the layers that are stored."""
+        """Yield the labelled records of a shard in the same form, from their stored layers."""
         models = self._models(adapted)
         inputs = input_expressions(models, self.data)
         trunk = Trunk(models, [*self.stored, *inputs], feeds_of(adapted))
-        # What lies on disk of records that are augmented is of their copies: their own layers are computed.
+        # Stored layers of augmented records belong to their copies: compute those of the records.
         computed = [key for key in trunk.loads if key in self.stored] if self._is_copied(split) else []
         below = Trunk(models, list(inputs), computed)
         reader = FeatureReader(self.features, self.data, batch_size=self.batch_size)
@@ -201,25 +197,25 @@ class PoolPass:
         loads = [key for key in (*below.loads, *trunk.loads, *mask) if key not in computed]
         rows = reader.rows(split, partition, list(dict.fromkeys(loads)), models)
         for batch in batches(rows, np.arange(rows.rows), self.batch_size):
-            own = {key: self.features.as_stored(array) for key, array in below(batch.inputs).items()}
-            found = trunk(batch.inputs | own)
+            layers = {key: self.features.as_stored(array) for key, array in below(batch.inputs).items()}
+            outputs = trunk(batch.inputs | layers)
             present = batch.inputs[mask[0]] > 0 if mask else None
             nothing = pa.RecordBatch.from_arrays([pa.nulls(batch.rows)], names=["id"])
-            feeds = tuple(found[key] for key in feeds_of(adapted))
+            feeds = tuple(outputs[key] for key in feeds_of(adapted))
             yield PoolBatch(0, nothing, np.ones(batch.rows, np.bool_), feeds, present)
 
     def _is_copied(self, split: str) -> bool:
         return self.augmented and split == "train"
 
     def _models(self, adapted: Adapted) -> list[Adapted]:
-        """Open as many configurations as have the stored layers between them."""
-        # What a freezing schedule froze at first has learned since: the layers on disk are of the model as it began.
-        own = None if adapted.cuts else self.model.params
-        return [adapted, *(self.model.opener(params) for params in _others(self.stored, own))]
+        """Open the configurations that have the stored layers."""
+        # Layers that a freezing schedule froze first have trained since: stored layers are those of the initial model.
+        opened = None if adapted.cuts else self.model.params
+        return [adapted, *(self.model.opener(params) for params in _others(self.stored, opened))]
 
     @property
     def _mask(self) -> int | None:
-        """Number of the input that says which tokens are padding."""
+        """Number of the input with the mask of padding."""
         places = [place for place, group in enumerate(self.data.inputs) if [c.name for c in group.columns] == [MASK]]
         return places[0] if places else None
 
@@ -229,16 +225,14 @@ class PoolPass:
 
 @dataclass(frozen=True, slots=True)
 class PoolUncertainty:
-    """Uncertainty of the best model about the records of a pool. Call it with ``mapInArrow``.
+    """Uncertainty of the best model about the records of a pool, for ``mapInArrow``.
 
     Parameters
     ----------
-    source : PoolPass
-    uncertainty : OutputUncertainty
     names : tuple of str
-        Columns that pass through.
+        Columns to keep.
     output : str
-        Column to add, ``double``; null where a row cannot be read, or the model gives NaN.
+        Name of the new column of type double, null if a row cannot be read or the output is NaN.
     """
 
     source: PoolPass
@@ -258,7 +252,7 @@ class PoolUncertainty:
                 outputs = adapted.session.predict(batch.feeds)[0]
                 scores[batch.good] = self.uncertainty(outputs, batch.present)
             kept = batch.rows.columns[len(batch.rows.columns) - len(self.names) :]
-            # NaN would be Spark's largest number.
+            # Spark sorts NaN as the largest number.
             yield pa.RecordBatch.from_arrays(
                 [*kept, pa.array(scores, mask=np.isnan(scores))], names=[*self.names, self.output]
             )
@@ -266,17 +260,16 @@ class PoolUncertainty:
 
 @dataclass(frozen=True, slots=True)
 class PoolCoreSet:
-    """Records of a pool that cover it, a few of each shard. Call it with ``mapInArrow``.
+    """Core-set of each shard of a pool, for ``mapInArrow``.
 
     Parameters
     ----------
-    source : PoolPass
     centres : array of float32, shape (centres, dimensions)
         Vectors of labelled records.
     count : int
-        Records of each shard.
+        Number of records of each shard.
     seed : int
-        Of the projection.
+        Seed of the projection.
     """
 
     source: PoolPass
@@ -292,15 +285,15 @@ class PoolCoreSet:
         if first is None:
             return
         adapted, projection = self.source.open(), Projection(self.seed)
-        found = self.source.batches(itertools.chain([first], rows), adapted)
-        for bucket, parts in itertools.groupby(found, key=lambda batch: batch.bucket):
+        passed = self.source.batches(itertools.chain([first], rows), adapted)
+        for bucket, parts in itertools.groupby(passed, key=lambda batch: batch.bucket):
             core = CoreSet(self.centres, self.count)
             for batch in parts:
                 if not batch.good.any():
                     continue
                 vectors = vectors_of(adapted, batch, projection)
                 ids = batch.rows.column(0).filter(pa.array(batch.good))
-                # A record without an id cannot be told of, one with NaN is nowhere.
+                # Skip records without an id or with NaN.
                 usable = np.isfinite(vectors).all(axis=1) & ids.is_valid().to_numpy(zero_copy_only=False)
                 core.add(ids.filter(pa.array(usable)).to_pylist(), vectors[usable])
             yield _core_rows(bucket, *core.records())
@@ -308,15 +301,14 @@ class PoolCoreSet:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCoreSet:
-    """Labelled records that cover them all, a few of each shard. Call it with ``mapInArrow`` on numbers of shards.
+    """Core-set of the labelled records of each shard, for ``mapInArrow`` on numbers of shards.
 
     Parameters
     ----------
-    source : PoolPass
     count : int
-        Records of each shard; where it has no more, these are all.
+        Number of records of each shard, at most all.
     seed : int
-        Of the projection.
+        Seed of the projection.
     """
 
     source: PoolPass
@@ -326,13 +318,13 @@ class LabelledCoreSet:
     schema = PoolCoreSet.schema
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the chosen records of each shard; their ids do not matter."""
-        own = [number for batch in numbers for number in batch.column(0).to_pylist()]
-        if not own:
+        """Yield the chosen records of each shard without ids."""
+        shards = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        if not shards:
             return
         adapted, projection = self.source.open(), Projection(self.seed)
         data = self.source.data
-        for number in own:
+        for number in shards:
             split, partition = SPLITS[number // data.num_shards], number % data.num_shards
             core: CoreSet | None = None
             if any((shard.split, shard.partition) == (split, partition) and shard.rows for shard in data.shards):
@@ -346,12 +338,7 @@ class LabelledCoreSet:
 
 @dataclass(frozen=True, slots=True)
 class LabelledIds:
-    """The ids of the labelled records. Call it with ``mapInArrow`` on numbers of shards.
-
-    Parameters
-    ----------
-    data : GrowingData
-    """
+    """Ids of the labelled records, for ``mapInArrow`` on numbers of shards."""
 
     data: GrowingData
 
@@ -368,23 +355,23 @@ class LabelledIds:
 
 
 def feeds_of(adapted: Adapted) -> list[str]:
-    """Give the expressions of what the trained part of a model reads."""
+    """Return the expressions of the layers that the trained part of a model reads."""
     return [adapted.graph.expression(name) for name in adapted.feeds]
 
 
 def vectors_of(adapted: Adapted, batch: PoolBatch, projection: Projection) -> NDArray[np.float32]:
-    """Make the vectors of a batch's good rows: of the frozen layers that are read, or of the outputs where none is."""
+    """Return vectors of a batch's good rows, of the frozen layers that the model reads, or of its outputs."""
     layers = [array for name, array in zip(adapted.feeds, batch.feeds, strict=True) if name not in adapted.graph.inputs]
     if not layers:
         layers = list(adapted.session.predict(batch.feeds)[:1])
     return projection(flattened(layers, batch.present))
 
 
-def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """List the configurations that have the stored layers, each once and without one that is open."""
+def _others(stored: Mapping[str, Mapping[str, Any]], opened: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """List the configurations that have the stored layers, without the opened one."""
     others: list[Mapping[str, Any]] = []
     for params in stored.values():
-        if params != own and params not in others:
+        if params != opened and params not in others:
             others.append(params)
     return others
 

@@ -1,4 +1,4 @@
-"""Layers of records of a pool, which wait in the store until their records are labelled."""
+"""Stored layers of records of a pool, for the time when the records are labelled."""
 
 from __future__ import annotations
 
@@ -31,30 +31,29 @@ __all__ = ["PoolChunk", "PoolFeatures", "PoolKeeper", "PoolReader"]
 _LOG = logging.getLogger(__name__)
 
 POOLS = "pools"
-"""Folder of the ledgers: which record lies where."""
+"""Folder of the ledgers of records."""
 
-# No batch of labels has such a fingerprint.
+# Prefix of fingerprints that no batch of labels has.
 _PREFIX = "pool"
 _DIGITS = 28
 _NOT_LABELLED = -1
-# Of a file; a task holds so much.
+# Size of a file, and memory of a task for it.
 _CHUNK_BYTES = 32 << 20
 _LEDGER = pa.schema([("id", pa.string()), ("features", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolChunk:
-    """Some records of a pool whose layers lie in one file each.
+    """Records of a pool whose layers share files.
 
     Parameters
     ----------
     segment : Segment
-        As the rows of a batch of labels have it: the files are found by it.
-    ids : list of str
+        Segment that locates the files, as for a batch of labels.
     hashes : array of int64, shape (rows,)
-        Of the records' features, as the data's ledger has them.
+        Hashes of the records' features, as in the data's ledger.
     expressions : tuple of str
-        Of the layers that are stored.
+        Expressions of the stored layers.
     """
 
     segment: Segment
@@ -65,15 +64,11 @@ class PoolChunk:
 
 @dataclass(frozen=True, slots=True)
 class PoolFeatures:
-    """Outputs of frozen layers of records that have no label yet, in the folder of a campaign's :class:`FeatureStore`.
+    """Outputs of frozen layers of records without labels, in the folder of a campaign's :class:`FeatureStore`.
 
-    They lie by the shard that their id belongs to, so that whoever has the labelled records of a shard finds them. A
-    file is made of some records and never changes; a ledger beside it, named by a hash of what it says, tells whose
-    rows they are. Nothing else depends on them: they may be deleted at any time.
-
-    Parameters
-    ----------
-    features : FeatureStore
+    They are stored by the shard of the record's id, where the worker of that shard looks for them. A file has the
+    layers of some records and never changes; its ledger, named by a hash of its contents, has their ids. They can be
+    deleted at any time.
 
     Examples
     --------
@@ -96,12 +91,12 @@ class PoolFeatures:
         hashes: NDArray[np.int64],
         outputs: Mapping[str, NDArray[Any]],
     ) -> None:
-        """Keep layers of records of one shard.
+        """Store layers of records of one shard.
 
         Raises
         ------
         udfs.store.StoreError
-            The store cannot be written: nothing of it is kept.
+            Writing to the store fails, and nothing is stored.
         """
         segment = Segment(_NOT_LABELLED, _fingerprint(ids, hashes), split, partition, len(ids))
         shapes = {key: (array.shape[1:], str(array.dtype)) for key, array in outputs.items()}
@@ -112,7 +107,7 @@ class PoolFeatures:
         write_table(self.features.store, table, *self._ledger(split, partition, segment.fingerprint))
 
     def chunks(self, split: str, partition: int) -> Iterator[PoolChunk]:
-        """List what is kept of the records of a shard; a ledger that is damaged is deleted, an unreadable one left."""
+        """Yield the stored records of a shard; delete damaged ledgers, and skip unreadable ones."""
         store, folder = self.features.store, self._folder(split, partition)
         layers = self.features.expressions()
         for name in store.list(*folder):
@@ -120,16 +115,16 @@ class PoolFeatures:
             try:
                 content = store.read(*folder, name)
             except StoreError as error:
-                _LOG.warning("%s: the layers of its records are computed anew", error)
+                _LOG.warning("%s: the layers of its records are computed again", error)
                 continue
             try:
                 table = pq.read_table(pa.BufferReader(content), schema=_LEDGER)
                 ids, hashes = table["id"].to_pylist(), table["features"].to_numpy()
-                intact = _fingerprint(ids, hashes) == fingerprint
+                is_intact = _fingerprint(ids, hashes) == fingerprint
             except (pa.ArrowException, OSError, TypeError):
-                intact = False
-            if not intact:
-                _LOG.warning("%s is damaged: the layers of its records are computed anew", store.url(*folder, name))
+                is_intact = False
+            if not is_intact:
+                _LOG.warning("%s is damaged: the layers of its records are computed again", store.url(*folder, name))
                 store.delete(*folder, name)
                 continue
             segment = Segment(_NOT_LABELLED, fingerprint, split, partition, len(ids))
@@ -137,18 +132,18 @@ class PoolFeatures:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept."""
+        """True if nothing is stored."""
         return not self.features.store.exists(POOLS, self.features.name)
 
     def forget(self, chunk: PoolChunk) -> None:
-        """Delete what is kept of some records: it is damaged."""
+        """Delete damaged layers of some records."""
         segment = chunk.segment
         self.features.store.delete(*self._ledger(segment.split, segment.partition, segment.fingerprint))
         for key in chunk.expressions:
             self.features.delete(key, segment)
 
     def drop(self) -> None:
-        """Delete everything: labelled records need the room."""
+        """Delete all layers of pools, whose space labelled records need."""
         store, name = self.features.store, self.features.name
         store.delete(POOLS, name)
         for expression in self.features.expressions():
@@ -157,7 +152,7 @@ class PoolFeatures:
                     store.delete(FOLDER, name, expression, folder)
 
     def prune(self) -> None:
-        """Delete the ledgers of records of which no layer is left, and layers without a ledger: a killed task's."""
+        """Delete ledgers without layers, and layers without a ledger, which killed tasks leave."""
         store, name = self.features.store, self.features.name
         ledgers = {
             ledger.partition(".")[0]: (POOLS, name, place, ledger)
@@ -183,16 +178,14 @@ class PoolFeatures:
 
 
 class PoolReader:
-    """Gives layers of records: those of a scored pool from the store, where that saves work, and others by computing.
+    """Reader of layers of records, which uses those of a scored pool where that saves work, and computes others.
 
     Parameters
     ----------
-    pool : PoolFeatures
-    split : {"train", "validation"}
     partition : int
-        Of all records that are asked for.
+        Partition of all records.
     models : sequence of TrunkModel
-        Between them they have the layers.
+        Models that have the layers.
     inputs : collection of str
         Expressions of the networks' inputs.
     wants : sequence of str
@@ -201,13 +194,12 @@ class PoolReader:
     Attributes
     ----------
     flops : int
-        Of the frozen layers that ran so far, over all records.
+        FLOPs of the frozen layers that ran so far, over all records.
 
     Notes
     -----
-    The bits of a row depend on its batch. A stored layer has those of the pool's batch, and what is computed has those
-    of the batch that is left without the stored ones: they agree with those of a plain pass within 1e-5. Where nothing
-    is stored the batch is the plain one.
+    The bits of a row depend on its batch. A stored layer comes from a batch of the pool, and a computed one from a
+    batch without the stored records, so both agree with a pass over all records within 1e-5.
     """
 
     def __init__(
@@ -237,32 +229,31 @@ class PoolReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is stored that would save work."""
+        """True if no stored layer saves work."""
         return not self._places
 
     def __call__(
         self, ids: Sequence[str | None], hashes: NDArray[np.int64], raw: Mapping[str, NDArray[Any]]
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Give the layers of a batch of records.
+        """Return the layers of a batch of records.
 
         Parameters
         ----------
-        ids : sequence of str or None
         hashes : array of int64, shape (rows,)
-            Of their features.
+            Hashes of the features.
         raw : mapping of str to array, each of shape (rows, ...)
-            All inputs.
+            Inputs by expression.
 
         Returns
         -------
         dict of str to array
-            The layers, by expression.
+            Layers by expression.
         array of bool, shape (rows,)
-            Which records passed the frozen layers from the inputs on.
+            True for records that passed the frozen layers from the inputs.
         """
         while True:
-            found = [self._places.get(key, (-1, -1)) for key in zip(ids, hashes.tolist(), strict=True)]
-            places = np.array(found, np.int64).reshape(-1, 2)
+            stored = [self._places.get(key, (-1, -1)) for key in zip(ids, hashes.tolist(), strict=True)]
+            places = np.array(stored, np.int64).reshape(-1, 2)
             numbers = np.unique(places[:, 0]).tolist()
             if numbers == [-1]:
                 return self._run(self._plain, raw, len(places)), np.ones(len(places), np.bool_)
@@ -274,31 +265,31 @@ class PoolReader:
             outputs = {}
             for key, first in parts[0][1].items():
                 outputs[key] = np.empty((len(places), *first.shape[1:]), first.dtype)
-                for own, part in parts:
-                    outputs[key][own] = part[key]
+                for mask, part in parts:
+                    outputs[key][mask] = part[key]
             return outputs, places[:, 0] < 0
 
     def _part(self, number: int, places: NDArray[np.int64], raw: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        own = places[:, 0] == number
-        given = {key: array[own] for key, array in raw.items()}
+        mask = places[:, 0] == number
+        arrays = {key: array[mask] for key, array in raw.items()}
         if number < 0:
-            return self._run(self._plain, given, int(own.sum()))
+            return self._run(self._plain, arrays, int(mask.sum()))
         chunk, trunk = self._chunks[number]
         try:
             for key in trunk.loads:
                 if key in chunk.expressions:
-                    given[key] = self._pool.features.open(key, chunk.segment)[places[own, 1]]
+                    arrays[key] = self._pool.features.open(key, chunk.segment)[places[mask, 1]]
         except (DamagedFeatureError, MissingFeatureError) as error:
             _LOG.warning("%s", error)
             raise _DamagedChunkError(number) from error
-        return self._run(trunk, given, int(own.sum()))
+        return self._run(trunk, arrays, int(mask.sum()))
 
-    def _run(self, trunk: Trunk, given: Mapping[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
+    def _run(self, trunk: Trunk, arrays: Mapping[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
         self.flops += trunk.flops * rows
-        return trunk(given)
+        return trunk(arrays)
 
     def _leave(self, number: int) -> None:
-        """Forget a chunk that is damaged."""
+        """Drop a damaged chunk."""
         self._pool.forget(self._chunks[number][0])
         self._places = {key: place for key, place in self._places.items() if place[0] != number}
 
@@ -308,20 +299,18 @@ class PoolReader:
 
 
 class PoolKeeper:
-    """Keeps layers of a pool's records as they are computed, a file of some of them at a time.
+    """Writer of computed layers of a pool's records, in files of limited size.
 
-    A store that cannot be written ends it, with a warning: the pool is scored all the same.
+    A failure of the store ends writing with a warning; the pool is scored without stored layers.
 
     Parameters
     ----------
-    pool : PoolFeatures
-    split : {"train", "validation"}
     partition : int
-        Of all records.
+        Partition of all records.
     keys : tuple of str
         Expressions of the layers.
     room : int
-        Bytes that may be written.
+        Number of bytes that may be written.
     """
 
     def __init__(self, pool: PoolFeatures, split: str, partition: int, keys: tuple[str, ...], room: int) -> None:
@@ -331,14 +320,14 @@ class PoolKeeper:
         self._outputs: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
         self._nbytes = 0
 
-    def take(
+    def add(
         self,
         ids: Sequence[str | None],
         hashes: NDArray[np.int64],
         outputs: Mapping[str, NDArray[Any]],
         fresh: NDArray[np.bool_],
     ) -> None:
-        """Keep the fresh ones of some records, as far as there is room."""
+        """Add the computed records of a batch, as far as there is space."""
         rows = [row for row in np.flatnonzero(fresh).tolist() if ids[row] is not None]
         row_bytes = sum(
             self._pool.features.row_bytes(outputs[key].shape[1:], str(outputs[key].dtype)) for key in self._keys
@@ -357,21 +346,21 @@ class PoolKeeper:
             self.close()
 
     def close(self) -> None:
-        """Write what was taken."""
+        """Write the added records."""
         if not self._ids:
             return
         outputs = {key: np.concatenate(arrays) for key, arrays in self._outputs.items()}
         try:
             self._pool.add(*self._place, self._ids, np.concatenate(self._hashes), outputs)
         except StoreError as error:
-            _LOG.warning("%s: the layers of the pool are not kept", error)
+            _LOG.warning("%s: the layers of the pool are not stored", error)
             self._room = 0
         self._ids, self._hashes, self._nbytes = [], [], 0
         self._outputs = {key: [] for key in self._keys}
 
 
 class _DamagedChunkError(Exception):
-    """A chunk cannot be read: its number."""
+    """Failure to read the chunk with a number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -380,7 +369,7 @@ class _DamagedChunkError(Exception):
 
 def _fingerprint(ids: Sequence[str], hashes: NDArray[np.int64]) -> str:
     digest = hashlib.blake2b(digest_size=_DIGITS // 2)
-    for one in ids:
-        digest.update(f"{len(one)}:{one}".encode())
+    for record_id in ids:
+        digest.update(f"{len(record_id)}:{record_id}".encode())
     digest.update(np.ascontiguousarray(hashes, np.int64).tobytes())
     return _PREFIX + digest.hexdigest()

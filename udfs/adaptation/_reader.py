@@ -1,4 +1,4 @@
-"""Read a shard's rows as outputs of frozen layers, and make files again that are damaged."""
+"""Reader of a shard's rows as outputs of frozen layers, which repairs damaged files."""
 
 from __future__ import annotations
 
@@ -33,23 +33,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class FeatureReader:
-    """Opens the shards of growing data as outputs of frozen layers; what it has opened once stays open.
+    """Reader of growing data as outputs of frozen layers, which keeps its files open.
 
     Parameters
     ----------
-    features : FeatureStore
-    data : GrowingData
     batch_size : int
-        Rows at a time where a file has to be made again: that of the materialising job, so that it has the same bits.
+        Number of rows at a time for repairs, as in the materialising job, which gives the same bits.
     memory_bytes : int, optional
-        For rows of the networks' inputs; more are mapped from the node's disk. Default ``None``: all in memory.
+        Memory for rows of the networks' inputs; further rows are mapped from the node's disk. By default without limit.
     augmenter : Augmenter, optional
-        Draws copies of training records. Default ``None``: there are none.
+        Augmenter of training records. Default none.
 
     Attributes
     ----------
     remade : int
-        Files that were damaged or gone, and made again from the rows.
+        Number of damaged or missing files that were computed again.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class FeatureReader:
         self._batch_size = batch_size
         self._memory = memory_bytes
         self._augmenter = augmenter
-        self._held = 0
+        self._used_bytes = 0
         self._segments: dict[tuple[str, int], list[Segment]] = {}
         for segment in segments_of(data):
             self._segments.setdefault((segment.split, segment.partition), []).append(segment)
@@ -90,35 +88,32 @@ class FeatureReader:
 
         Parameters
         ----------
-        split : {"train", "validation"}
-        partition : int
         loads : sequence of str
-            Expressions of stored layers, and of input layers of `models`: those are the data's own rows.
+            Expressions of stored layers, and of input layers of `models`, which are rows of the data.
         models : sequence of TrunkModel
-            Those that read the rows. They make files again that are damaged or gone.
+            Models that read the rows, and repair damaged or missing files.
         epoch : int, optional
-            Of training: where records are augmented, it decides the copy. Default ``None``: the records as they are.
+            Epoch of training, which determines the copy of augmented records. By default records are not augmented.
 
         Returns
         -------
         FeatureRows
-            In the order of :func:`udfs.shards.load_shard`.
+            Rows in the order of :func:`udfs.shards.load_shard`.
 
         Raises
         ------
         optimizer.errors.InvalidArgumentError
-            Something has to be made again, and no model has the layer.
+            A file has to be repaired, and no model has the layer.
         udfs.shards.ShardError, udfs.store.StoreError, udfs.node.NodeCacheError
             The rows or features cannot be read.
         """
         place = (split, partition)
         labels = self._labels_of(place)
         inputs = input_expressions(models, self._data)
-        augmented = self._augmenter is not None and epoch is not None and split == "train"
-        segments = [
-            self._augmenter.segment(one, self._augmenter.copy_of(epoch)) if augmented else one  # type: ignore[union-attr, arg-type]
-            for one in self._segments.get(place, [])
-        ]
+        segments = self._segments.get(place, [])
+        augmenter = self._augmenter
+        if augmenter is not None and epoch is not None and split == "train":
+            segments = [augmenter.segment(segment, augmenter.copy_of(epoch)) for segment in segments]
         stacked = [self._stacked(place, segments, key, inputs, models) for key in loads]
         return FeatureRows(
             tuple(loads),
@@ -131,16 +126,16 @@ class FeatureReader:
         )
 
     def forget(self) -> None:
-        """Close all files, and free all rows that are held in memory."""
-        for held in (self._kept, self._labels, self._arrays, self._raw, self._copies):
-            held.clear()
-        self._held = 0
+        """Close all files, and free all rows in memory."""
+        for cache in (self._kept, self._labels, self._arrays, self._raw, self._copies):
+            cache.clear()
+        self._used_bytes = 0
 
     def _labels_of(self, place: tuple[str, int]) -> Tensors:
         if place not in self._labels:
             self._labels[place] = load_labels(self._data, *place)
             edits = Ledger(self._data.increments, *place).edits()
-            self._kept[place] = [None if one.keep is None else np.flatnonzero(one.keep) for one in edits]
+            self._kept[place] = [None if edit.keep is None else np.flatnonzero(edit.keep) for edit in edits]
         return self._labels[place]
 
     def _stacked(
@@ -189,13 +184,13 @@ class FeatureReader:
         return self._arrays[key, segment]
 
     def _input_of(self, segment: Segment, number: int) -> Any:
-        """Give an input's rows: as they are, or their copy."""
+        """Return an input's rows, or their augmented copy."""
         if segment.copy is None:
             return self._raw_of(segment).inputs[number]
         if segment not in self._copies:
             assert self._augmenter is not None  # only it makes segments of copies
             shard = self._segments[segment.split, segment.partition]
-            raw = next(one for one in shard if one.increment == segment.increment)
+            raw = next(original for original in shard if original.increment == segment.increment)
             ledger = Ledger(self._data.increments, segment.split, segment.partition)
             record_ids, _ = ledger.records(segment.increment)
             inputs = self._raw_of(raw).inputs
@@ -204,9 +199,9 @@ class FeatureReader:
 
     def _raw_of(self, segment: Segment) -> Tensors:
         if segment not in self._raw:
-            own = self._data.increments[segment.increment].data
-            room = None if self._memory is None else max(0, self._memory - self._held)
-            tensors = load_shard(own, segment.split, segment.partition, memory_bytes=room)
-            self._held += sum(array.nbytes for array in tensors.inputs if not isinstance(array, np.memmap))
+            increment = self._data.increments[segment.increment].data
+            room = None if self._memory is None else max(0, self._memory - self._used_bytes)
+            tensors = load_shard(increment, segment.split, segment.partition, memory_bytes=room)
+            self._used_bytes += sum(array.nbytes for array in tensors.inputs if not isinstance(array, np.memmap))
             self._raw[segment] = tensors
         return self._raw[segment]

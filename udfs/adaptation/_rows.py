@@ -1,4 +1,4 @@
-"""Rows of a shard whose inputs are outputs of frozen layers, and their batches, read one ahead."""
+"""Rows of a shard with outputs of frozen layers as inputs, and their prefetched batches."""
 
 from __future__ import annotations
 
@@ -20,21 +20,18 @@ __all__ = ["FeatureBatch", "FeatureRows", "batches"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureRows:
-    """The rows of a shard, over all batches of growing data: :class:`udfs.training.Rows`, read as they are asked for.
+    """Lazy rows of a shard over all batches of growing data, as :class:`udfs.training.Rows`.
 
     Parameters
     ----------
     loads : tuple of str
-        Expressions of the layers, or of the network's inputs.
+        Expressions of the layers or of the network's inputs.
     inputs : tuple of Stacked
-        One for each of `loads`; not an array, but taken for one by whoever takes rows of it.
-    labels : tuple of array
-    rows : int
-    weights : array of float32, shape (rows,), optional
+        Array-like rows of each of `loads`.
     row_bytes : int
-        Bytes that reading one row takes.
+        Bytes of one row to read.
     bytes_per_second : float, optional
-        Rate that :func:`batches` is held to.
+        Limit of the rate of :func:`batches`.
     """
 
     loads: tuple[str, ...]
@@ -48,17 +45,14 @@ class FeatureRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureBatch:
-    """Some rows, read.
+    """Batch of rows in memory.
 
     Parameters
     ----------
     inputs : dict of str to array
-        By expression: what a :class:`Trunk` takes.
-    labels : tuple of array
-    weights : BatchWeights
-    rows : int
+        Inputs of a :class:`Trunk` by expression.
     read_seconds : float
-        That the thread took to read it.
+        Seconds of reading in the thread.
     """
 
     inputs: dict[str, NDArray[Any]]
@@ -69,19 +63,14 @@ class FeatureBatch:
 
 
 def batches(data: FeatureRows, order: NDArray[np.int64], size: int) -> Iterator[FeatureBatch]:
-    """Read rows in batches; a thread reads the next one meanwhile.
+    """Read rows in batches, while a thread reads the next batch.
 
     Parameters
     ----------
-    data : FeatureRows
     order : array of int
-        The rows to read, in their order.
+        Rows to read, in order.
     size : int
-        Rows of a batch; the last one may be short.
-
-    Yields
-    ------
-    FeatureBatch
+        Number of rows of a batch; the last batch may be shorter.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The rows whose features lie in one file."""
+"""Segments of rows whose features share a file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ if TYPE_CHECKING:
 __all__ = ["COPY", "Segment", "segments_of"]
 
 COPY = "copy"
-"""With what the fingerprint of augmented records begins; no batch of labels has such a one."""
+"""Prefix of fingerprints of augmented records, which no batch of labels has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The rows that one batch brought to one shard.
+    """Rows of one batch in one shard.
 
     Parameters
     ----------
     increment : int
         Number of the batch.
     fingerprint : str
-        Of the batch's rows: features are stored under it, so that they are never taken for those of other rows.
-    split : {"train", "validation"}
-    partition : int
+        Fingerprint of the batch's rows, under which features are stored.
     rows : int
-        At least 1; also those that later batches took out.
+        Number of rows, at least 1, with those that later batches removed.
     copy : int, optional
-        Number of the augmented copy of the rows, whose fingerprint tells it from others. Default ``None``: the rows
-        themselves.
+        Number of the augmented copy. Default ``None``: rows without augmentation.
     """
 
     increment: int
@@ -41,7 +38,7 @@ class Segment:
     copy: int | None = None
 
     def copied(self, copy: int, fingerprint: str) -> Segment:
-        """Give an augmented copy of the rows, under another fingerprint."""
+        """Return the segment of an augmented copy with another fingerprint."""
         return replace(self, copy=copy, fingerprint=fingerprint)
 
 

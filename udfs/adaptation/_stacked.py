@@ -1,4 +1,4 @@
-"""Rows of several arrays as those of one, read as they are asked for."""
+"""Lazy concatenation of the rows of several arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RowArray", "Stacked"]
 
 
 class RowArray(Protocol):
-    """An array whose rows are taken by an array of their numbers or by a slice."""
+    """Array whose rows are indexed by an array of integers or by a slice."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first."""
+        """Shape with the rows first."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -29,21 +29,19 @@ class RowArray(Protocol):
 
 
 class Stacked:
-    """Arrays one below the other, some of whose rows are left out; no row is read before it is asked for.
+    """Lazy concatenation of arrays without some of their rows.
 
     Parameters
     ----------
     parts : sequence of pair
-        Each array, and the numbers of its rows that count, in order; ``None`` for all.
+        Arrays, each with the indices of its rows in order, or ``None`` for all rows.
     shape : tuple of int
-        Of one row.
-    dtype : str or numpy.dtype
+        Shape of one row.
 
     Attributes
     ----------
     shape : tuple of int
-        Rows first.
-    dtype : numpy.dtype
+        Shape with the rows first.
 
     Examples
     --------
@@ -75,22 +73,22 @@ class Stacked:
             rows = np.flatnonzero(rows)
         rows = np.where(rows < 0, rows + len(self), rows).astype(np.int64)
         if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
-            raise IndexError(f"a row of {len(self)} is asked for that there is not")
+            raise IndexError(f"row must be less than {len(self)}, got {rows.max()}")
         if rows.ndim != 1:
-            raise IndexError(f"rows are taken by a slice or by a list of their numbers, not by {picked!r}")
+            raise IndexError(f"rows must be a slice or a list of integers, got {picked!r}")
         places = np.searchsorted(self._ends, rows, "right")
         if rows.size and places[0] == places.max() == places.min():
-            return self._taken(int(places[0]), rows)
+            return self._part_rows(int(places[0]), rows)
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for place in np.unique(places).tolist():
             chosen = places == place
-            out[chosen] = self._taken(place, rows[chosen])
+            out[chosen] = self._part_rows(place, rows[chosen])
         return out
 
-    def _taken(self, place: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _part_rows(self, place: int, rows: NDArray[np.int64]) -> NDArray[Any]:
         array, kept = self._parts[place]
-        own = rows - (self._ends[place - 1] if place else 0)
-        return array[own if kept is None else kept[own]]
+        local = rows - (self._ends[place - 1] if place else 0)
+        return array[local if kept is None else kept[local]]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         """Read all rows."""

@@ -1,4 +1,4 @@
-"""The task that stores outputs of frozen layers: what Spark runs, a few times beside each other."""
+"""Spark task that stores outputs of frozen layers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["MaterialisingTask", "ModelOpener", "SegmentOrder", "SegmentReport"]
 
 
 class ModelOpener(Protocol):
-    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.handlers.open_adapted` is one."""
+    """Function that opens a configuration in a worker, as a partial of :func:`udfs.handlers.open_adapted` does."""
 
     def __call__(self, params: Mapping[str, Any], /) -> TrunkModel:
         """Open the configuration of some params."""
@@ -44,9 +44,8 @@ class SegmentOrder:
 
     Parameters
     ----------
-    segment : Segment
     wants : tuple of str
-        Expressions that are not stored yet.
+        Expressions of the layers to store.
     """
 
     segment: Segment
@@ -55,23 +54,22 @@ class SegmentOrder:
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What a task did for a segment.
+    """Report of a task about a segment.
 
     Parameters
     ----------
     task, place : int
-        Of the order.
+        Numbers of the task and of its order.
     passed : int
-        Rows that passed the trunk from its inputs on.
+        Number of rows that passed the trunk from its inputs.
     damaged : int
-        Files that were damaged, and made again.
-    seconds : float
+        Number of damaged files that were computed again.
     flops : int
-        Of the frozen layers that ran.
+        FLOPs of the frozen layers that ran.
     errors : dict of str to StorageError
-        By expression.
+        Errors by expression.
     full : str
-        Why nothing more could be stored; empty where all is well.
+        Reason why storing stopped; ``""`` for success.
     """
 
     task: int
@@ -88,7 +86,7 @@ class SegmentReport:
     )
 
     def to_batch(self) -> pa.RecordBatch:
-        """Make the row that Spark carries to the driver."""
+        """Return the report as a row for Spark."""
         errors = json.dumps({key: asdict(error) for key, error in self.errors.items()})
         return pa.RecordBatch.from_pydict(
             {
@@ -105,35 +103,31 @@ class SegmentReport:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> SegmentReport:
-        """Read what :meth:`to_batch` made."""
+        """Read a row of :meth:`to_batch`."""
         errors = {key: StorageError(**error) for key, error in json.loads(row["errors"]).items()}
         return cls(**{**row, "errors": errors})
 
 
 @dataclass(frozen=True, slots=True)
 class MaterialisingTask:
-    """Stores outputs of frozen layers. Call it with ``mapInArrow`` on the numbers of the tasks.
+    """Task that stores outputs of frozen layers, for ``mapInArrow`` on the numbers of the tasks.
 
-    A task that runs again leaves what the one before completed.
+    A task that runs again keeps the completed files of the first attempt.
 
     Parameters
     ----------
-    features : FeatureStore
-    data : GrowingData
     orders : tuple of tuple of SegmentOrder
-        For each task its orders.
+        Orders of each task.
     candidates : mapping of str to mapping
-        Params of a configuration that has the layer, for each expression that is wanted.
-    opener : ModelOpener
-    batch_size, threads : int
+        Params of a configuration that has the layer, by expression.
     disk_bytes : int, optional
-        For all stored outputs of the campaign. Default ``None``: what the disk has.
+        Limit of all stored outputs of the campaign. By default the size of the disk.
     used_bytes : int
-        That they took when the job began.
+        Bytes of these outputs at the start of the job.
     augmenter : Augmenter, optional
-        Draws the rows of segments that are copies.
+        Augmenter that draws the rows of segments of copies.
     registered : tuple of Framework
-        Frameworks that the driver registered by hand.
+        Frameworks that were registered on the driver.
     """
 
     features: FeatureStore
@@ -149,7 +143,7 @@ class MaterialisingTask:
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Carry out the orders of the tasks, and yield a row for each as :class:`SegmentReport` has it."""
+        """Carry out the orders of the tasks, and yield a :class:`SegmentReport` for each."""
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         keep_freed_memory()
         register_framework(*self.registered)
@@ -184,7 +178,7 @@ class MaterialisingTask:
             yield SegmentReport(task, place, done.passed, len(done.damaged), seconds, done.flops, done.errors)
 
     def _models(self) -> list[TrunkModel]:
-        """Open each configuration that is needed once."""
+        """Open each configuration once."""
         opened: dict[str, TrunkModel] = {}
         for params in self.candidates.values():
             key = json.dumps(params, sort_keys=True, default=repr)
@@ -193,7 +187,7 @@ class MaterialisingTask:
         return list(opened.values())
 
     def _check_space(self, models: Iterable[TrunkModel]) -> None:
-        """Check that all that is to be written fits: every task comes to the same, before anything is written."""
+        """Check in every task that the outputs of all tasks fit, before writing."""
         if self.disk_bytes is None:
             return
         rows: dict[str, int] = {}
@@ -201,14 +195,15 @@ class MaterialisingTask:
             for order in orders:
                 for want in order.wants:
                     rows[want] = rows.get(want, 0) + order.segment.rows
-        bytes_of: dict[str, int] = {}
+        row_bytes: dict[str, int] = {}
         for model in models:
             for key, name in frozen_layers(model).items():
                 layer = model.graph[name]
-                bytes_of[key] = self.features.row_bytes(layer.output_shape, layer.dtype)
-        needed = self.used_bytes + sum(count * bytes_of.get(want, 0) for want, count in rows.items())
+                row_bytes[key] = self.features.row_bytes(layer.output_shape, layer.dtype)
+        needed = self.used_bytes + sum(count * row_bytes.get(want, 0) for want, count in rows.items())
         if needed > self.disk_bytes:
             raise FeatureSpaceError(
-                f"the layers to store take {size(needed)}, and disk_bytes allows {size(self.disk_bytes)}: plan with "
+                f"disk_bytes must be at least {size(needed)} for the layers to store, got {size(self.disk_bytes)}: "
+                "plan with "
                 "fewer layers, store them as bfloat16, or raise disk_bytes"
             )

@@ -1,4 +1,4 @@
-"""The frozen layers of several models, run together: each layer once, whoever needs it."""
+"""Joint execution of the frozen layers of several models, each layer once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["Trunk", "TrunkModel", "frozen_layers"]
 
 
 class TrunkModel(Protocol):
-    """A model whose frozen layers can be run; :class:`udfs.handlers.Adapted` is one."""
+    """Model whose frozen layers can run, such as :class:`udfs.handlers.Adapted`."""
 
     @property
     def graph(self) -> LayerGraph:
-        """Its layers."""
+        """Graph of the layers."""
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Compute layers in inference mode from tensors at hand, both by the graph's names."""
+        """Compute layers in inference mode from some tensors, both by the graph's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One call of a model: expressions to feed and to take, each with the layer's name."""
+    """Call of a model, with the expressions of its inputs and outputs and their layers' names."""
 
     model: TrunkModel
     have: tuple[tuple[str, str], ...]
@@ -39,37 +39,36 @@ class _Step:
 
 
 class Trunk:
-    """The frozen layers of several models as one function from stored outputs to those that their branches read.
+    """Function of stored outputs that computes frozen layers of several models.
 
     Parameters
     ----------
-    models : sequence of TrunkModel
     loads : collection of str
-        Expressions of layers at hand, inputs of the models among them. Those that are not needed are not read.
+        Expressions of available layers, with inputs of the models. Those that are not needed are not read.
     wants : sequence of str
-        Expressions of layers to yield; those among `loads` are passed on.
+        Expressions of the layers to return.
 
     Attributes
     ----------
     loads : tuple of str
-        The expressions to be given, in the order of `loads`.
+        Expressions that the function needs, in the order of `loads`.
     flops : int
-        Computed for one record.
+        FLOPs for one record.
 
     Raises
     ------
     InvalidArgumentError
-        No model has a layer of an expression of `wants` that training leaves alone.
+        No model has a frozen layer of an expression of `wants`.
     GraphError
-        It cannot be computed from `loads`.
+        A layer cannot be computed from `loads`.
 
     Notes
     -----
-    Each model computes what is wanted of it and still unknown, and what later models need of the layers that it runs
-    anyway. So no layer is run twice, also where the layer that two models share is neither at hand nor wanted.
+    Each model computes its wanted layers that are still unknown, and those of its layers that later models need. So no
+    layer runs twice, even if it is neither available nor wanted.
 
-    The bits of a row depend on the other rows of its batch: on their number, and on its place among them, for a
-    processor computes the last numbers of a tensor in another way than the others. The same batch gives the same bits.
+    The bits of a row depend on the size of its batch and its place there, since vectorised code computes the last
+    numbers of a tensor differently. The same batch gives the same bits.
     """
 
     def __init__(self, models: Sequence[TrunkModel], loads: Collection[str], wants: Sequence[str]) -> None:
@@ -85,22 +84,22 @@ class Trunk:
         Parameters
         ----------
         arrays : mapping of str to array
-            At least those of :attr:`loads`, each of shape ``(rows, ...)``.
+            Arrays of at least :attr:`loads`, each of shape ``(rows, ...)``.
 
         Returns
         -------
         dict of str to array
-            Those of `wants`.
+            Arrays of `wants`.
         """
         known = {expression: arrays[expression] for expression in self.loads}
         for step in self._steps:
-            found = step.model.trunk({name: known[key] for key, name in step.have}, [name for _, name in step.want])
-            known |= {key: found[name] for key, name in step.want}
+            outputs = step.model.trunk({name: known[key] for key, name in step.have}, [name for _, name in step.want])
+            known |= {key: outputs[name] for key, name in step.want}
         return {expression: known[expression] for expression in self.wants}
 
 
 def frozen_layers(model: TrunkModel) -> dict[str, str]:
-    """Name the layers of a model that training never changes, by their expressions."""
+    """Return the names of a model's frozen layers by expression."""
     layers: dict[str, str] = {}
     for name in materialisable(model.graph):
         layers.setdefault(model.graph.expression(name), name)
@@ -108,7 +107,7 @@ def frozen_layers(model: TrunkModel) -> dict[str, str]:
 
 
 def _steps(models: Sequence[TrunkModel], loads: Sequence[str], wants: Sequence[str]) -> tuple[tuple[_Step, ...], int]:
-    """Plan the calls: a first pass finds what each model computes, a second one what others take of it."""
+    """Plan the calls: what each model computes, and then what other models need of it."""
     known = set(loads)
     computed_by: dict[str, int] = {}
     owed: list[list[str]] = []
@@ -116,13 +115,13 @@ def _steps(models: Sequence[TrunkModel], loads: Sequence[str], wants: Sequence[s
     layers_of = [frozen_layers(model) for model in models]
     flops = 0
     for number, (model, layers) in enumerate(zip(models, layers_of, strict=True)):
-        own = [want for want in wants if want not in known and want not in computed_by and want in layers]
-        owed.append(own)
+        computed = [want for want in wants if want not in known and want not in computed_by and want in layers]
+        owed.append(computed)
         read.append(())
-        if own:
+        if computed:
             keys = {name: model.graph.expression(name) for name in materialisable(model.graph)}
             at_hand = [name for name, key in keys.items() if key in known or key in computed_by]
-            part = model.graph.part(have=at_hand, want=[layers[key] for key in own])
+            part = model.graph.part(have=at_hand, want=[layers[key] for key in computed])
             read[-1] = tuple((keys[name], name) for name in part.inputs)
             flops += part.flops
             for name in part.layers:
@@ -130,15 +129,16 @@ def _steps(models: Sequence[TrunkModel], loads: Sequence[str], wants: Sequence[s
     missing = [want for want in wants if want not in known and want not in computed_by]
     if missing:
         raise InvalidArgumentError(
-            f"no model has a frozen layer of the expression {missing[0][:12]}...: its weights differ from those it was "
-            "planned with (were they drawn at random? seed them), or it learns"
+            f"a model must have the frozen layer {missing[0][:12]}..., got none: its weights differ from those of "
+            "the plan, "
+            "so seed random weights, or the layer trains"
         )
     for pairs in read:
         for key, _ in pairs:
             if key not in known and key not in owed[computed_by[key]]:
                 owed[computed_by[key]].append(key)
     return tuple(
-        _Step(model, pairs, tuple((key, layers[key]) for key in own))
-        for model, layers, pairs, own in zip(models, layers_of, read, owed, strict=True)
-        if own
+        _Step(model, pairs, tuple((key, layers[key]) for key in keys_owed))
+        for model, layers, pairs, keys_owed in zip(models, layers_of, read, owed, strict=True)
+        if keys_owed
     ), flops

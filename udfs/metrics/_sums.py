@@ -41,12 +41,7 @@ def merge_sums(
 
 
 class Sums:
-    """Sums over rows from which a loss and some metrics are computed.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-    """
+    """Sums over rows from which a loss and some metrics are computed."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = metrics

@@ -23,10 +23,6 @@ class ShardDigest:
     What is hashed is what Parquet's reader gives, so that a flipped bit anywhere in a file shows: in its pages, in
     their headers, or in the footer.
 
-    Parameters
-    ----------
-    columns : iterable of TensorColumn
-
     Examples
     --------
     >>> import pyarrow as pa

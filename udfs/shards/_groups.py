@@ -45,7 +45,6 @@ class TensorGroup:
 
     Parameters
     ----------
-    name : str
     columns : tuple of TensorColumn
         Several are put side by side in this order, as ``float32``, or as ``int64`` where all of them are.
     joined : bool

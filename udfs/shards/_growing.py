@@ -55,11 +55,8 @@ class GrowingData(PreparedData):
 
         Parameters
         ----------
-        name : str
         increments : sequence of Increment
             At least one; all of the same columns and settings.
-        num_shards : int
-        id_column : str
         """
         first = increments[0].data
         row_bytes = sum(group.nbytes for group in first.groups)
@@ -177,11 +174,6 @@ def increment_name(name: str, number: int) -> str:
 def load_prepared(store: Store, name: str) -> PreparedData:
     """Read what was prepared under a name, whether it grows or not.
 
-    Parameters
-    ----------
-    store : Store
-    name : str
-
     Returns
     -------
     PreparedData
@@ -199,12 +191,6 @@ def load_prepared(store: Store, name: str) -> PreparedData:
 
 def load_labels(data: GrowingData, split: str, partition: int) -> Tensors:
     """Read the labels and weights of a shard, without its inputs.
-
-    Parameters
-    ----------
-    data : GrowingData
-    split : {"train", "validation"}
-    partition : int
 
     Returns
     -------

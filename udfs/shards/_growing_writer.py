@@ -41,8 +41,6 @@ class IncrementReport:
 
     Parameters
     ----------
-    split : {"train", "validation"}
-    partition : int
     received : int
         Records with a weight that came in.
     rows : int
@@ -99,7 +97,6 @@ class IncrementWriter:
 
     Parameters
     ----------
-    store : Store
     name : str
         Of the batch's folder.
     columns : tuple of TensorColumn
@@ -255,7 +252,6 @@ def increment_of(planned: PreparedData, reports: Iterable[IncrementReport]) -> I
     ----------
     planned : PreparedData
         The batch's data, without shards; its fingerprint does not matter.
-    reports : iterable of IncrementReport
 
     Returns
     -------

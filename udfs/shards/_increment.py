@@ -23,8 +23,6 @@ class Changes:
 
     Parameters
     ----------
-    split : {"train", "validation"}
-    partition : int
     out : int
         Rows of earlier batches that no longer count: their record has other features now, or the weight 0.
     corrected : int

@@ -49,8 +49,6 @@ class Ledger:
     ----------
     increments : sequence of Increment
         From the first on.
-    split : {"train", "validation"}
-    partition : int
 
     Raises
     ------

@@ -40,7 +40,6 @@ class Tensors:
     ----------
     inputs, labels : tuple of array
         One a group, of shape ``(rows, *group.shape)``.
-    rows : int
     weights : array of float32, shape (rows,), optional
         Of the rows, each more than 0. Default ``None``: all count alike.
     """
@@ -56,8 +55,6 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
 
     Parameters
     ----------
-    prepared : PreparedData
-    split : {"train", "validation"}
     partition : int
         From 0. For validation it may have no rows.
     memory_bytes : int, optional
@@ -102,8 +99,6 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
 
     Parameters
     ----------
-    prepared : PreparedData
-    split : {"train", "validation"}
     rows : int
         At least 1.
 
@@ -136,15 +131,8 @@ def read_batches(prepared: PreparedData, split: str, partition: int, size: int) 
 
     Parameters
     ----------
-    prepared : PreparedData
-    split : {"train", "validation"}
-    partition : int
     size : int
         Rows of a batch; the last one may be short.
-
-    Yields
-    ------
-    Tensors
 
     Raises
     ------

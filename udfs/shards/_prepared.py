@@ -57,7 +57,6 @@ class Shard:
 
     Parameters
     ----------
-    split : {"train", "validation"}
     partition : int
         From 0.
     path : str

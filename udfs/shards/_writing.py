@@ -41,8 +41,6 @@ class ShardReport:
 
     Parameters
     ----------
-    split : {"train", "validation"}
-    partition : int
     rows : int
         Written.
     bad : mapping of str to int
@@ -69,7 +67,6 @@ class ShardWriter:
 
     Parameters
     ----------
-    store : Store
     name : str
         Of the prepared dataset.
     columns : tuple of TensorColumn
@@ -132,10 +129,8 @@ def write_rows(
 
     Parameters
     ----------
-    store : Store
     path : sequence of str
         Within the store.
-    columns : sequence of TensorColumn
     batches : iterable of pyarrow.RecordBatch
         As :func:`encode` makes them, of any lengths.
 
@@ -170,7 +165,6 @@ def encode(
     ----------
     rows : pyarrow.RecordBatch
         Columns as Spark encodes them, in the order of `columns`.
-    columns : sequence of TensorColumn
     pictures : collection of str
         Those of them that arrive as images.
     bad : Counter

@@ -1,4 +1,4 @@
-"""Optuna's samplers, pruners and studies, by ask and tell; Optuna itself is an optional package."""
+"""Optuna samplers, pruners and studies through ask and tell; Optuna is an optional package."""
 
 from optimizer.procedures.studies._follower import study_of
 from optimizer.procedures.studies._pruner import OptunaPruner

@@ -1,4 +1,4 @@
-"""An Optuna study that follows the ledger of a procedure."""
+"""Optuna studies that mirror the ledger of a procedure."""
 
 from __future__ import annotations
 
@@ -20,42 +20,33 @@ if TYPE_CHECKING:
 
 __all__ = ["Follower", "new_study", "study_of"]
 
-# Some pruners deal trials to brackets by the study's name.
+# Some pruners assign trials to brackets by a hash of the study's name.
 _NAME = "cerebro"
 
 
 def new_study(modes: Sequence[str], **settings: Any) -> Any:
-    """Make a study in memory, whose name is always the same.
-
-    Parameters
-    ----------
-    modes : sequence of {"min", "max"}
-        Of each objective.
-    **settings
-        Of ``optuna.create_study``.
-    """
+    """Create a study in memory with a constant name, from modes and settings of ``optuna.create_study``."""
     optuna = load_optuna("a study")
     with quiet(optuna):
         return optuna.create_study(study_name=_NAME, directions=[f"{mode}imize" for mode in modes], **settings)
 
 
 class Follower:
-    """Tells an Optuna study what a ledger knows: each epoch with its step, from 1 on, and each end with its state.
+    """Mirror of a ledger in an Optuna study: epochs become steps from 1, ends become trial states.
 
-    Who comes to the end of the procedure's epochs is complete. Who is stopped before is pruned, with its last value.
-    Who fails or diverges has failed. Who ended before its first epoch has failed as well, for there is no value. With
-    several objectives Optuna takes no values of single epochs: who is pruned is told without values.
+    A configuration that trains all epochs of the procedure is complete. One that is stopped before is pruned, with its
+    last value. One that fails, diverges or ends before its first epoch has failed. With several objectives Optuna
+    accepts no values of single epochs, so a pruned trial has no values.
 
     Parameters
     ----------
     study : optuna.Study
-        New.
-    ledger : Ledger
+        New study.
     closes_paused : bool
-        Whether one that is paused is told as pruned, since it may stay paused for ever. If it goes on after all, what
-        it came to is told by another trial of the same parameters: Optuna's trials are not opened again.
+        Whether a paused configuration counts as pruned, since it may never continue. If it does continue, another
+        trial of the same parameters has its result, since a finished trial of Optuna cannot be opened again.
     guests : bool
-        Whether it is told of the configurations that the user added, which may have other parameters.
+        Whether to include configurations that the user added, which may have other parameters.
     """
 
     def __init__(self, study: Any, ledger: Ledger, *, closes_paused: bool, guests: bool) -> None:
@@ -75,7 +66,7 @@ class Follower:
         Parameters
         ----------
         begun : callable
-            Gives the Optuna trial of a configuration that has started since the last time.
+            Function that returns the Optuna trial of a configuration that has started since the last call.
         """
         for trial in islice(self._ledger, self._seen, None):
             if self._guests or not trial.guest:
@@ -91,8 +82,8 @@ class Follower:
                 if trial.live:
                     self._closed[name] = trial, len(trial.curve)
 
-    def again(self, translation: Translation) -> None:
-        """Tell of those that were paused, went on, and are paused again or have ended."""
+    def add_continued(self, translation: Translation) -> None:
+        """Add trials for paused configurations that continued and have paused again or ended."""
         for name, (trial, epochs) in list(self._closed.items()):
             if len(trial.curve) > epochs and not trial.running:
                 self.study.add_trial(finished(self._optuna, translation, trial, self._ledger))
@@ -101,7 +92,7 @@ class Follower:
                 del self._closed[name]
 
     def optuna_trial(self, trial: Trial) -> Any:
-        """Give the Optuna trial of a configuration that has not ended."""
+        """Return the Optuna trial of a configuration that has not ended."""
         return self._open[trial.trial_id][1]
 
     def _report(self, trial: Trial, theirs: Any) -> None:
@@ -115,7 +106,7 @@ class Follower:
 
 
 def state_of(optuna: Any, trial: Trial, ledger: Ledger) -> Any:
-    """Say in which of Optuna's states a configuration is that has ended, or is paused."""
+    """Return Optuna's state of a configuration that has ended or is paused."""
     states = optuna.trial.TrialState
     if not trial.curve or not (trial.live or trial.status.startswith("stopped")):
         return states.FAIL
@@ -125,9 +116,9 @@ def state_of(optuna: Any, trial: Trial, ledger: Ledger) -> Any:
 
 
 def finished(optuna: Any, translation: Translation, trial: Trial, ledger: Ledger) -> Any:
-    """Make an Optuna trial of a configuration that has ended, or is paused."""
+    """Create an Optuna trial of a configuration that has ended or is paused."""
     parameters, distributions = translation.parameters(trial.params)
-    # Optuna has values of single epochs for one objective alone.
+    # Optuna accepts values of single epochs only with one objective.
     curve = trial.curve if len(ledger.objectives) == 1 else ()
     values = {step: ledger.value(score) for step, score in enumerate(curve, 1) if math.isfinite(score)}
     state = state_of(optuna, trial, ledger)
@@ -142,22 +133,21 @@ def finished(optuna: Any, translation: Translation, trial: Trial, ledger: Ledger
 
 
 def study_of(space: Space, ledger: Ledger) -> optuna.Study:
-    """Make an Optuna study of all configurations of a search, for its pictures and importances.
+    """Create an Optuna study of all configurations of a search, for plots and importances.
 
     Parameters
     ----------
     space : Space
-        Of the search.
+        Space of the search.
     ledger : Ledger
-        Of a search that is over, as ``simulate(...).ledger``.
+        Ledger of a finished search.
 
     Returns
     -------
     optuna.Study
-        In memory; the trials in the order of their starts, with their metric by epoch, from step 1 on, and ``trial_id``
-        and ``reason`` as user attributes. With several objectives it has as many directions, and the trials have the
-        values of their last epochs alone. Those that came to the end are complete, those that were stopped before are
-        pruned, the others have failed.
+        Study in memory. Its trials are in the order of their starts, with the metric by epoch as steps from 1, and with
+        ``trial_id`` and ``reason`` as user attributes. With several objectives the trials have only the values of their
+        last epochs. Finished trials are complete, stopped ones are pruned, the others have failed.
 
     Raises
     ------
@@ -168,11 +158,13 @@ def study_of(space: Space, ledger: Ledger) -> optuna.Study:
 
     Examples
     --------
-    >>> from optimizer.procedures import RandomSampler, Sequential, simulate
+    >>> from optimizer.procedures import EpochResult, RandomSampler, Sequential
     >>> from optimizer.space import Space, uniform
     >>> space = Space({"x": uniform(0, 1)})
     >>> search = Sequential(RandomSampler(space), configurations=9, epochs=2)
-    >>> study = study_of(space, simulate(search, lambda trial, epoch: trial.params["x"] / epoch, 1.0, 2).ledger)
+    >>> starts = search.ask()
+    >>> _ = search.ask([EpochResult(each.trial_id, epoch, {"loss": 1 / epoch}) for each in starts for epoch in (1, 2)])
+    >>> study = study_of(space, search.ledger)
     >>> len(study.trials), study.best_trial.last_step
     (9, 2)
     """

@@ -1,4 +1,4 @@
-"""Optuna, an optional package, imported where it is used."""
+"""Import of the optional package Optuna."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ __all__ = ["load_optuna", "quiet"]
 
 
 def load_optuna(asked: str) -> Any:
-    """Import Optuna.
-
-    Parameters
-    ----------
-    asked : str
-        What the user gave that needs it, as ``"sampler='tpe'"``.
+    """Import Optuna for an argument of the user such as ``"sampler='tpe'"``, which the error message names.
 
     Raises
     ------
     InvalidArgumentError
-        It is not installed.
+        Optuna is not installed.
     """
     try:
         import optuna  # an optional package
@@ -35,7 +30,7 @@ def load_optuna(asked: str) -> Any:
 
 @contextmanager
 def quiet(optuna: Any) -> Iterator[None]:
-    """Keep Optuna from reporting every study that is made."""
+    """Suppress Optuna's log line for every new study."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Optuna's pruners as stoppers of a procedure."""
+"""Optuna pruners as stoppers of a procedure."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["OptunaPruner"]
 class OptunaPruner:
     """Stop the configurations that a pruner of Optuna prunes.
 
-    The pruner sees a study of all configurations: their metric by epoch, with steps from 1 on, and which of them have
-    come to the end, were stopped or failed. Who waits at a rung is running to it.
+    The pruner sees a study of all configurations: their metric by epoch, with steps from 1, and which of them have
+    finished, were stopped or failed. A configuration that waits at a rung counts as running.
 
-    Optuna's median, percentile, patient and Wilcoxon pruners compare with none but trials that have come to the end;
-    its halving and Hyperband pruners take the epochs of their rungs from them, unless they are given. Where all train
-    beside each other, such a pruner prunes nothing: a search of one stage therefore trains in waves, which its plan
-    says; give it ``concurrency``. With rungs it compares with those that reached the last one.
+    Optuna's median, percentile, patient and Wilcoxon pruners compare only with finished trials; its halving and
+    Hyperband pruners take the epochs of their rungs from finished trials unless they are set. Where all configurations
+    train at the same time, such a pruner prunes nothing. A search of one stage therefore trains in waves, as its plan
+    shows; set ``concurrency``. In a search with rungs the pruner compares with trials that reached the last rung.
 
     Parameters
     ----------
     pruner : optuna.pruners.BasePruner
-        It is copied: one object serves any number of searches. They have one objective: procedures of several refuse
-        it.
+        Pruner, which is copied, so that one object serves any number of searches. Searches with several objectives
+        refuse it.
 
     Raises
     ------
     InvalidArgumentError
-        Optuna is not installed, or it is no pruner.
+        Optuna is not installed, or ``pruner`` is not a pruner.
 
     Examples
     --------
@@ -48,8 +48,8 @@ class OptunaPruner:
     >>> print(Listed(rates, epochs=9, concurrency=2, stoppers=[rule]).plan())
     Listed: 4 configurations, 36 epochs in all, at most 9 each
       all: 4 x 9 epochs, up to epoch 9
-      at most 2 beside each other
-      in waves, 2 beside each other: MedianPruner compares with configurations that have come to the end
+      at most 2 at the same time
+      in waves, 2 at the same time: MedianPruner compares with finished configurations
     """
 
     needs_one_objective = True
@@ -57,12 +57,12 @@ class OptunaPruner:
     def __init__(self, pruner: Any) -> None:
         pruners = load_optuna(f"OptunaPruner({pruner!r})").pruners
         if not isinstance(pruner, pruners.BasePruner):
-            raise InvalidArgumentError(f"OptunaPruner({pruner!r}): a pruner of Optuna, as MedianPruner()")
+            raise InvalidArgumentError(f"pruner must be a pruner of Optuna, such as MedianPruner(), got {pruner!r}")
         self._pruner = pruner
-        # A patient pruner asks another one only after a while; without one it looks at the trial alone.
+        # A patient pruner asks the pruner that it wraps; without one it looks only at the trial.
         inner = pruner
         while isinstance(inner, pruners.PatientPruner):
-            inner = inner._wrapped_pruner  # noqa: SLF001 - there is no other way to ask
+            inner = inner._wrapped_pruner  # noqa: SLF001 - Optuna has no public access
         self.needs_ends = isinstance(inner, pruners.PercentilePruner | pruners.WilcoxonPruner) or _automatic(inner)
         self._followers: WeakKeyDictionary[Ledger, Follower] = WeakKeyDictionary()
 
@@ -80,7 +80,7 @@ class OptunaPruner:
             follower = self._followers[ledger] = Follower(study, ledger, closes_paused=False, guests=True)
         study = follower.study
         follower.follow(lambda _: study.ask())
-        # Whoever has come to the end is complete, whatever the pruner thinks of the last epoch.
+        # A configuration that has finished is complete, so do not ask the pruner about its last epoch.
         ended = ledger.epochs_each is not None and len(trial.curve) >= ledger.epochs_each
         if ended or not follower.optuna_trial(trial).should_prune():
             return ""
@@ -88,6 +88,6 @@ class OptunaPruner:
 
 
 def _automatic(pruner: Any) -> bool:
-    """Tell whether a pruner learns the epochs of its rungs from trials that have come to the end."""
+    """Return True if a pruner takes the epochs of its rungs from finished trials."""
     missing = ("_min_resource", None), ("_max_resource", "auto")
     return any(hasattr(pruner, name) and getattr(pruner, name) == value for name, value in missing)

@@ -1,4 +1,4 @@
-"""Optuna's samplers as samplers of a procedure."""
+"""Optuna samplers as samplers of a procedure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SAMPLERS", "OptunaSampler", "ended_trials"]
 
-#: Samplers by name: those of Optuna that need no further package.
+#: Optuna samplers that need no further package, by name.
 SAMPLERS = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler"}
 
-# Suggestions that the space's condition refuses, before a random configuration is taken.
+# Number of suggestions that the space may refuse before a random configuration is drawn.
 _ATTEMPTS = 100
 
-# Configurations of which at least one differs where a sampler has no seed.
+# Number of configurations to compare; at least one differs if a sampler has no seed.
 _TRIED = 5
 
 
@@ -38,57 +38,59 @@ def ended_trials(study: Any, count: int | None = None) -> list[Any]:
 
     Parameters
     ----------
-    study : optuna.Study
     count : int, optional
-        Only the first ones; by default all.
+        Number of first trials to return; by default all.
 
     Raises
     ------
     InvalidArgumentError
-        It is no study, or has fewer such trials.
+        ``study`` is not a study, or has fewer such trials.
     """
     optuna = load_optuna(f"study={study!r}")
     if not isinstance(study, optuna.Study):
-        raise InvalidArgumentError(f"study={study!r}: an optuna.Study")
+        raise InvalidArgumentError(f"study must be an optuna.Study, got {study!r}")
     states = optuna.trial.TrialState
     trials: list[Any] = study.get_trials(states=(states.COMPLETE, states.PRUNED))
     if count is not None and count > len(trials):
-        raise InvalidArgumentError(f"study_trials={count}: the study has {len(trials)} that are complete or pruned")
+        raise InvalidArgumentError(
+            f"study_trials must be at most {len(trials)}, the complete and pruned trials of the study, got {count}"
+        )
     return sorted(trials, key=lambda trial: (trial.datetime_complete, trial.number))[:count]
 
 
 class OptunaSampler(Sampler):
-    """Ask Optuna for the next configuration, and tell it of each epoch.
+    """Sampler that asks Optuna for the next configuration, and reports each epoch to it.
 
-    Optuna hears the metric of each epoch, with steps from 1 on. A configuration that comes to the end of the
-    procedure's epochs is complete; one that is stopped before, or paused, is pruned, with its last value; one that
-    fails or diverges has failed. Suggestions are a function of the sampler's seed and of what it was told: a run that
-    is resumed gets the same ones, of the same version of Optuna.
+    Optuna receives the metric of each epoch, with steps from 1. A configuration that trains all epochs of the procedure
+    is complete; one that is stopped before, or paused, is pruned, with its last value; one that fails or diverges has
+    failed. Suggestions depend on the sampler's seed and on the reported results, so a resumed run gets the same
+    suggestions from the same version of Optuna.
 
-    With several objectives it hears all of them, of configurations that come to the end: Optuna takes none for single
-    epochs then, nor for a pruned trial.
+    With several objectives Optuna receives only the results of finished configurations, since it then accepts no values
+    of single epochs or pruned trials.
 
     Parameters
     ----------
     space : Space
+        Search space.
     sampler : str or optuna.samplers.BaseSampler
-        ``"tpe"`` (default; with several objectives MOTPE), ``"nsgaii"``, or a sampler of your own settings, as
-        ``NSGAIIISampler(seed=7)``, with a seed. It is copied: one object serves any number of searches.
+        ``"tpe"`` (default; MOTPE with several objectives), ``"nsgaii"``, or a sampler with a seed such as
+        ``NSGAIIISampler(seed=7)``, which is copied, so that one object serves any number of searches.
     seed : int
-        Of a sampler that is given by name. Default 0.
+        Seed of a sampler that is set by name. Default 0.
     study : optuna.Study, optional
-        Its complete and pruned trials are known from the start. They are copied now: what the study learns later does
-        not count.
+        Study whose complete and pruned trials the sampler knows from the start. They are copied now, so later trials of
+        the study do not count.
     study_trials : int, optional
-        How many of these, in the order in which they ended; by default all.
+        Number of these trials, in the order in which they ended; by default all.
 
     Raises
     ------
     InvalidArgumentError
-        Optuna is not installed; there is no such sampler; it has no seed, or cannot sample this space; a trial of the
-        study has other parameters, or is outside the space; the study has fewer trials. With a procedure: it cannot
-        sample for several objectives, or the study has another number of them. At the first suggestion: the study's
-        directions are not those of the search.
+        Optuna is not installed, the sampler is unknown, has no seed or does not support the space, a trial of the study
+        does not belong to the space, or the study has fewer trials. In a procedure: the sampler does not support
+        several objectives, or the study has another number of objectives. At the first suggestion: the directions of
+        the study and of the search differ.
 
     Examples
     --------
@@ -121,10 +123,10 @@ class OptunaSampler(Sampler):
         try:
             unseeded = self._first_ones(["min"]) != self._first_ones(["min"])
         except (ArithmeticError, ImportError, LookupError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"sampler={sampler!r} cannot sample this space: {error}") from error
+            raise InvalidArgumentError(f"sampler must support the search space, got {sampler!r}: {error}") from error
         if unseeded:
             raise InvalidArgumentError(
-                f"sampler={sampler!r} has no seed, and a run that is resumed would be another one: give it one, as "
+                f"sampler must have a seed, so that a resumed run is the same, got {sampler!r}: use "
                 f"{name}(seed={self._seed})"
             )
 
@@ -133,8 +135,8 @@ class OptunaSampler(Sampler):
         count = len(objectives)
         if self._study is not None and len(self._study.directions) != count:
             raise InvalidArgumentError(
-                f"study: it has {_objectives(len(self._study.directions))}, and the search has {_objectives(count)}: "
-                f"{', '.join(each.metric for each in objectives)}"
+                f"study must have the objectives of the search, {', '.join(each.metric for each in objectives)}, got "
+                f"{_objectives(len(self._study.directions))}"
             )
         if count == 1:
             return
@@ -142,8 +144,8 @@ class OptunaSampler(Sampler):
             self._first_ones([each.mode for each in objectives])
         except (ArithmeticError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise InvalidArgumentError(
-                f"sampler={type(self._sampler).__name__} cannot sample for {_objectives(count)}: {error}; "
-                f"{', '.join(SAMPLERS)} can"
+                f"sampler must support {_objectives(count)}, as {', '.join(SAMPLERS)} do, got "
+                f"{type(self._sampler).__name__}: {error}"
             ) from error
         self.notes = (self._note("have come to the end"),)
 
@@ -156,7 +158,7 @@ class OptunaSampler(Sampler):
         if self._follower is None:
             self._follower = self._following(ledger)
         self._follower.follow(self._begun)
-        self._follower.again(self._translation)
+        self._follower.add_continued(self._translation)
         self._asked, params = self._accepted(self._follower.study, number)
         return params
 
@@ -165,12 +167,12 @@ class OptunaSampler(Sampler):
             return sampler
         if not isinstance(sampler, str):
             raise InvalidArgumentError(
-                f"sampler={sampler!r}: a name, or a sampler of Optuna, as TPESampler(seed=0, n_startup_trials=5)"
+                f"sampler must be a name or a sampler of Optuna, such as TPESampler(seed=0), got {sampler!r}"
             )
         if sampler not in SAMPLERS:
             raise InvalidArgumentError(
-                f"sampler={sampler!r}{nearest(sampler, SAMPLERS)}; one of: random, {', '.join(SAMPLERS)}; or a sampler "
-                "of Optuna"
+                f"sampler must be one of random, {', '.join(SAMPLERS)}, or a sampler of Optuna, got {sampler!r}"
+                f"{nearest(sampler, SAMPLERS)}"
             )
         return getattr(self._optuna.samplers, SAMPLERS[sampler])(seed=self._seed)
 
@@ -194,22 +196,22 @@ class OptunaSampler(Sampler):
         for direction, objective in zip(directions, ledger.objectives, strict=False):
             if direction.name != f"{objective.mode}imize".upper():
                 raise InvalidArgumentError(
-                    f"study: its direction is {direction.name.lower()}, and the search's {objective.metric} is to be "
-                    f"{objective.mode}imized"
+                    f"direction of the study must be {objective.mode}imize, as for {objective.metric}, got "
+                    f"{direction.name.lower()}"
                 )
         study = new_study([each.mode for each in ledger.objectives], sampler=copy.deepcopy(self._sampler))
         study.add_trials(self._known)
         return Follower(study, ledger, closes_paused=True, guests=False)
 
     def _begun(self, trial: Trial) -> Any:
-        """Give the Optuna trial of a configuration that has started: what was asked last; of a clone, one like it."""
+        """Return the Optuna trial of a configuration that has started: the last asked one, or a new one for a clone."""
         asked, self._asked = self._asked, None
         if asked is not None:
             return asked
-        assert self._follower is not None  # it is who calls
+        assert self._follower is not None
         study = self._follower.study
         try:
-            return self._given(study, trial.params)[0]
+            return self._enqueued(study, trial.params)[0]
         except SpaceError:
             return study.ask()
 
@@ -223,9 +225,9 @@ class OptunaSampler(Sampler):
                 study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
             else:
                 return trial, params
-        return self._given(study, self._space.sample(self._seed, number))
+        return self._enqueued(study, self._space.sample(self._seed, number))
 
-    def _given(self, study: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _enqueued(self, study: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         parameters, _ = self._translation.parameters(params)
         study.enqueue_trial(parameters)
         trial = study.ask()
@@ -233,12 +235,12 @@ class OptunaSampler(Sampler):
 
     def _first_ones(self, modes: Sequence[str]) -> list[dict[str, Any]]:
         study = new_study(modes, sampler=copy.deepcopy(self._sampler))
-        found = []
+        configurations = []
         for number in range(_TRIED):
             trial = study.ask()
-            found.append(self._translation.suggest(trial))
+            configurations.append(self._translation.suggest(trial))
             study.tell(trial, [float(number)] * len(modes))
-        return found
+        return configurations
 
 
 def _objectives(count: int) -> str:

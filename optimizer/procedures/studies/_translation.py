@@ -1,4 +1,4 @@
-"""Search spaces in Optuna's terms."""
+"""Translation of search spaces and configurations to Optuna parameters."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ _NEAR = 1e-9
 
 
 class Translation:
-    """A search space in Optuna's terms: each live dimension is a parameter of the trial.
+    """Search space in Optuna's terms, with a parameter for each live dimension.
 
     A parameter has the dimension's name, ``"channels"``, or its path where branches share the name,
-    ``"net[cnn].channels"``. Constants are no parameters. Optuna knows no conditions: a dimension that is not live is
+    ``"net[cnn].channels"``. Constants are not parameters. Optuna has no conditions, so a dimension that is not live is
     not suggested.
-
-    Parameters
-    ----------
-    space : Space
     """
 
     def __init__(self, space: Space) -> None:
@@ -47,7 +43,7 @@ class Translation:
         }
 
     def suggest(self, trial: Any) -> dict[str, Any]:
-        """Let an Optuna trial suggest a configuration, one live dimension after the other."""
+        """Build a configuration from the suggestions of an Optuna trial, one live dimension after the other."""
 
         def chosen(dimension: Dimension) -> Any:
             name = self.names[dimension.path]
@@ -64,12 +60,12 @@ class Translation:
         return self.space.build(chosen)
 
     def parameters(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Take a configuration apart into Optuna's parameters and their distributions.
+        """Return the Optuna parameters of a configuration, and their distributions.
 
         Raises
         ------
         SpaceError
-            It does not belong to the space.
+            The configuration does not belong to the space.
         """
         values = self.space.values(params)
         return (
@@ -78,12 +74,12 @@ class Translation:
         )
 
     def configuration(self, trial: Any) -> dict[str, Any]:
-        """Make the configuration of an Optuna trial of the same parameters.
+        """Return the configuration of an Optuna trial of the same parameters.
 
         Raises
         ------
         InvalidArgumentError
-            It has other parameters, or a value outside the space.
+            The trial has other parameters, or a value outside the space.
         """
         used = set()
 
@@ -91,8 +87,8 @@ class Translation:
             name = self.names[dimension.path]
             if name not in trial.params:
                 raise InvalidArgumentError(
-                    f"trial {trial.number} of the study has no parameter {name!r}{nearest(name, trial.params)}; it has "
-                    f"{', '.join(trial.params) or 'none'}"
+                    f"trial {trial.number} of the study must have the parameter {name!r}, got "
+                    f"{', '.join(trial.params) or 'none'}{nearest(name, trial.params)}"
                 )
             used.add(name)
             value = trial.params[name]
@@ -102,7 +98,7 @@ class Translation:
                     near if math.isclose(near, value, rel_tol=_NEAR, abs_tol=_NEAR * (dimension.step or 0)) else value
                 )
             labels = _labels(dimension)
-            # By the options themselves as well: a study that was made elsewhere knows no labels.
+            # Other studies may have the options themselves instead of labels.
             return dimension.choices[labels.index(value)] if value in labels else value
 
         try:
@@ -110,19 +106,19 @@ class Translation:
             self.space.check(params)
         except SpaceError as error:
             raise InvalidArgumentError(
-                f"trial {trial.number} of the study is outside the search space: {error}"
+                f"trial {trial.number} of the study must belong to the search space: {error}"
             ) from error
         if unknown := sorted(trial.params.keys() - used):
             names = ", ".join(self.names.values())
             raise InvalidArgumentError(
-                f"trial {trial.number} of the study has the parameter {unknown[0]!r}{nearest(unknown[0], self.names)}, "
-                f"which the search space does not have for it; there are {names}"
+                f"trial {trial.number} of the study must have parameters of the search space, {names}, got "
+                f"{unknown[0]!r}{nearest(unknown[0], self.names)}"
             )
         return params
 
 
 def _labels(dimension: Dimension) -> tuple[Any, ...]:
-    """Give the options of a choice; as text where Optuna takes two of them for the same, as 1 and True."""
+    """Return the options of a choice, as text where Optuna confuses two of them, such as 1 and True."""
     options = dimension.choices or ()
     return options if len(set(options)) == len(options) else tuple(map(repr, options))
 
@@ -139,8 +135,8 @@ def _label(dimension: Dimension, value: Any) -> Any:
 
 
 def _high(dimension: Dimension) -> float:
-    """Give the largest value: Optuna warns of an upper bound that is on no step."""
-    assert dimension.high is not None  # a range has bounds
+    """Return the largest value on a step: Optuna warns about other upper bounds."""
+    assert dimension.high is not None
     return dimension.nearest(dimension.high)
 
 

@@ -1,4 +1,4 @@
-"""The contract of a procedure as a test suite: subclass :class:`ProcedureContract`, and pytest collects the rest."""
+"""Contract of a procedure as a test suite, for subclasses of :class:`ProcedureContract`."""
 
 from optimizer.procedures.testing._contract import ProcedureContract
 from optimizer.procedures.testing._rehearsal import Rehearsal

@@ -1,4 +1,4 @@
-"""A coordinator that trains nothing: it carries decisions out, and holds them against what a coordinator can do."""
+"""Coordinator without training, which checks that a procedure's decisions can be carried out."""
 
 # ruff: noqa: S311  (a test suite that ships with the package; its random numbers decide an order)
 
@@ -23,19 +23,19 @@ _CALLS = 20_000
 class Rehearsal:
     """Drive a procedure with epochs that finish in random order.
 
-    It keeps its own books, from the decisions alone: a decision that no coordinator could carry out fails.
+    It tracks the state of the configurations from the decisions, and fails at an impossible decision.
 
     Parameters
     ----------
     procedure : Procedure
-        New.
+        New procedure.
     measure : callable
-        ``measure(trial_id, epoch)``: the metric, or None where the trial fails in that epoch. Further objectives get
-        numbers from 0 to 1 that depend on their names, the trial and the epoch alone.
+        ``measure(trial_id, epoch)`` returns the metric, or None where the trial fails in that epoch. Further objectives
+        get numbers from 0 to 1 that depend on their names, the trial and the epoch.
     seed : int
-        Of the order in which epochs finish. Default 0.
+        Seed of the order in which epochs finish. Default 0.
     slots : int
-        Configurations that could train beside each other; fewer are reported as idle slots. Default 3.
+        Configurations that can train at the same time; the rest are reported as idle slots. Default 3.
     """
 
     def __init__(
@@ -61,17 +61,7 @@ class Rehearsal:
         ]
 
     def run(self, calls: int = _CALLS) -> Rehearsal:
-        """Go on until the procedure is done, or for some calls.
-
-        Parameters
-        ----------
-        calls : int
-
-        Returns
-        -------
-        Rehearsal
-            This one.
-        """
+        """Run until the procedure is done, or for some calls, and return this object."""
         if not self.log:
             self.tell([])
         while not self.procedure.done and len(self.log) < calls:
@@ -81,16 +71,11 @@ class Rehearsal:
         return self
 
     def results(self) -> list[Result]:
-        """Finish an epoch of some of those that train, in random order.
-
-        Returns
-        -------
-        list of EpochResult and Ended
-        """
+        """Finish an epoch of some training configurations, in random order."""
         training = self.training
-        some = self._random.sample(training, self._random.randint(1, len(training)))
+        finishing = self._random.sample(training, self._random.randint(1, len(training)))
         results: list[Result] = []
-        for name in some:
+        for name in finishing:
             epoch = self.finished[name] + 1
             measured = self._measure(name, epoch)
             if measured is None:
@@ -106,12 +91,7 @@ class Rehearsal:
         return results
 
     def tell(self, results: list[Result]) -> None:
-        """Tell results and carry out the decisions; then offer the idle slots.
-
-        Parameters
-        ----------
-        results : list of EpochResult, Ended and OutOfTime
-        """
+        """Report results and carry out the decisions; then offer the idle slots."""
         self._call(results, 0)
         while not self.procedure.done:
             idle = self._slots - len(self.training)

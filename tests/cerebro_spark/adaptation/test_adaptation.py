@@ -199,7 +199,9 @@ def test_a_pool_by_lot_is_the_same_lot_again(cycles: Cycles, spark: SparkSession
     drawn = [row["id"] for row in cycles.campaign.score(pool, "random").collect()]
     assert drawn == [row["id"] for row in cycles.campaign.score(pool.repartition(3), "random").collect()]
     assert drawn != sorted(drawn)
-    with pytest.raises(InvalidArgumentError, match=r"how='margins'; did you mean 'margin'\?; one of: .*, random"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"how must be one of .*, random, got 'margins'; did you mean 'margin'\?"
+    ):
         cycles.campaign.score(pool, "margins")
     with pytest.raises(NoModelError, match=r"fit\(batch\)"):
         campaign(spark, cycles.store, name="new").score(pool)
@@ -217,7 +219,7 @@ def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSe
     assert [line.run for line in again.resume().cycles] == [cycle.run_id]
     with pytest.raises(RunError, match="no replay repeats"):
         cycle.replay(backend=again.backend)
-    with pytest.raises(RunError, match=r"no cycle of an adaptation 'other'.*fit\(batch\)"):
+    with pytest.raises(RunError, match=r"name must be that of an adaptation with a cycle .*got 'other'.*fit\(batch\)"):
         campaign(spark, cycles.store, name="other").resume()
 
 
@@ -251,9 +253,13 @@ def _raises(params: dict[str, Any]) -> ModelTrainer:
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"trainer_fn": _random_trunk}, InvalidArgumentError, "random.*seed them"),
+        ({"trainer_fn": _random_trunk}, InvalidArgumentError, "same frozen weights.*seed them"),
         ({"trainer_fn": _all_frozen}, TrainerError, "learn|requires.*grad"),
-        ({"trainer_fn": _without_epochs}, InvalidArgumentError, r"no epochs: ModelTrainer\(\.\.\., epochs=5\)"),
+        (
+            {"trainer_fn": _without_epochs},
+            InvalidArgumentError,
+            r"epochs of the trainer must be set .*ModelTrainer\(\.\.\., epochs=5\)",
+        ),
         ({"trainer_fn": _raises}, TrainerError, "no weights on this disk"),
         ({"memory_bytes": 1 << 20}, InfeasiblePlanError, "memory_bytes"),
     ],
@@ -276,18 +282,18 @@ def test_bad_trainers_are_refused_before_training(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"storage_dtype": "float16"}, "storage_dtype='float16'.*one of: float32, bfloat16"),
-        ({"id_column": "y"}, "id_column='y' is a label"),
-        ({"max_records": 0}, "max_records=0"),
-        ({"disk_bytes": -1}, "disk_bytes=-1"),
-        ({"memory_bytes": True}, "memory_bytes=True"),
+        ({"storage_dtype": "float16"}, "storage_dtype must be one of float32, bfloat16, got 'float16'"),
+        ({"id_column": "y"}, "id_column must be a column apart from the labels"),
+        ({"max_records": 0}, "max_records must be .*, got 0"),
+        ({"disk_bytes": -1}, "disk_bytes must be .*, got -1"),
+        ({"memory_bytes": True}, "memory_bytes must be .*, got True"),
         ({"name": "../up"}, "name"),
         ({"materialize": False}, "materialise"),
-        ({"bytes_per_second": 0}, "bytes_per_second=0"),
+        ({"bytes_per_second": 0}, "bytes_per_second must be .*got 0"),
         ({"schedule": "fast"}, "schedule='fast'"),
         ({"checkpoints": "never"}, "checkpoints=.never.*visits, epochs, end"),
-        ({"search": "hyperband"}, r"search='hyperband'.*partial\(Hyperband"),
-        ({"search": dict}, r"made a dict.*partial\(Hyperband"),
+        ({"search": "hyperband"}, r"search must be .*partial\(Hyperband, max_epochs=9\), got 'hyperband'"),
+        ({"search": dict}, r"search must return a search, as partial\(Hyperband, max_epochs=9\) does, got dict"),
         ({"search": Hyperband}, "max_epochs"),
         ({"search_space": {}}, "search_space|configuration"),
         ({"trainer_fn": "mine"}, "trainer_fn='mine'"),

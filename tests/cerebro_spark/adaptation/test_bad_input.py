@@ -32,44 +32,44 @@ FIRST = records(0, 60)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"backend": "local[2]"}, r"backend='local\[2\]': a SparkBackend"),
-        ({"store": "file:///data"}, r"store='file:///data': a Store, as Store.from_uri"),
-        ({"id_column": 3}, "id_column=3: the name of one column"),
-        ({"id_column": None}, "id_column=None"),
-        ({"feature_columns": "x"}, r"feature_columns='x': a sequence of names; write \['x'\]"),
-        ({"feature_columns": []}, r"feature_columns=\[\]"),
-        ({"feature_columns": {}}, r"feature_columns=\{\}: at least one"),
-        ({"feature_columns": {"pixels": "x"}}, r"pixels='x': .*write \['x'\]"),
-        ({"label_columns": "y"}, r"label_columns='y': .*write \['y'\]"),
-        ({"label_columns": [1]}, r"label_columns=\[1\]"),
-        ({"label_columns": ["y", "y"]}, "name each column once"),
-        ({"weight_column": 1}, "weight_column=1"),
-        ({"weight_column": "id"}, "id_column='id' is a label or the weight"),
-        ({"image_size": 0}, "image_size=0"),
-        ({"replicas": 0}, "replicas=0: a whole number from 1 on"),
+        ({"backend": "local[2]"}, r"backend must be a SparkBackend, .*, got 'local\[2\]'"),
+        ({"store": "file:///data"}, r"store must be a Store, .*, got 'file:///data'"),
+        ({"id_column": 3}, "id_column must be the name of one column, got 3"),
+        ({"id_column": None}, "id_column must be .*, got None"),
+        ({"feature_columns": "x"}, r"feature_columns must be a sequence of column names, got 'x': write \['x'\]"),
+        ({"feature_columns": []}, r"feature_columns must be .*, got \[\]"),
+        ({"feature_columns": {}}, r"feature_columns must be a mapping with at least one input, got \{\}"),
+        ({"feature_columns": {"pixels": "x"}}, r"pixels must be .*, got 'x': write \['x'\]"),
+        ({"label_columns": "y"}, r"label_columns must be .*, got 'y': write \['y'\]"),
+        ({"label_columns": [1]}, r"label_columns must be .*, got \[1\]"),
+        ({"label_columns": ["y", "y"]}, "label_columns and weight_column must be different columns"),
+        ({"weight_column": 1}, "weight_column must be the name of one column, got 1"),
+        ({"weight_column": "id"}, "id_column must be a column apart from the labels and the weight, got 'id'"),
+        ({"image_size": 0}, "image_size must be .*, got 0"),
+        ({"replicas": 0}, "replicas must be an integer of at least 1, got 0"),
         ({"replicas": 3}, "replicas must be between 1 and the number of workers, 2, got 3"),
-        ({"search": partial(Hyperband, max_epochs=3, replicas=2)}, r"give it to Adaptation\(replicas=...\)"),
-        ({"test_fraction": 1.0}, "test_fraction=1.0"),
-        ({"test_fraction": "a quarter"}, "test_fraction='a quarter'"),
-        ({"seed": -1}, "seed=-1"),
-        ({"seed": 1.5}, "seed=1.5"),
-        ({"max_records": 10.5}, "max_records=10.5"),
-        ({"disk_bytes": "25 GB"}, "disk_bytes='25 GB'"),
-        ({"workspace_bytes": None}, "workspace_bytes=None"),
-        ({"fuse": "yes"}, "fuse='yes': True or False"),
-        ({"warm_start": 1}, "warm_start=1: True or False"),
-        ({"costs": 1e9}, r"costs=1000000000.0: .*Costs\(flops_per_second"),
-        ({"errors": "rise"}, "errors='rise'; did you mean 'raise'"),
+        ({"search": partial(Hyperband, max_epochs=3, replicas=2)}, r"set it in Adaptation\(replicas=...\)"),
+        ({"test_fraction": 1.0}, "test_fraction must be .*, got 1.0"),
+        ({"test_fraction": "a quarter"}, "test_fraction must be .*, got 'a quarter'"),
+        ({"seed": -1}, "seed must be .*, got -1"),
+        ({"seed": 1.5}, "seed must be .*, got 1.5"),
+        ({"max_records": 10.5}, "max_records must be .*, got 10.5"),
+        ({"disk_bytes": "25 GB"}, "disk_bytes must be .*, got '25 GB'"),
+        ({"workspace_bytes": None}, "workspace_bytes must be .*, got None"),
+        ({"fuse": "yes"}, "fuse must be True or False, got 'yes'"),
+        ({"warm_start": 1}, "warm_start must be True or False, got 1"),
+        ({"costs": 1e9}, r"costs must be .*Costs\(flops_per_second.*got 1000000000.0"),
+        ({"errors": "rise"}, "errors must be one of drop, raise, got 'rise'; did you mean 'raise'"),
         ({"metric": 3}, "metric"),
         ({"callbacks": [print]}, "callbacks"),
         ({"rounds": "often"}, "rounds must be one of rolling, together, got 'often'"),
         (
             {"search": partial(Hyperband, max_epochs=3, metric="loss")},
-            r"metric='loss', which is the campaign's",
+            "search must leave metric to the campaign, got 'loss'",
         ),
         (
             {"search": partial(Hyperband, max_epochs=3, checkpoints="visits")},
-            r"checkpoints='visits', which is the campaign's",
+            "search must leave checkpoints to the campaign, got 'visits'",
         ),
         ({"search": partial(Hyperband, max_epochs=0)}, "max_epochs"),
         ({"search_space": 3}, "search_space"),
@@ -101,21 +101,21 @@ def _wrong_label(params: dict[str, Any]) -> ModelTrainer:
             "shard . gets none of the 1 complete rows .*lower num_shards",
         ),
         (FIRST, {"test_fraction": 1e-9}, EmptyInputError, "holds out none of the 60 .*set it to 0"),
-        (
-            FIRST,
-            {"test_fraction": 0.0},
-            InvalidArgumentError,
-            "'loss' without validation rows.*got 'accuracy'",
-        ),
+        (FIRST, {"test_fraction": 0.0}, InvalidArgumentError, "'loss' without validation rows.*got 'accuracy'"),
         (FIRST, {"metric": "acuracy"}, InvalidArgumentError, "did you mean 'accuracy'"),
         (
             [*FIRST, (77, [0.0] * WIDE, 7)],
             {},
             LabelError,
-            r"'y' of record 77 is 7, .* 3 classes, 0 to 2 \(IndexError",
+            r"label 'y' of record 77 must have an output .* 3 classes, 0 to 2, got 7 \(IndexError",
         ),
-        ([*FIRST, (78, [0.0] * WIDE, -1)], {}, LabelError, "label 'y' of record 78 is -1, .* 3 classes, 0 to 2"),
-        (FIRST, {"trainer_fn": _wrong_label}, LabelError, "'y' of record .* is 2, and the model has 2 classes, 0 to 1"),
+        (
+            [*FIRST, (78, [0.0] * WIDE, -1)],
+            {},
+            LabelError,
+            "label 'y' of record 78 must have .* 3 classes, 0 to 2, got -1",
+        ),
+        (FIRST, {"trainer_fn": _wrong_label}, LabelError, "'y' of record .* must have .* 2 classes, 0 to 1, got 2"),
         (FIRST, {"memory_bytes": 1 << 20}, InfeasiblePlanError, "memory_bytes"),
     ],
     ids=[
@@ -140,7 +140,9 @@ def test_first_batches_that_are_refused(
     assert made.run_ids == ()
     assert made.cycles == ()
     assert FeatureStore(store, "campaign").used_bytes() == 0
-    with pytest.raises(RunError, match=r"no cycle of an adaptation 'campaign'.*fit\(batch\)"):
+    with pytest.raises(
+        RunError, match=r"name must be that of an adaptation with a cycle .*got 'campaign'.*fit\(batch\)"
+    ):
         made.resume()
 
 
@@ -148,12 +150,12 @@ def test_first_batches_that_are_refused(
 def test_a_campaign_that_was_refused_goes_on_with_what_is_mended(spark: SparkSession, store: Store) -> None:
     """A fit after one that failed, in a first and in a later cycle; and while another one goes on."""
     made = campaign(spark, store, search_space=SPACE)
-    with pytest.raises(LabelError, match="record 59 is 3"):
+    with pytest.raises(LabelError, match=r"record 59 must have .*got 3"):
         made.fit(frame(spark, *FIRST[:-1], (59, FIRST[59][1], 3)))
     # No row has the last class, for which the models have an output: it may come later.
     first = made.fit(frame(spark, *(row for row in FIRST if row[2] < 2)))
     assert [trial.status for trial in first.trials] == ["finished"]
-    with pytest.raises(LabelError, match="record 100 is 9, and the model has 3 classes"):
+    with pytest.raises(LabelError, match=r"record 100 must have .* 3 classes, 0 to 2, got 9"):
         made.fit(frame(spark, (100, [0.0] * WIDE, 9)))
     with pytest.raises(EmptyInputError):
         made.fit(frame(spark))
@@ -220,7 +222,7 @@ def _keras(params: dict[str, Any]) -> ModelTrainer:
 @pytest.mark.extended
 def test_keras_is_refused_alike(spark: SparkSession, store: Store) -> None:
     made = partial(campaign, spark, store, trainer_fn=_keras)
-    with pytest.raises(LabelError, match="label 'y' of record 77 is 7, and the model has 3 classes"):
+    with pytest.raises(LabelError, match=r"label 'y' of record 77 must have .* 3 classes, 0 to 2, got 7"):
         made(search_space={"learns": [True]}).fit(frame(spark, *FIRST, (77, [0.0] * WIDE, 7)))
     with pytest.raises(TrainerError, match="nothing of 'sequential"):
         made(search_space={"learns": [False]}).fit(frame(spark, *FIRST))

@@ -9,7 +9,7 @@ import pytest
 from simulated_run import Player, World, die, ids, one_call_at_a_time
 
 from cerebro_spark.adaptation._candidates import OpenedCandidate
-from cerebro_spark.adaptation._grouping import PlannedGroups
+from cerebro_spark.adaptation._planned_groups import PlannedGroups
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.hopper import Group, Trial
 from optimizer.adaptation import Costs

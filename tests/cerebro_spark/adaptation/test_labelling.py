@@ -125,7 +125,7 @@ def test_bad_pools_are_refused(made: Adaptation, spark: SparkSession) -> None:
             made.score(pool.drop("id"), how)
     assert made.score(pool.drop("id"), limit=3).count() == 3
     for limit in (0, True, 1.5):
-        with pytest.raises(InvalidArgumentError, match="limit="):
+        with pytest.raises(InvalidArgumentError, match="limit must be"):
             made.score(pool, limit=limit)
     with pytest.raises(NoModelError, match=r"fit\(batch\)"):
         campaign(spark, made.store, name="new").score(pool, "diversity")

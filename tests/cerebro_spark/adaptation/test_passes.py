@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cerebro_spark.adaptation._passes import frozen_flops_of, passes_of
+from cerebro_spark.adaptation._trunk_passes import frozen_flops_of, passes_of
 from cerebro_spark.callbacks import UnitFinished
 from optimizer.graph import Layer, LayerGraph
 

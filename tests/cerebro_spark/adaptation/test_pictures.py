@@ -47,5 +47,5 @@ def test_passes_beside_what_each_alone_would_have_passed() -> None:
 
 def test_no_cycle_is_no_picture(tmp_path: Path) -> None:
     absent: Any = None
-    with pytest.raises(NoModelError, match=r"no cycle to draw: call fit\(batch\)"):
+    with pytest.raises(NoModelError, match=r"plot needs a cycle in this process: call fit\(batch\)"):
         campaign(absent, tmp_path).plot()

@@ -8,8 +8,8 @@ import pytest
 from campaigns import campaign, frame, records
 
 from cerebro_spark.adaptation import Materialised
-from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training, work_of
+from cerebro_spark.adaptation._stored_layers import StoredLayers
 from cerebro_spark.callbacks import UnitFinished
 from optimizer.adaptation import Candidate, plan
 from optimizer.graph import Layer, LayerGraph

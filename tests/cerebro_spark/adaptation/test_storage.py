@@ -185,7 +185,7 @@ def test_a_disk_with_room_for_one_layer_of_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The campaign goes on with the layers that fit."""
-    monkeypatch.setattr("cerebro_spark.adaptation._layers._LEAST_DISK", 1)
+    monkeypatch.setattr("cerebro_spark.adaptation._stored_layers._LEAST_DISK", 1)
     (tmp_path / "store").mkdir(exist_ok=True)
     (tmp_path / "store" / "features").symlink_to(small_disk("64k"))
     cycle = campaign(spark, store, search_space=BOTH).fit(frame(spark, *records(0, 90)))

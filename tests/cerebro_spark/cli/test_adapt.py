@@ -18,7 +18,7 @@ from sessions import CONNECT
 from typer.testing import CliRunner
 
 from cerebro_spark import Store, TunedModel
-from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._campaign_record import CampaignRecord, CycleRecord
 from cerebro_spark.cli import app
 from udfs.node import CACHE_VARIABLE
 
@@ -165,7 +165,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("", (*SMALL, "--features", "z"), "--table has no column 'z'"),
         ("", (*SMALL, "--weight", "id"), "id_column='id' is a label or the weight too"),
         ("", (*SMALL, "--disk", "much"), "'much' is not a size: write 32g, 512m"),
-        ("", (*SMALL, "--memory", "1k"), "memory_bytes=1024: a whole number from 1048576 on"),
+        ("", (*SMALL, "--memory", "1k"), "memory_bytes must be an integer of at least 1048576, got 1024"),
         ("", (*SMALL, "--name", "a b"), "'a b'"),
         ("", (*SMALL, "--num-workers", "0"), "Invalid value for '--num-workers'"),
         ("num_epochs = 3", SMALL, "sets num_epochs, which is no setting of an adaptation: ModelTrainer(..., epochs=5)"),
@@ -218,7 +218,7 @@ def test_an_interrupt_says_how_to_go_on(
     def interrupted(*_: object, **__: object) -> None:
         record = CampaignRecord(Store.from_uri(str(tmp_path / "out" / "store")), name)
         for number in range(begun):
-            record = record.noted(CycleRecord(f"{name}-{number:04d}", "data", 60, 5000, []))
+            record = record.write_cycle(CycleRecord(f"{name}-{number:04d}", "data", 60, 5000, []))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("udfs.driver.launch", interrupted)

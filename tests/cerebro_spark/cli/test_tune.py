@@ -177,7 +177,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
         (
             "num_epochs = 2\npopulation = 4",
             ("--procedure", "evolution", "--num-configurations", "3"),
-            "configurations=3: at least population=4",
+            "configurations must be at least population=4",
         ),
         ("num_epochs = 2\nkeep = 'al'", (), "keep must be one of last, best, epochs, got 'al'"),
     ],

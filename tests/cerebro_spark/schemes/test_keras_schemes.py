@@ -123,11 +123,13 @@ def test_bad_input() -> None:
     net = small()
     with pytest.raises(UnknownLayerError, match=r"no layer 'midle' in .*did you mean 'middle'"):
         feature_transfer(net, "midle", head=head())
-    with pytest.raises(InvalidArgumentError, match=r"head=None: give a keras.Layer"):
+    with pytest.raises(InvalidArgumentError, match=r"head must be a keras.Layer .*got None"):
         feature_transfer(net, "middle")
     with pytest.raises(InvalidArgumentError, match=r"several shapes .*combine=\"concat\""):
         feature_transfer(net, ["middle", "high"], "sum", head())
-    with pytest.raises(InvalidArgumentError, match=r"top=4: .* has 3 blocks \(low, middle, high\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"top must be at most 3, the blocks of .* \(low, middle, high\), got 4"
+    ):
         fine_tune(net, top=4, head=head())
     with pytest.raises(InvalidArgumentError, match=r"houlsby adapts a torch.nn.Module"):
         houlsby(net, top=1)

@@ -301,7 +301,7 @@ def test_heads_leave_padding_out() -> None:
         tagged = [scores[mask.bool()] if scores.dim() == 3 else scores for scores in given]
         assert torch.allclose(*tagged, atol=1e-6)
     assert not torch.allclose(TransformerHead(48, CLASSES)(x)[:, :7], TransformerHead(48, CLASSES)(other)[:, :7])
-    with pytest.raises(ValueError, match="heads=12 do not divide width=50"):
+    with pytest.raises(ValueError, match="heads must be a divisor of width=50, got 12"):
         TransformerHead(50, CLASSES)
 
 
@@ -326,13 +326,13 @@ def test_bad_input() -> None:
         feature_transfer(net, ["encoder.layer.5", "encoder.layer.5"], "sum", head)
     with pytest.raises(InvalidArgumentError, match=r"layers=\[\]: give names"):
         feature_transfer(net, [], "sum", head)
-    with pytest.raises(InvalidArgumentError, match=r"head=None: give a torch.nn.Module"):
+    with pytest.raises(InvalidArgumentError, match=r"head must be a torch.nn.Module .*got None"):
         feature_transfer(net, "encoder.layer.5")
     with pytest.raises(InvalidArgumentError, match=r"several widths .*layer3.1.relu2 has 256, layer4.1.relu2 has 512"):
         feature_transfer(roster.load("resnet18"), ["layer3.1", "layer4.1"], "sum", ImageHead(512, 2))
     with pytest.raises(InvalidArgumentError, match=r"give a torch.nn.Module or a keras.Model"):
         feature_transfer(lambda x: x, "a", head=head)
-    with pytest.raises(InvalidArgumentError, match="top=7: BertEncoder has 6 blocks"):
+    with pytest.raises(InvalidArgumentError, match=r"top must be at most 6, the blocks of BertEncoder .*got 7"):
         fine_tune(net, top=7, head=head)
     with pytest.raises(InvalidArgumentError, match="top=0: a whole number of at least 1"):
         houlsby(net, top=0)

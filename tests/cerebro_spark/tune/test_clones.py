@@ -422,7 +422,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (PBT, {"quantile": 0.6}, "quantile=0.6"),
         (PBT, {"ready": 9}, "ready=9"),
         (PBT, {"only": "lr"}, "only='lr'"),
-        (PBT, {"factors": ()}, "factors is empty"),
+        (PBT, {"factors": ()}, "factors must have at least one number"),
         (PBT, {"generations": "rollign"}, "generations='rollign'"),
         (AgingEvolution, {"population": 1}, "population=1"),
         (AgingEvolution, {"sample_size": 3}, "sample=3"),
@@ -464,7 +464,7 @@ def test_a_clone_of_what_has_no_state_is_refused(
 ) -> None:
     task = make(PBT, spark, prepared.store)
     monkeypatch.setattr(PBT, "procedure", lambda _self, **rules: ClonesNothing(**rules))
-    with pytest.raises(procedures.ProcedureError, match="a clone of c000 after epoch 1: it has finished 0"):
+    with pytest.raises(procedures.ProcedureError, match="source must be a finished epoch of c000, 1 to 0, got epoch 1"):
         task.fit(prepared)
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from optimizer.adaptation import AdaptationPlan
-    from optimizer.adaptation._milp import Solver
 
 RECORDS = 10
 PLENTY = 10**9
@@ -118,15 +117,15 @@ def check(chosen: list[Candidate], **settings_: Any) -> tuple[int, float]:
 
 
 @bounded
-@given(workloads(), st.sampled_from([0, 40, 80, 160, 400, PLENTY]), st.sampled_from(["highs", "highs", "cbc"]))
-def test_the_layers_are_those_of_brute_force(chosen: list[Candidate], disk: int, solver: Solver) -> None:
+@given(workloads(), st.sampled_from([0, 40, 80, 160, 400, PLENTY]))
+def test_the_layers_are_those_of_brute_force(chosen: list[Candidate], disk: int) -> None:
     """Equation 6 under equation 7, each model on its own."""
     graph, feeds, own = parts(chosen)
     best = min(
         sum(unit_cost([candidate], graph, feeds, own, stored) for candidate in chosen)
         for stored in choices(graph, disk)
     )
-    assert check(chosen, disk_bytes=disk, fuse=False, solver=solver)[0] == RECORDS * best
+    assert check(chosen, disk_bytes=disk, fuse=False)[0] == RECORDS * best
 
 
 @bounded
@@ -224,7 +223,7 @@ def test_a_layer_that_draws_is_never_kept_nor_what_is_above_it() -> None:
     assert result.feeds == {"a": ("f",), "b": ("f",)}
     # Each runs its own: once forward, for no gradient passes.
     assert result.groups[0].compute_flops == 100 * 5 * (10 + 5000 + 3 * 30)
-    assert "drop: neither that nor what is above it" in result.explain()
+    assert "drop: neither these layers nor those above" in result.explain()
 
 
 def test_a_shared_layer_runs_as_long_as_somebody_needs_it() -> None:
@@ -254,14 +253,12 @@ def test_members_of_equal_cost_keep_their_names() -> None:
     result = usual(chosen)
     assert tuple(result.names) == ("a", "b", "c", "d")
     assert result.names["c"] == {"x": "x", "f": "f"}
-    assert result.group_of("b").members == ("a", "b", "c", "d")
 
 
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
-def test_what_nobody_reads_is_not_kept(solver: Solver) -> None:
+def test_what_nobody_reads_is_not_kept() -> None:
     """``f`` and ``g`` both fit; with ``g`` read, ``f`` is for nothing."""
     top = [Layer("g", "conv", ("f",), (6,), flops=2000, fingerprint="g")]
-    result = usual([net("a", "g", layers=top)], solver=solver)
+    result = usual([net("a", "g", layers=top)])
     assert result.materialised == ("g",)
     assert result.groups[0].loads == ("g",)
 
@@ -293,7 +290,7 @@ def test_layers_of_half_the_bytes_take_half_the_disk_and_time() -> None:
     assert half.materialised_bytes == 100 * (50 + 25)
     assert half.groups[0].load_flops == 100 * 2 * (50 + 25)
     assert made(2, 7_499).materialised != ("a", "b")
-    with pytest.raises(InvalidArgumentError, match="float_bytes=3"):
+    with pytest.raises(InvalidArgumentError, match="float_bytes must be 4, or 2 for layers stored as bfloat16, got 3"):
         made(3, 1)
 
 

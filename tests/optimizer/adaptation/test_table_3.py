@@ -111,12 +111,6 @@ def test_four_workers_do_not_wait_for_two_groups(workload: str) -> None:
     assert four.makespan_flops <= 1.35 * one.flops / 4
 
 
-def test_barrier_takes_more_memory() -> None:
-    ours, theirs = planned("ATR"), planned("ATR", barrier=True)
-    assert len(ours.groups) <= len(theirs.groups)
-    assert max(group.memory_bytes for group in theirs.groups) <= 10 * GB
-
-
 def test_a_thousand_candidates_are_planned_as_twenty_with_weights() -> None:
     """Each with a graph of its own, as a trainer function makes one for each trial."""
     hows = ("embedding", "second last", "last", "sum last 4", "concat last 4")

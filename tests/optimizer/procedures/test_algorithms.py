@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
@@ -33,7 +34,6 @@ from optimizer.procedures import (
     Stop,
     SuccessiveHalving,
     schedule_of,
-    simulate,
 )
 from optimizer.procedures._rungs import bracket_rungs, rung_epochs, whole_log
 from optimizer.procedures.testing import Rehearsal
@@ -333,7 +333,7 @@ def test_a_list_may_have_epochs_of_its_own_for_each() -> None:
     simulate(search, lambda _, epoch: 1 / epoch, seconds=1.0, workers=2)
     assert [trial.finished for trial in search.ledger] == [3, 1, 3]
     assert {trial.reason for trial in search.ledger} == {"finished its 3 epochs", "finished its 1 epochs"}
-    with pytest.raises(InvalidArgumentError, match="2 numbers for 1 configurations"):
+    with pytest.raises(InvalidArgumentError, match="epochs must have a number for each of the 1 configurations, got 2"):
         Listed([{"n": 0}], epochs=[1, 2])
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
@@ -27,7 +28,6 @@ from optimizer.procedures import (
     best_first,
     front,
     objectives_of,
-    simulate,
 )
 from optimizer.procedures.studies import OptunaPruner, OptunaSampler, study_of
 from optimizer.space import Space, uniform
@@ -123,7 +123,7 @@ def test_no_number_in_one_objective_is_the_worst_in_all() -> None:
     (stopped,) = told(search, {"c000": (0.9, math.nan), "c001": (0.1, 5.0)})
     assert stopped == Stop("c000", "diverged: bytes is nan")
     assert search.best is search.ledger["c001"]
-    with pytest.raises(ProcedureError, match=r"c001 reports no metric 'bytes'; there are: accuracy"):
+    with pytest.raises(ProcedureError, match="metrics of c001 must include 'bytes', got accuracy"):
         search.ask([EpochResult("c001", 2, {"accuracy": 1.0})])
 
 
@@ -138,11 +138,11 @@ def test_stoppers_look_at_the_first_objective() -> None:
 @pytest.mark.parametrize(
     ("metric", "mode", "message"),
     [
-        ([], [], r"metric=\[\]: the name of the metric"),
-        (["a", ""], ["min", "min"], r"metric=\['a', ''\]: the name"),
-        (["a", "b", "a"], ["min"] * 3, r"has 'a' twice"),
-        (["a", "b"], "min", r"mode='min': one mode for metric=\['a', 'b'\]; give one for each of the 2"),
-        (["a"], ["min", "max"], r"2 modes for"),
+        ([], [], r"metric must be a name or a sequence of names, got \[\]"),
+        (["a", ""], ["min", "min"], r"metric must be a name or a sequence of names, got \['a', ''\]"),
+        (["a", "b", "a"], ["min"] * 3, r"metric must name each objective once, got 'a' twice in \['a', 'b', 'a'\]"),
+        (["a", "b"], "min", r"mode must have one direction for each of the 2 metrics of \['a', 'b'\], got"),
+        (["a"], ["min", "max"], r"mode must have one direction for each of the 1 metrics of \['a'\], got \['min',"),
         (["a", "b"], ["min", "up"], r"mode='up'; one of: min, max"),
     ],
 )
@@ -153,7 +153,7 @@ def test_objectives_that_cannot_be_are_refused(metric: list[str], mode: Any, mes
 
 def test_pruners_of_optuna_are_refused() -> None:
     rule = OptunaPruner(optuna.pruners.MedianPruner())
-    with pytest.raises(InvalidArgumentError, match=r"MedianPruner.*knows one objective.*has 2"):
+    with pytest.raises(InvalidArgumentError, match="stoppers must support 2 objectives, got"):
         Listed([{"n": 1}], epochs=1, stoppers=[rule], **TWO)
 
 
@@ -183,7 +183,9 @@ def test_a_sampler_hears_all_objectives_and_a_study_goes_in_and_out(name: str) -
     turned = Sequential(
         OptunaSampler(PLANE, sampler, study=study), configurations=2, epochs=1, **TWO | {"mode": ["max"] * 2}
     )
-    with pytest.raises(InvalidArgumentError, match=r"direction is minimize.*bytes is to be maximized"):
+    with pytest.raises(
+        InvalidArgumentError, match="direction of the study must be maximize, as for bytes, got minimize"
+    ):
         turned.ask()
 
 

@@ -83,11 +83,14 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: Hyperband(DRAWS, max_epochs=9, eta=2.5), r"eta=2.5: a whole number, at least 2"),
         (lambda: Hyperband(DRAWS, max_epochs=True), r"max_epochs=True: a whole number"),
         (lambda: Hyperband(DRAWS, max_epochs=9, brackets="in tern"), r"brackets='in tern'; did you mean 'in turn'"),
-        (lambda: Hyperband("tpe", max_epochs=9), r"sampler='tpe': a Sampler, as RandomSampler"),
+        (
+            lambda: Hyperband("tpe", max_epochs=9),
+            r"sampler must be a Sampler, such as RandomSampler\(space, seed\), got 'tpe'",
+        ),
         (lambda: SuccessiveHalving(DRAWS, configurations=0, max_epochs=9), r"configurations=0: at least 1"),
         (
             lambda: SuccessiveHalving(DRAWS, configurations=9, max_epochs=9, min_epochs=10),
-            r"min_epochs=10: at most max_epochs=9",
+            "min_epochs must be at most max_epochs=9, got 10",
         ),
         (lambda: ASHA(DRAWS, max_epochs=9, min_epochs=0), r"min_epochs=0: at least 1"),
         (lambda: ASHA(DRAWS, max_epochs=9, eta=1), r"eta=1: at least 2"),
@@ -97,56 +100,89 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: PBT(SPACE, population=4, epochs=9, quantile=0.6), r"quantile=0.6: a number, above 0 to 0.5"),
         (lambda: PBT(SPACE, population=4, epochs=9, quantile=0), r"quantile=0: a number, above 0 to 0.5"),
         (lambda: PBT(SPACE, population=4, epochs=9, resample=1.1), r"resample=1.1: a number, from 0 to 1"),
-        (lambda: PBT(SPACE, population=4, epochs=9, factors=()), r"factors is empty"),
+        (
+            lambda: PBT(SPACE, population=4, epochs=9, factors=()),
+            r"factors must have at least one number, such as \(0\.8, 1\.2\), got none",
+        ),
         (lambda: PBT(SPACE, population=4, epochs=9, factors=(0.8, -1)), r"factors=-1: a number"),
-        (lambda: PBT(SPACE, population=4, epochs=9, ready=10), r"ready=10: at most epochs=9"),
-        (lambda: PBT(SPACE, population=4, epochs=9, only="lr"), r"only='lr': a list of names"),
-        (lambda: PBT(SPACE, population=4, epochs=9, only=[]), r"only is empty"),
-        (lambda: PBT(LISTED, population=4, epochs=9), r"a Space, as Space\(\{"),
+        (lambda: PBT(SPACE, population=4, epochs=9, ready=10), "ready must be at most epochs=9, got 10"),
+        (
+            lambda: PBT(SPACE, population=4, epochs=9, only="lr"),
+            r"only must be a list of names, such as \['lr'\], got 'lr'",
+        ),
+        (
+            lambda: PBT(SPACE, population=4, epochs=9, only=[]),
+            "only must have at least one name, got none: None changes all values",
+        ),
+        (
+            lambda: PBT(LISTED, population=4, epochs=9),
+            r'space must be a Space, such as Space\(\{"lr": log_uniform\(1e-5, 1e-1\)\}\), got',
+        ),
         (lambda: PBT(SPACE, population=4, epochs=9, generations="none"), r"generations='none'"),
         (lambda: PBT(SPACE, population=4, epochs=9, seed=-1), r"seed=-1: at least 0"),
         (
             lambda: AgingEvolution(SPACE, population=4, configurations=3, epochs=1),
-            r"configurations=3: at least population=4",
+            "configurations must be at least population=4, the random first ones, got 3",
         ),
         (
             lambda: AgingEvolution(SPACE, population=4, configurations=9, epochs=1, sample=5),
-            r"sample=5: at most population=4",
+            "sample must be at most population=4, got 5",
         ),
         (lambda: AgingEvolution(SPACE, population=1, configurations=9, epochs=1), r"population=1: at least 2"),
         (lambda: Sequential(LISTED, configurations=2, epochs=0), r"epochs=0: at least 1"),
         (lambda: Sequential(LISTED, configurations=2, epochs=1, concurrency=0), r"concurrency=0: at least 1"),
         (lambda: Sequential(LISTED, configurations=2.0, epochs=1), r"configurations=2.0: a whole number"),
-        (lambda: RandomSearch({"lr": [1]}, configurations=2, epochs=1), r"a Space, as Space\(\{"),
-        (lambda: RandomSampler({"lr": [1]}), r"a Space, as Space\(\{"),
-        (lambda: Listed([], epochs=1), r"configurations is empty"),
-        (lambda: Listed([{"lr": {1, 2}}], epochs=1), r"is not plain data"),
-        (lambda: Listed([{"lr": math.nan}], epochs=1), r"is not plain data"),
-        (lambda: Listed([{1: 2}], epochs=1), r"the names of a configuration are strings"),
-        (lambda: Listed(["lr"], epochs=1), r"'lr' is not a configuration"),
-        (lambda: Listed([{"lr": 1}], epochs=1, metric=""), r"metric='': the name of the metric"),
+        (
+            lambda: RandomSearch({"lr": [1]}, configurations=2, epochs=1),
+            r'space must be a Space, such as Space\(\{"lr": log_uniform\(1e-5, 1e-1\)\}\), got',
+        ),
+        (
+            lambda: RandomSampler({"lr": [1]}),
+            r'space must be a Space, such as Space\(\{"lr": log_uniform\(1e-5, 1e-1\)\}\), got',
+        ),
+        (lambda: Listed([], epochs=1), "configurations must have at least one configuration, got none"),
+        (
+            lambda: Listed([{"lr": {1, 2}}], epochs=1),
+            "a configuration must be plain data of strings, numbers, lists and mappings,",
+        ),
+        (
+            lambda: Listed([{"lr": math.nan}], epochs=1),
+            "a configuration must be plain data of strings, numbers, lists and mappings,",
+        ),
+        (lambda: Listed([{1: 2}], epochs=1), r"names of a configuration must be strings, got \{1: 2\}"),
+        (lambda: Listed(["lr"], epochs=1), "a configuration must be a mapping of names to values, got 'lr'"),
+        (lambda: Listed([{"lr": 1}], epochs=1, metric=""), "metric must be a name or a sequence of names, got ''"),
         (lambda: Listed([{"lr": 1}], epochs=1, mode="up"), r"mode='up'; one of: min, max"),
         (lambda: Listed([{"lr": 1}], epochs=1, mode="maxx"), r"mode='maxx'; did you mean 'max'"),
-        (lambda: Listed([{"lr": 1}], epochs=1, stoppers=[3]), r"stoppers has 3: a rule with a method reason"),
-        (lambda: Listed([{"lr": 1}], epochs=1, limits=9), r"limits=9: Limits"),
+        (
+            lambda: Listed([{"lr": 1}], epochs=1, stoppers=[3]),
+            r"stoppers must be rules with a method reason, such as Patience\(3\), got 3",
+        ),
+        (
+            lambda: Listed([{"lr": 1}], epochs=1, limits=9),
+            r"limits must be Limits\(max_configurations=\.\.\., max_total_epochs=\.\.\.\), got 9",
+        ),
         (lambda: Limits(max_configurations=0), r"max_configurations=0: at least 1; None is no limit"),
         (lambda: Limits(max_total_epochs=2.5), r"max_total_epochs=2.5: a whole number"),
         (lambda: Patience(0), r"epochs=0: at least 1"),
         (lambda: Patience(3, min_delta=-0.1), r"min_delta=-0.1: a number, at least 0"),
-        (Threshold, r"reach=None, floor=None"),
+        (Threshold, "reach or floor must be a number, got None for both"),
         (lambda: Threshold(reach=math.nan), r"reach=nan: a number"),
         (lambda: Threshold(floor=1, after=0), r"after=0: at least 1"),
         (lambda: MedianRule(warm_up=-1), r"warm_up=-1: at least 0"),
         (lambda: MedianRule(min_trials=0), r"min_trials=0: at least 1"),
-        (lambda: Replay(Schedule(())), r"segments is empty"),
-        (lambda: Replay([{"lr": 1}]), r"a Schedule, as of schedule_of"),
+        (lambda: Replay(Schedule(())), "segments must have at least one segment, got none"),
+        (lambda: Replay([{"lr": 1}]), r"schedule must be a Schedule, as schedule_of\(ledger, trial_id\) returns, got"),
         (lambda: Schedule((Segment({"lr": 1}, 0),)), r"epochs=0: at least 1"),
         (lambda: listed(1).ask(idle=-1), r"idle=-1: at least 0"),
         (lambda: listed(1).plan().seconds(0, workers=1), r"unit_seconds=0: a number"),
         (lambda: listed(1).plan().seconds(1, workers=0), r"workers=0: at least 1"),
         (lambda: listed(1).plan().units(0), r"partitions=0: at least 1"),
         (lambda: listed(1).plan().front(1, partitions=2, price=-1), r"price=-1: a number, at least 0"),
-        (lambda: listed(1).plan().front(1, partitions=2, price=1, workers=3), r"workers=3: a sequence"),
+        (
+            lambda: listed(1).plan().front(1, partitions=2, price=1, workers=3),
+            r"workers must be a sequence of numbers, such as \(1, 2, 4\), got 3",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_where_it_is_given(make: Callable[[], object], message: str) -> None:
@@ -155,23 +191,29 @@ def test_a_bad_value_is_refused_where_it_is_given(make: Callable[[], object], me
 
 
 def test_a_wrong_name_of_pbt_is_told_before_anything_starts() -> None:
-    with pytest.raises(SpaceError, match="no dimension 'lrr'; did you mean 'lr'"):
+    with pytest.raises(SpaceError, match=r"only must be names of dimensions, .*got 'lrr'; did you mean 'lr'"):
         PBT(SPACE, population=4, epochs=9, only=["lrr"])
 
 
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (EpochResult("c001", 1, {"loss": 1.0}), r"no trial 'c001'; did you mean 'c000'"),
-        (Ended("d7", "failed"), r"no trial 'd7'"),
-        (EpochResult("c000", 2, {"loss": 1.0}), r"c000 reports epoch 2: its next is 1; report each once"),
-        (EpochResult("c000", 0, {"loss": 1.0}), r"c000 reports epoch 0: its next is 1"),
-        (EpochResult("c000", 1, {"losss": 1.0, "f1": 0.2}), r"no metric 'loss'; did you mean 'losss'\?; there are: f1"),
-        (EpochResult("c000", 1, {}), r"no metric 'loss'; there are: none"),
-        (EpochResult("c000", 1, {"loss": "low"}), r"loss='low': a number"),  # type: ignore[dict-item]
-        (EpochResult("c000", 1, {"loss": True}), r"loss=True: a number"),
-        (Ended("c000", ""), r"status='': a word for why"),
-        (Ended("c000", "paused"), r"status='paused'"),
+        (
+            EpochResult("c001", 1, {"loss": 1.0}),
+            "trial_id must be the id of a trial, such as the last ones c000, got 'c001';",
+        ),
+        (Ended("d7", "failed"), "trial_id must be the id of a trial, such as the last ones c000, got 'd7'"),
+        (EpochResult("c000", 2, {"loss": 1.0}), "epoch of c000 must be 1, its next one, got 2: report each once"),
+        (EpochResult("c000", 0, {"loss": 1.0}), "epoch of c000 must be 1, its next one, got 0: report each once"),
+        (
+            EpochResult("c000", 1, {"losss": 1.0, "f1": 0.2}),
+            r"metrics of c000 must include 'loss', got f1, losss; did you mean 'losss'\?",
+        ),
+        (EpochResult("c000", 1, {}), "metrics of c000 must include 'loss', got none"),
+        (EpochResult("c000", 1, {"loss": "low"}), "loss of c000 must be a number, got 'low'"),  # type: ignore[dict-item]
+        (EpochResult("c000", 1, {"loss": True}), "loss of c000 must be a number, got True"),
+        (Ended("c000", ""), "status of c000 must be a final status, got ''"),
+        (Ended("c000", "paused"), "status of c000 must be a final status, got 'paused'"),
     ],
 )
 def test_a_result_that_cannot_be_changes_nothing(result: Result, message: str) -> None:
@@ -185,9 +227,9 @@ def test_a_result_that_cannot_be_changes_nothing(result: Result, message: str) -
 def test_of_results_with_one_that_cannot_be_none_is_taken_in() -> None:
     search = listed(2)
     good = EpochResult("c000", 1, {"loss": 1.0})
-    with pytest.raises(ProcedureError, match="c001 reports epoch 7"):
+    with pytest.raises(ProcedureError, match="epoch of c001 must be 1, its next one, got 7: report each once"):
         search.ask([good, EpochResult("c001", 7, {"loss": 1.0})])
-    with pytest.raises(ProcedureError, match="c000 reports epoch 1: its next is 2"):
+    with pytest.raises(ProcedureError, match="epoch of c000 must be 2, its next one, got 1: report each once"):
         search.ask([good, good])
     search.ask([good])
     assert search.ledger["c000"].finished == 1
@@ -197,7 +239,7 @@ def test_epochs_beyond_those_granted_are_refused() -> None:
     search = SuccessiveHalving(DRAWS, configurations=3, max_epochs=3)
     search.ask()
     epochs(search, 0, 1.0)
-    with pytest.raises(ProcedureError, match="c000 reports epoch 2: it was granted 1"):
+    with pytest.raises(ProcedureError, match="epoch of c000 must be at most 1, as granted, got 2"):
         epochs(search, 0, 1.0)
 
 
@@ -382,26 +424,66 @@ MEASURED = result_document(RESULTS[0])
 @pytest.mark.parametrize(
     ("read", "document", "message"),
     [
-        (read_decision, None, "None is no document of a decision"),
-        (read_decision, {}, "decision=None"),
-        (read_decision, changed(STARTED, decision="begin"), "decision='begin'.*one of: start, continue, pause, stop"),
-        (read_decision, changed(STARTED, decision=["start"]), "decision="),
-        (read_decision, changed(STARTED, epochs="3"), "epochs='3'.*of type int"),
-        (read_decision, changed(STARTED, epochs=True), "epochs=True"),
-        (read_decision, changed(STARTED, epochs=0), "epochs=0.*at least 1"),
+        (read_decision, None, "document of a decision must be a mapping, got None"),
+        (read_decision, {}, r"decision must be one of start, continue, pause, stop, got None in \{\}"),
+        (
+            read_decision,
+            changed(STARTED, decision="begin"),
+            "decision must be one of start, continue, pause, stop, got 'begin' in",
+        ),
+        (
+            read_decision,
+            changed(STARTED, decision=["start"]),
+            r"decision must be one of start, continue, pause, stop, got \['start'\] in",
+        ),
+        (
+            read_decision,
+            changed(STARTED, epochs="3"),
+            r"epochs must be of type int, got '3' in \{'decision': 'start', 'trial': 'c000',",
+        ),
+        (
+            read_decision,
+            changed(STARTED, epochs=True),
+            r"epochs must be of type int, got True in \{'decision': 'start', 'trial':",
+        ),
+        (
+            read_decision,
+            changed(STARTED, epochs=0),
+            r"epochs must be at least 1, got 0 in \{'decision': 'start', 'trial': 'c000',",
+        ),
         (read_decision, changed(STARTED, reason=...), "see reason"),
         (read_decision, changed(STARTED, colour="red"), "see colour"),
-        (read_decision, changed(STARTED, source="c009"), "source='c009'"),
+        (
+            read_decision,
+            changed(STARTED, source="c009"),
+            r"source must be a trial and an epoch, or null, got 'c009' in \{'decision':",
+        ),
         (read_decision, changed(STARTED, source={"trial": "c009"}), "see epoch"),
-        (read_result, changed(MEASURED, result="end"), "result='end'"),
-        (read_result, changed(MEASURED, metrics={"loss": "low"}), r"metrics\['loss'\]='low'.*nan, inf, -inf"),
-        (read_result, changed(MEASURED, metrics={"loss": None}), r"metrics\['loss'\]=None"),
-        (read_result, changed(MEASURED, epoch=1.5), "epoch=1.5.*of type int"),
-        (Exchange.of, [], "is no exchange"),
-        (Exchange.of, {"results": [], "idle": -1, "decisions": []}, "idle=-1"),
-        (Exchange.of, {"results": {}, "idle": 0, "decisions": []}, "results={}: a list"),
-        (Schedule.of, {}, "is no schedule"),
-        (Schedule.of, [{"params": {}}], "is no segment"),
+        (
+            read_result,
+            changed(MEASURED, result="end"),
+            "result must be one of epoch, ended, out of time, added, stopped, got 'end' in",
+        ),
+        (
+            read_result,
+            changed(MEASURED, metrics={"loss": "low"}),
+            r"metrics\['loss'\] must be a number or one of nan, inf, -inf, got 'low' in",
+        ),
+        (
+            read_result,
+            changed(MEASURED, metrics={"loss": None}),
+            r"metrics\['loss'\] must be a number or one of nan, inf, -inf, got None in",
+        ),
+        (
+            read_result,
+            changed(MEASURED, epoch=1.5),
+            r"epoch must be of type int, got 1\.5 in \{'result': 'epoch', 'trial': 'c000',",
+        ),
+        (Exchange.of, [], r"exchange must be a mapping of results, idle and decisions, got \[\]"),
+        (Exchange.of, {"results": [], "idle": -1, "decisions": []}, "idle must be a number of slots, got -1"),
+        (Exchange.of, {"results": {}, "idle": 0, "decisions": []}, r"results must be a list, got \{\}"),
+        (Schedule.of, {}, r"schedule must be a list of segments, got \{\}"),
+        (Schedule.of, [{"params": {}}], r"segment of a schedule must have params and epochs, got \{'params': \{\}\}"),
         (Schedule.of, [{"params": {}, "epochs": 0}], "epochs=0"),
     ],
 )
@@ -418,7 +500,9 @@ def test_a_replay_names_the_first_decision_that_differs() -> None:
         replay(RandomSearch(SPACE, configurations=2, epochs=1), log)
     with pytest.raises(DivergedLogError, match=r"decision 3 of call 0 differs: the log has none"):
         replay(RandomSearch(SPACE, configurations=4, epochs=1), log)
-    with pytest.raises(DivergedLogError, match=r"call 1 of the log cannot be told.*c000 reports epoch 2"):
+    with pytest.raises(
+        DivergedLogError, match="call 1 of the log fails with this procedure: epoch of c000 must be 1, its"
+    ):
         replay(
             RandomSearch(SPACE, configurations=3, epochs=1),
             [*log, Exchange((EpochResult("c000", 2, {"loss": 1.0}),), 0, ())],
@@ -427,16 +511,16 @@ def test_a_replay_names_the_first_decision_that_differs() -> None:
 
 def test_a_schedule_of_what_was_not_trained_is_refused() -> None:
     search = listed(1)
-    with pytest.raises(ProcedureError, match="c000 has finished 0 epochs"):
+    with pytest.raises(ProcedureError, match="epoch must be from 1 to 0, the finished epochs of c000, got 0"):
         schedule_of(search.ledger, "c000")
     epochs(search, 0, 1.0)
-    with pytest.raises(ProcedureError, match="no schedule up to epoch 2"):
+    with pytest.raises(ProcedureError, match="epoch must be from 1 to 1, the finished epochs of c000, got 2"):
         schedule_of(search.ledger, "c000", 2)
 
 
 def test_a_clone_of_what_was_not_trained_is_refused() -> None:
     search = listed(1)
-    with pytest.raises(ProcedureError, match="a clone of c000 after epoch 1: it has finished 0"):
+    with pytest.raises(ProcedureError, match="source must be a finished epoch of c000, 1 to 0, got epoch 1"):
         search.start({"lr": 1}, 1, source=Source("c000", 1))
 
 
@@ -450,7 +534,7 @@ def test_a_plan_counts_units_and_bounds_seconds() -> None:
     one = Listed([{"lr": 1}], epochs=5).plan()
     assert one.seconds(1.0, workers=4) == 20
     assert one.seconds(1.0, workers=9, partitions=4) == 20
-    assert "at most 2 beside each other" in plan.explain()
+    assert "at most 2 at the same time" in plan.explain()
 
 
 def test_a_plan_with_a_limit_of_epochs_says_so() -> None:
@@ -463,7 +547,7 @@ def test_a_search_without_an_end_has_a_plan_without_seconds() -> None:
     plan = ASHA(DRAWS, max_epochs=9).plan()
     assert (plan.epochs, plan.units(2), plan.seconds(1.0, workers=2)) == (None, None, None)
     assert plan.front(1.0, partitions=4, price=2.0) == ()
-    assert "rungs at epochs 1 -> 3 -> 9; goes on until it is told that time is over" in str(plan)
+    assert "rungs at epochs 1 -> 3 -> 9; goes on until time is over" in str(plan)
     assert ASHA(DRAWS, max_epochs=9, limits=Limits(max_total_epochs=60)).plan().seconds(1.0, workers=2) == 60
 
 

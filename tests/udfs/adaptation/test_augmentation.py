@@ -240,19 +240,37 @@ def own_state(record: dict[str, Any], generator: np.random.Generator) -> dict[st
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (fails, r"record [st]\d+, copy 0: augmentation raises ValueError: no such transform"),
-        (lambda record, _: {**record, "more": 1}, r"record [st]\d+.* gives pixels, more for the columns pixels"),
-        (lambda _, __: {}, r"record [st]\d+.*return them all"),
-        (lambda record, _: record["pixels"], r"record [st]\d+.* gives ndarray for the columns pixels"),
-        (lambda record, _: {"pixels": record["pixels"][:3]}, r"'pixels' as float32\[3\], and it is float32\[6\]"),
-        (lambda record, _: {"pixels": record["pixels"] * np.float64(2)}, r"as float64\[6\].*same shape and type"),
-        (lambda record, _: {"pixels": record["pixels"] / np.float32(np.inf) * np.float32(np.inf)}, "not finite"),
-        (own_state, r"record [st]\d+: augmentation gives two copies for one generator"),
+        (fails, "record s0, copy 0: augmentation must not raise, got ValueError: no such"),
+        (
+            lambda record, _: {**record, "more": 1},
+            "record s0, copy 0: augmentation must return the columns pixels, got pixels,",
+        ),
+        (lambda _, __: {}, "record s0, copy 0: augmentation must return the columns pixels, got"),
+        (
+            lambda record, _: record["pixels"],
+            "record s0, copy 0: augmentation must return the columns pixels, got ndarray",
+        ),
+        (
+            lambda record, _: {"pixels": record["pixels"][:3]},
+            r"record s0, copy 0: augmentation must return column 'pixels' as float32\[6\],",
+        ),
+        (
+            lambda record, _: {"pixels": record["pixels"] * np.float64(2)},
+            r"record s0, copy 0: augmentation must return column 'pixels' as float32\[6\],",
+        ),
+        (
+            lambda record, _: {"pixels": record["pixels"] / np.float32(np.inf) * np.float32(np.inf)},
+            "record s0, copy 0: augmentation must return finite numbers in column",
+        ),
+        (own_state, "record s0: augmentation must take all random numbers from its generator, so"),
         (
             lambda record, _: {"pixels": record["pixels"] + np.float32(random.random())},
-            "gives two copies for one generator",
+            "record s0: augmentation must take all random numbers from its generator, so",
         ),
-        (lambda record, _: (torch.rand(1), record)[1], "draws from the random numbers of the process"),
+        (
+            lambda record, _: (torch.rand(1), record)[1],
+            "record s0: augmentation must take all random numbers from its generator, so",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")

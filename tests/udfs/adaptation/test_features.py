@@ -319,7 +319,7 @@ def test_a_damaged_layer_is_not_what_another_is_filled_in_from(
     keys = model.expressions()
     compute(features, data, segment, [keys[2]], [model], batch_size=SIZE)
     damage(features, keys[2], "bin")
-    with pytest.raises(DamagedFeatureError, match="made again"):
+    with pytest.raises(DamagedFeatureError, match="must have the bytes of its digest"):
         features.open(keys[2], segment)
     done = compute(features, data, segment, [keys[6]], [model], batch_size=SIZE)
     assert done.damaged == (keys[2],)
@@ -386,11 +386,14 @@ def test_nothing_is_left_of_a_pass_that_fails(
 
 def test_files_are_complete_or_not_there(features: FeatureStore) -> None:
     segment = Segment(0, "f00d", "train", 0, rows=3)
-    with pytest.raises(FeatureError, match="2 rows"), features.writing(segment, {"e": ((2,), "float32")}) as files:
+    with (
+        pytest.raises(FeatureError, match=r"outputs must have 3 rows for Segment\(increment=0, fingerprint='f00d',"),
+        features.writing(segment, {"e": ((2,), "float32")}) as files,
+    ):
         files["e"].write(np.zeros((2, 2), np.float32))
     assert not features.has("e", segment)
     with (
-        pytest.raises(FeatureError, match=r"gave float64\[2\]"),
+        pytest.raises(FeatureError, match=r"a layer must return float32\[2\], as in its graph, got float64\[2\]"),
         features.writing(segment, {"e": ((2,), "float32")}) as files,
     ):
         files["e"].write(np.zeros((3, 2)))

@@ -75,5 +75,5 @@ def test_what_no_model_has_or_what_learns() -> None:
     x, *_, head = model.expressions()
     assert head not in frozen_layers(model)
     for key in (head, "0" * 64):
-        with pytest.raises(InvalidArgumentError, match="seed them"):
+        with pytest.raises(InvalidArgumentError, match="a model must have the frozen layer"):
             Trunk([model], [x], [key])

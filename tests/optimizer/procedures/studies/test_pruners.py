@@ -18,6 +18,7 @@ from optuna.pruners import (
     ThresholdPruner,
 )
 
+from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
@@ -27,7 +28,6 @@ from optimizer.procedures import (
     Patience,
     RandomSampler,
     SuccessiveHalving,
-    simulate,
 )
 from optimizer.procedures.studies import OptunaPruner, OptunaSampler
 from optimizer.procedures.testing import ProcedureContract
@@ -98,12 +98,12 @@ def test_who_has_come_to_the_end_is_not_pruned_there() -> None:
 def test_the_plan_says_that_it_trains_in_waves() -> None:
     rule = OptunaPruner(MedianPruner())
     idle = Listed(NUMBERS, epochs=6, stoppers=[rule]).plan()
-    assert "in waves, as many as find a slot idle: MedianPruner" in str(idle)
+    assert "in waves, as many as there are idle slots: MedianPruner" in str(idle)
     two = Listed(NUMBERS, epochs=6, stoppers=[rule, Patience(2)], concurrency=2).plan().explain()
-    assert "in waves, 2 beside each other: MedianPruner" in two
+    assert "in waves, 2 at the same time: MedianPruner" in two
     assert "in waves" not in str(SuccessiveHalving(ListedSampler(NUMBERS), configurations=9, max_epochs=9).plan())
     rungs = SuccessiveHalving(ListedSampler(NUMBERS), configurations=9, max_epochs=9, stoppers=[rule]).plan()
-    assert "MedianPruner compares with configurations that have come to the last rung" in str(rungs)
+    assert "MedianPruner compares with configurations that have finished the last rung" in str(rungs)
     for alone in map(OptunaPruner, (patient(None, 2), SuccessiveHalvingPruner(min_resource=1))):
         assert "waves" not in str(Listed(NUMBERS, epochs=6, stoppers=[alone]).plan())
 
@@ -156,7 +156,9 @@ def test_with_rungs_it_prunes_who_climbs() -> None:
 
 
 def test_no_pruner() -> None:
-    with pytest.raises(InvalidArgumentError, match="a pruner of Optuna, as MedianPruner"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"pruner must be a pruner of Optuna, such as MedianPruner\(\), got 'median'"
+    ):
         OptunaPruner("median")
 
 

@@ -1,10 +1,10 @@
-"""What a plan cannot do, and why: the fallbacks that ``explain()`` states."""
+"""Notes of a plan about its limitations, with their reasons."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._explain import listed
+from optimizer.adaptation._formatting import listed
 from optimizer.adaptation._trunk import stored_bytes
 from optimizer.graph import materialisable
 
@@ -18,31 +18,32 @@ __all__ = ["notes"]
 
 
 def notes(parts: Sequence[Branch], problem: Problem, *, keeps: bool, groups: int, disk_bytes: int) -> tuple[str, ...]:
-    """List the notes of a plan that ``keeps`` a layer on disk or not, and has that many groups."""
+    """List the notes of a plan that ``keeps`` layers on disk or not, and has a number of groups."""
     return tuple(_notes(parts, problem, keeps=keeps, groups=groups, disk_bytes=disk_bytes))
 
 
 def _notes(parts: Sequence[Branch], problem: Problem, *, keeps: bool, groups: int, disk_bytes: int) -> Iterator[str]:
     whole = [name for branch in parts if set(branch.feeds) <= set(branch.graph.inputs) for name in branch.members]
     if whole:
-        yield f"nothing frozen lies below what learns in {listed(whole)}: trains whole, from the records"
+        yield f"nothing below what learns is frozen in {listed(whole)}: trains whole, from the records"
     drawing = dict.fromkeys(name for branch in parts for name in _drawing(branch))
     if drawing:
         yield (
-            f"random numbers are drawn by {listed(list(drawing))}: neither that nor what is above it is materialised"
+            f"random numbers are drawn by {listed(list(drawing))}: neither these layers nor those above are "
+            "materialised"
         )
     frozen = len(whole) < sum(len(branch.members) for branch in parts)
     if problem.materialise and frozen and not keeps:
         if not problem.trunk.storable and _too_small(problem):
             yield f"disk_bytes={disk_bytes}: no layer's outputs fit, so the trunk is computed in every epoch"
         else:
-            yield "no layer is read sooner than computed, so the trunk is computed in every epoch"
+            yield "reading is slower than computing for all layers, so the trunk is computed in every epoch"
     if groups < problem.workers:
-        yield f"{groups} group{'s' if groups > 1 else ''} on {problem.workers} workers: the others have nothing to do"
+        yield f"{groups} group{'s' if groups > 1 else ''} on {problem.workers} workers: the others are idle"
 
 
 def _drawing(branch: Branch) -> Iterator[str]:
-    """Name the random layers but for which something would be materialisable."""
+    """Yield the random layers whose inputs are all materialisable."""
     constant = set(materialisable(branch.graph))
     for layer in branch.graph:
         if layer.random and layer.op != "input" and all(source in constant for source in layer.inputs):

@@ -1,4 +1,4 @@
-"""Course of a simulated search."""
+"""Result of a simulated search."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optimizer.procedures._ledger import Ledger
-    from optimizer.procedures._log import Exchange
+    from optimizer.procedures import Exchange, Ledger
 
 __all__ = ["Simulation", "Span", "Visit"]
 
@@ -18,12 +17,10 @@ class Visit:
 
     Parameters
     ----------
-    trial_id : str
     epoch : int
-        Own epoch of the trial, counted from 1.
+        Epoch of the trial, counted from 1.
     partition : int or None
         None for the whole epoch, with ``parallelism="tasks"``.
-    worker : int
     start, end : float
         Seconds.
     """
@@ -38,15 +35,14 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the first to the last second that a configuration trained.
+    """Time from the first to the last second of a configuration's training.
 
     Parameters
     ----------
-    trial_id : str
     start, end : float
         Seconds.
     epochs : int
-        Own epochs that it finished.
+        Finished epochs.
     """
 
     trial_id: str
@@ -57,19 +53,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """Course of a simulated search.
+    """Result of a simulated search.
 
     Parameters
     ----------
-    workers : int
     makespan : float
         Seconds from the start to the end of the search.
     visits : tuple of Visit
         In the order of their starts.
     log : tuple of Exchange
-        All calls of the procedure.
+        Calls of the procedure.
     ledger : Ledger
-        Of the procedure, at the end.
+        Ledger of the procedure at the end.
     """
 
     workers: int

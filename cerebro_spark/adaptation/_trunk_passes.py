@@ -1,4 +1,4 @@
-"""How many records passed the frozen layers in a cycle, counted from what its run did."""
+"""Number of records that passed the frozen layers, counted from the events of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["frozen_flops_of", "passes_of", "units_of"]
 
 
 def units_of(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Yield the events of each unit: those of trials that were in one together follow each other."""
+    """Yield the events of each unit, in which trials of a group follow each other."""
     place = 0
     while place < len(events):
         unit = list(events[place : place + events[place].members])
@@ -25,12 +25,12 @@ def units_of(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def frozen_flops_of(graphs: Iterable[LayerGraph]) -> int:
-    """Count the FLOPs of all layers that training never changes, each once, for one record.
+    """Count the FLOPs of all frozen layers of some models for one record, each layer once.
 
     Parameters
     ----------
     graphs : iterable of LayerGraph
-        Of the configurations; of one with a freezing schedule in each phase.
+        Graphs of the configurations, with all phases of freezing schedules.
     """
     layers = {graph.expression(name): graph[name].flops for graph in graphs for name in materialisable(graph)}
     return sum(layers.values())
@@ -45,17 +45,17 @@ def passes_of(
 ) -> float:
     """Count the records that passed frozen layers while a run trained and evaluated.
 
-    Each unit passes the rows of its shard once, for all trials in it; a pass through a part of the layers counts by its
+    Each unit passes the rows of its shard once for all of its trials; a pass through some of the layers counts by its
     share of the FLOPs.
 
     Parameters
     ----------
     events : sequence of Event
-        Of the run, in their order.
+        Events of the run in order.
     rows : callable
-        Rows of a partition of a split.
+        Function that returns the rows of a partition of a split.
     frozen_flops : callable
-        FLOPs of the frozen layers that run where some trials are in a unit of an epoch together, for one record.
+        Function that returns the FLOPs of the frozen layers of a group in an epoch for one record.
     whole_flops : int
         :func:`frozen_flops_of` all configurations.
     """

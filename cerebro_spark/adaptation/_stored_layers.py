@@ -1,16 +1,16 @@
-"""The layers that a cycle keeps on disk: which, at what rates, and computed for whom they lack."""
+"""Stored layers of a cycle: their choice, their computation, and the costs of both."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import measure
-from cerebro_spark.adaptation._passes import frozen_flops_of, passes_of
 from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training, work_of
+from cerebro_spark.adaptation._trunk_passes import frozen_flops_of, passes_of
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
 from optimizer.sizes import size
@@ -19,8 +19,9 @@ from udfs.adaptation import PoolFeatures, segments_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cerebro_spark.adaptation._campaign_record import CampaignRecord, CycleRecord
     from cerebro_spark.adaptation._candidates import Candidates
-    from cerebro_spark.adaptation._grouping import PlannedGroups
+    from cerebro_spark.adaptation._planned_groups import PlannedGroups
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.adaptation._workload import Workload
     from cerebro_spark.hopper import RunResult, SparkBackend
@@ -32,31 +33,28 @@ __all__ = ["StoredLayers"]
 
 _LOG = logging.getLogger(__name__)
 
-# Of a disk that is smaller, nothing is tried.
+# Plans for smaller disks are never better, so skip them.
 _LEAST_DISK = 1 << 20
 
-# Where nothing is frozen, nothing is decided by rates.
+# Rates do not matter if nothing is frozen.
 _ANY_COSTS = Costs(flops_per_second=1e10, bytes_per_second=1e9)
 
-# For each layer that is timed.
+# Seconds to measure for each layer.
 _MEASURED_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLayers:
-    """Outputs of frozen layers of a cycle's data.
+    """Outputs of frozen layers for the data of a cycle.
 
     Parameters
     ----------
-    backend : SparkBackend
-    data : GrowingData
-    candidates : Candidates
-    workload : Workload
-    features : FeatureStore
     disk_bytes : int
-        For all of them.
+        Limit of all stored layers.
     augmenter : Augmenter, optional
-        Whose copies of the training records are stored in their place.
+        Copies of the training records to store in their place.
+    rates_given : bool
+        Whether the user sets the rates of the workers. Default false.
     """
 
     backend: SparkBackend
@@ -66,19 +64,20 @@ class StoredLayers:
     features: FeatureStore
     disk_bytes: int
     augmenter: Augmenter | None = None
+    rates_given: bool = False
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All rows of which layers are stored."""
+        """Segments of rows whose layers are stored."""
         return segments_of(self.data) if self.augmenter is None else self.augmenter.segments(self.data)
 
     def rates(self) -> Rates:
-        """Measure what the workers compute and read a second; any rates will do where nothing is frozen."""
+        """Measure the rates of the workers; return arbitrary rates if nothing is frozen."""
         deepest = self.workload.deepest
         if deepest is None:
             return Rates.of(_ANY_COSTS)
         params, stops = deepest
-        found = measure(
+        measured = measure(
             self.backend,
             self.data,
             self.features,
@@ -88,36 +87,31 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             seconds=_MEASURED_S,
         )
-        flops = found.trunk.flops_per_second
-        # What learns is first timed by the first cycle.
-        return Rates(frozen=flops, learning=flops, cold=found.reader.cold, warm=found.reader.warm)
+        flops = measured.trunk.flops_per_second
+        # The first cycle measures trained layers.
+        return Rates(frozen=flops, learning=flops, cold=measured.reader.cold, warm=measured.reader.warm)
 
     def choose(
         self,
         planning: Planning,
-        capacity: int,
         rates: Rates,
-        begin: Callable[[CycleCosts, tuple[str, ...]], None],
-    ) -> Materialised:
-        """Choose layers for a number of records, and compute them; with less disk where they do not fit.
+        campaign: CampaignRecord,
+        cycle: CycleRecord,
+    ) -> tuple[CampaignRecord, Materialised]:
+        """Choose layers for a cycle and compute them; with less disk where they do not fit.
 
-        Parameters
-        ----------
-        planning : Planning
-        capacity : int
-        rates : Rates
-        begin : callable
-            Told before anything is computed what is predicted at these rates, and the layers' expressions.
+        The campaign's record gets the choice, and the costs that it predicts, before anything is computed.
         """
         disk = self.disk_bytes
         while True:
-            plan = planning.within(disk).choose(self.workload.candidates, capacity)
+            plan = planning.within(disk).choose(self.workload.candidates, cycle.capacity)
             stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
-            begin(CycleCosts(rates, self._predicted(plan, rates)), stored)
+            costs = CycleCosts(rates, self._predicted(plan, rates), given=self.rates_given)
+            campaign = campaign.write_cycle(replace(cycle, stored=list(stored), costs=costs))
             try:
-                return self.compute(stored)
+                return campaign, self.compute(stored)
             except FeatureSpaceError as error:
-                # Of what was planned, not of what was allowed, which may be far more than the disk has.
+                # Halve what was planned: what was allowed may be far more than the disk has.
                 half = min(disk, plan.materialised_bytes) // 2
                 disk = half if half >= _LEAST_DISK else 0
                 _LOG.warning("%s; planning with %s", error, size(disk))
@@ -127,7 +121,7 @@ class StoredLayers:
         materialising = self._missing_flops(plan) / rates.frozen / self.backend.num_workers
         return Seconds(materialising, predicted_training(plan, rates, self.data.rows("train")))
 
-    def measured(
+    def measure_costs(
         self, costs: CycleCosts, run: RunResult, materialised: Materialised, groups: PlannedGroups
     ) -> CycleCosts:
         """Return the costs of a cycle with those that its run measured.
@@ -156,8 +150,8 @@ class StoredLayers:
         )
         return costs.over(costs.rates.refitted(work), work.measured)
 
-    def passes(self, run: RunResult, materialised: Materialised, groups: PlannedGroups) -> float:
-        """Count the records that passed frozen layers in a cycle that is over, to be stored and while it trained."""
+    def count_passes(self, run: RunResult, materialised: Materialised, groups: PlannedGroups) -> float:
+        """Count the records that passed frozen layers, to be stored and while the run trained."""
         trials = {trial.trial_id: trial for trial in run.trials}
         events = run.outcome.events
         opened = [self.candidates.open(trials[trial_id].params) for trial_id in {event.trial_id for event in events}]
@@ -166,11 +160,11 @@ class StoredLayers:
             events,
             rows=lambda split, partition: rows.get((split, partition), 0),
             frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
-            whole_flops=frozen_flops_of(graph for one in opened for graph in one.graphs),
+            whole_flops=frozen_flops_of(graph for candidate in opened for graph in candidate.graphs),
         )
 
     def _missing_flops(self, plan: AdaptationPlan) -> int:
-        """Count what it takes to fill in the layers of a plan, from what is stored."""
+        """Count the FLOPs that compute the missing layers of a plan from the stored ones."""
         graph = plan.trunk
         segments = self.segments
         kept = set(self.features.expressions())
@@ -187,16 +181,16 @@ class StoredLayers:
         return flops
 
     def compute(self, stored: Sequence[str]) -> Materialised:
-        """Compute what is missing of some layers, from the nearest that are stored; then delete all others.
+        """Compute the missing outputs of some layers from the nearest stored ones; then delete other layers.
 
-        What pools left is taken where it saves work, and deleted where the layers need its room.
+        Layers of pools are used where they save work, and deleted if the layers need their space.
 
         Raises
         ------
         FeatureSpaceError
-            They do not fit.
+            The layers do not fit.
         """
-        # The campaign's last job is over, or lost: nobody else writes.
+        # The campaign's last job is over or lost, so no task writes.
         self.features.sweep()
         run = partial(
             materialise,
@@ -210,7 +204,7 @@ class StoredLayers:
             augmenter=self.augmenter,
         )
         pool = PoolFeatures(self.features)
-        # What may be in the way: other layers, then what nobody may need.
+        # Free the space of other layers first, then that of pools.
         ways: list[Callable[[], None]] = [partial(self.features.retain, stored, self.segments)]
         for make_room in ways if pool.is_empty else [*ways, pool.drop]:
             try:
@@ -225,5 +219,5 @@ class StoredLayers:
         return done
 
     def room(self) -> int:
-        """Count the bytes that are left for layers of pools."""
+        """Return the bytes that remain for layers of pools."""
         return max(0, self.disk_bytes - self.features.used_bytes())

@@ -1,4 +1,4 @@
-"""The record of a campaign in its store: what was done so far, so that another process goes on."""
+"""Record of a campaign in its store, from which another process goes on."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class CycleRecord:
-    """One cycle.
+    """Record of a cycle.
 
     Parameters
     ----------
     run : str
-        Id of its run.
+        Id of the run.
     data : str
-        Name of the data: all labels up to then.
+        Name of the data with all labels up to this cycle.
     records : int
-        Labelled records of it.
+        Number of labelled records.
     capacity : int
-        Records that the layers on disk were planned for.
+        Number of records that the layers on disk were planned for.
     stored : list of str
-        Expressions of these layers.
+        Expressions of the layers on disk.
     warm : str
-        Run of the cycle whose weights it begins with. Default ``""``: with the initial ones.
+        Run of the cycle whose weights this one begins with. Default ``""``: the initial weights.
     costs : CycleCosts, optional
-        What was predicted of it, and measured. None in records of earlier releases.
+        Predicted and measured costs. None in records of earlier releases.
     """
 
     run: str
@@ -49,24 +49,17 @@ class CycleRecord:
     costs: CycleCosts | None = None
 
     @property
-    def told(self) -> str:
-        """One line for people."""
-        told = f"{self.run}: {self.records:,} records"
+    def summary(self) -> str:
+        """Summary in one line."""
+        line = f"{self.run}: {self.records:,} records"
         if self.costs is None or self.costs.measured is None:
-            return told
-        return f"{told}, {self.costs.predicted.total:,.2f} s predicted, {self.costs.measured.total:,.2f} s measured"
+            return line
+        return f"{line}, {self.costs.predicted.total:,.2f} s predicted, {self.costs.measured.total:,.2f} s measured"
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignRecord:
-    """All cycles of a campaign, in the order in which they began.
-
-    Parameters
-    ----------
-    store : Store
-    name : str
-    cycles : tuple of CycleRecord
-    """
+    """Cycles of a campaign, in the order in which they began."""
 
     store: Store
     name: str
@@ -79,20 +72,20 @@ class CampaignRecord:
 
     @property
     def last(self) -> CycleRecord | None:
-        """The last cycle that began; ``None`` before the first."""
+        """Last cycle that began; ``None`` before the first."""
         return self.cycles[-1] if self.cycles else None
 
-    def noted(self, cycle: CycleRecord) -> CampaignRecord:
-        """Write a cycle: as it begins, before its layers are computed, and what came of it.
+    def write_cycle(self, cycle: CycleRecord) -> CampaignRecord:
+        """Write a cycle as it begins, before its layers are computed, or with what it measured.
 
         Raises
         ------
         udfs.store.StoreError
         """
         others = self.cycles[:-1] if self.last is not None and self.last.run == cycle.run else self.cycles
-        return replace(self, cycles=(*others, cycle)).written()
+        return replace(self, cycles=(*others, cycle)).write()
 
-    def written(self) -> CampaignRecord:
+    def write(self) -> CampaignRecord:
         """Write all cycles.
 
         Raises
@@ -105,12 +98,12 @@ class CampaignRecord:
 
     @classmethod
     def load(cls, store: Store, name: str) -> CampaignRecord:
-        """Read a campaign; one without cycles where the store has none of that name.
+        """Read a campaign; it has no cycles if the store has none with the name.
 
         Raises
         ------
         RunError
-            Its record is damaged.
+            The record is damaged.
         """
         new = cls(store, name)
         if not store.exists(cls.FOLDER, name, "campaign.json"):
@@ -118,7 +111,7 @@ class CampaignRecord:
         try:
             with document(store, cls.FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
                 if typed(data, "version", int) != _VERSION:
-                    raise ValueError(f"it is of version {data['version']}, and this release reads {_VERSION}")
+                    raise ValueError(f"version must be {_VERSION}, got {data['version']}")
                 return replace(new, cycles=tuple(map(_cycle, typed(data, "cycles", list))))
         except DamagedError as error:
             raise RunError(f"adaptation {name!r}: {error}") from error
@@ -128,7 +121,7 @@ def _cycle(data: Any) -> CycleRecord:
     words = {name: typed(data, name, str) for name in ("run", "data")}
     counts = {name: typed(data, name, int) for name in ("records", "capacity")}
     stored = [str(expression) for expression in typed(data, "stored", list)]
-    # The first campaigns had no warm starts.
+    # Records of the first releases have no warm starts.
     warm = typed(data, "warm", str) if "warm" in data else ""
     costs = None if data.get("costs") is None else CycleCosts.from_dict(data["costs"])
     return CycleRecord(**words, **counts, stored=stored, warm=warm, costs=costs)

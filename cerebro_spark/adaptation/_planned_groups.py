@@ -1,4 +1,4 @@
-"""Groups of a run: who trains together in an epoch, and what they read."""
+"""Grouping of the trials of a run by a plan over the layers on disk."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedGroups"]
 
-# Of the first trial of any run. With schedule="fixed" all visit the shards in its order: one of a group's own would
-# depend on who trains together, and so on measured rates.
+# First trial of any run. With schedule="fixed" all groups visit the shards in its order: an order of a group would
+# depend on its members, and so on measured rates.
 _FIRST = "c000"
 
 # Later than any phase of a freezing schedule begins.
@@ -29,17 +29,14 @@ _END = sys.maxsize
 
 
 class PlannedGroups:
-    """Groups trials as they enter an epoch, by a plan over the layers that lie on disk.
+    """Grouping of trials at the start of their epochs, by a plan over the layers on disk.
 
-    A trial that stops leaves its group, and one that comes joins those that enter an epoch with it. Who trained
-    together goes on together, for a group that enters an epoch before the others would else be cut for all workers.
-    Those that came to nothing together never train together again, nor do more: a group that has them is halved.
+    A trial that stops leaves its group, and a new trial joins those that enter an epoch with it. Groups stay together,
+    since a group that enters an epoch before the others would otherwise be split over all workers. A group that lost
+    its worker is halved, and its members do not train all together again.
 
     Parameters
     ----------
-    candidates : Candidates
-    planning : Planning
-    records : int
     stored : sequence of str
         Expressions of the layers on disk.
     warm : WarmStart, optional
@@ -48,7 +45,7 @@ class PlannedGroups:
     Attributes
     ----------
     plan : AdaptationPlan or None
-        The first one of the run.
+        First plan of the run.
     """
 
     def __init__(
@@ -65,13 +62,13 @@ class PlannedGroups:
         self._records = records
         self._stored = tuple(stored)
         self._warm = warm or WarmStart()
-        # By trial id, the number of its group.
+        # Number of the group by trial id.
         self._together: dict[str, int] = {}
-        # By trial id, the phase of its freezing schedule for which it was grouped.
+        # Phase of the freezing schedule in which a trial was grouped, by trial id.
         self._phases: dict[str, int] = {}
         self._count = 0
         self._runs: dict[frozenset[tuple[str, int]], tuple[tuple[str, ...], int]] = {}
-        # Ids of groups that lost their worker or their memory. The scheduler adds to it while groups are made.
+        # Trial ids of groups that lost their worker or its memory. The scheduler appends while groups are planned.
         self._too_large: list[frozenset[str]] = []
         self.plan: AdaptationPlan | None = None
 
@@ -82,7 +79,7 @@ class PlannedGroups:
         if not opened:
             return groups
         numbers = {self._together.get(trial.trial_id) for trial in opened}
-        # Who has come to another phase reads other layers: groups split and join there.
+        # A trial in another phase reads other layers: plan the groups again.
         if None in numbers or len(numbers) > 1 or any(self._has_moved(trial) for trial in opened):
             self._plan(opened)
         by_number: dict[int, list[Trial]] = {}
@@ -92,15 +89,15 @@ class PlannedGroups:
         return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in parts]
 
     def frozen_flops(self, members: Sequence[Trial], epoch: int) -> int:
-        """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
+        """Count the FLOPs of the frozen layers of a group for one record."""
         return self._run([(trial.params, self._epoch(trial, epoch)) for trial in members])[1]
 
-    def split(self, group: Group, why: str) -> None:  # a kill has any reason, and is never tried twice
-        """Remember a group as too large for a worker."""
+    def split(self, group: Group, why: str) -> None:
+        """Record a group as too large for a worker."""
         self._too_large.append(frozenset(trial.trial_id for trial in group.trials))
 
     def _small_enough(self, members: Sequence[Trial]) -> list[Sequence[Trial]]:
-        """Halve those that train together until no part has all of a group that was too large."""
+        """Halve a group until no part contains a group that was too large."""
         ids = {trial.trial_id for trial in members}
         if not any(known <= ids for known in tuple(self._too_large)):
             return [members]
@@ -115,7 +112,7 @@ class PlannedGroups:
         self._together |= dict.fromkeys(trial_ids, self._count)
 
     def _opened(self, trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-        """Set apart those whose model cannot be opened: their worker will say why."""
+        """Separate trials whose model cannot be opened, for which the worker reports the error."""
         opened, alone = [], []
         for trial in trials:
             try:
@@ -137,12 +134,12 @@ class PlannedGroups:
         return self._candidates.open(trial.params).phase(self._epoch(trial, trial.epoch))
 
     def _epoch(self, trial: Trial, epoch: int) -> int:
-        """Give an epoch of a trial's freezing schedule: the last phase's of one whose weights are from elsewhere.
+        """Return the epoch of a trial's freezing schedule, that of the last phase for weights of another trial.
 
-        What these have learned there may be frozen here so far. The layers that no phase frees serve all epochs.
+        Layers that are frozen here so far may have trained in the other trial, except those that no phase trains.
         """
-        begun_elsewhere = trial.source is not None or self._warm.of(trial.params) is not None
-        return _END if begun_elsewhere else epoch
+        has_other_weights = trial.source is not None or self._warm.of(trial.params) is not None
+        return _END if has_other_weights else epoch
 
     def _has_moved(self, trial: Trial) -> bool:
         return self._phases.get(trial.trial_id) != self._phase(trial)
@@ -151,12 +148,12 @@ class PlannedGroups:
         return self._run([(trial.params, self._epoch(trial, trial.epoch)) for trial in trials])[0]
 
     def _run(self, members: Sequence[tuple[Mapping[str, Any], int]]) -> tuple[tuple[str, ...], int]:
-        """Give what a group reads, and the FLOPs of the frozen layers that it runs for one record."""
-        # Configurations alike but for their rates read the same.
+        """Return the layers that a group reads, and the FLOPs of the frozen layers that it runs for one record."""
+        # Configurations that differ only in their rates read the same layers.
         opened = [(self._candidates.open(params), epoch) for params, epoch in members]
-        key = frozenset((configuration_key(one.params), one.phase(epoch)) for one, epoch in opened)
+        key = frozenset((configuration_key(each.params), each.phase(epoch)) for each, epoch in opened)
         if key not in self._runs:
-            candidates = [one.candidate(f"c{place:03d}", epoch) for place, (one, epoch) in enumerate(opened)]
+            candidates = [each.candidate(f"c{place:03d}", epoch) for place, (each, epoch) in enumerate(opened)]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
             loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
             computed = dict.fromkeys(name for group in made.groups for name in group.computes)

@@ -1,4 +1,4 @@
-"""Collect what a job of workers reports; what a worker raises is seen as it is."""
+"""Collection of a job's rows, with the errors that its workers raise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udfs.driver import cause, interruptible
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["collected"]
+__all__ = ["collect_rows"]
 
 _KNOWN = {
     "StoreError": StoreError,
@@ -23,8 +23,8 @@ _KNOWN = {
 }
 
 
-def collected(job: DataFrame) -> list[Row]:
-    """Run a job, which the user may interrupt, and collect its rows.
+def collect_rows(job: DataFrame) -> list[Row]:
+    """Run an interruptible job, and collect its rows.
 
     Raises
     ------
@@ -34,8 +34,8 @@ def collected(job: DataFrame) -> list[Row]:
     try:
         rows: list[Row] = interruptible(job.sparkSession, job.collect)
     except PySparkException as error:
-        found = cause(error)
-        if found.kind in _KNOWN:
-            raise _KNOWN[found.kind](found.message) from error
+        origin = cause(error)
+        if origin.kind in _KNOWN:
+            raise _KNOWN[origin.kind](origin.message) from error
         raise
     return rows

@@ -1,4 +1,4 @@
-"""The workers of a simulation: models hop between them, or each of them trains whole configurations."""
+"""Workers of a simulation, with models that hop or with a configuration per worker."""
 
 from __future__ import annotations
 
@@ -9,52 +9,50 @@ from optimizer.hopper import Hopper, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from optimizer.procedures._trial import Trial
+    from optimizer.procedures import Trial
 
-__all__ = ["Floor", "Hops", "Tasks", "Work"]
+__all__ = ["HoppingWorkers", "TaskWorkers", "Work", "Workers"]
 
 #: Trial, partition (None for all of them, one after the other) and worker.
 Work = tuple["Trial", int | None, int]
 
 
-class Floor(Protocol):
-    """The workers, and what each of them trains next."""
+class Workers(Protocol):
+    """Workers and their next units."""
 
     def enter(self, trial: Trial) -> None:
         """Let a trial begin the next epoch that it was granted."""
 
     def stop(self, trial: Trial) -> None:
-        """Give out no more work of a trial that has ended."""
+        """Drop the remaining work of a trial that has ended."""
 
     def take(self) -> Iterator[Work]:
-        """Give work to the workers that have none, as far as there is any."""
+        """Yield work for idle workers."""
 
     def finish(self, work: Work, seconds: float) -> bool:
-        """Take in finished work, and say whether the trial's epoch is over."""
+        """Record finished work, and return True if the trial's epoch is over."""
 
 
-class Hops:
-    """Models hop: the scheduler of a live run, driven as its coordinator does; it learns unit times as it goes.
+class HoppingWorkers:
+    """Workers between which models hop, with the scheduler of a live run, which learns unit times during the run.
 
     Parameters
     ----------
     workers, partitions : int
         Partition ``q`` lies on worker ``q % workers``.
-    policy : str
-    seed : int
     """
 
     def __init__(self, workers: int, partitions: int, policy: str, seed: int) -> None:
         names = [f"w{worker}" for worker in range(workers)]
-        held = {partition: [names[partition % workers]] for partition in range(partitions)}
+        replicas = {partition: [names[partition % workers]] for partition in range(partitions)}
         # Workers beyond the partitions have nothing to train, and none is attached for them.
-        self._hopper = Hopper((), held, policy=policy, seed=seed)
+        self._hopper = Hopper((), replicas, policy=policy, seed=seed)
         self._worker = {name: worker for worker, name in enumerate(names)}
         self._partitions = partitions
         self._trials: dict[str, Trial] = {}
 
     def enter(self, trial: Trial) -> None:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         if trial.trial_id not in self._trials:
             self._trials[trial.trial_id] = trial
             inherited = len(trial.curve) - trial.finished
@@ -62,32 +60,28 @@ class Hops:
         self._hopper.enter(trial.trial_id, trial.finished, ahead=trial.granted - trial.finished - 1)
 
     def stop(self, trial: Trial) -> None:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         if trial.trial_id in self._trials:
             self._hopper.stop(trial.trial_id)
 
     def take(self) -> Iterator[Work]:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         for name in self._hopper.idle_workers:
             unit = self._hopper.next_unit(name)
             if unit is not None:
                 yield self._trials[unit.config], unit.partition, self._worker[name]
 
     def finish(self, work: Work, seconds: float) -> bool:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         trial, partition, _ = work
         self._hopper.finish(Unit(trial.trial_id, partition or 0), seconds)
         return len(self._hopper.visited(trial.trial_id)) == self._partitions
 
 
-class Tasks:
+class TaskWorkers:
     """Task parallelism: a worker has all partitions, and trains what a trial was granted before it takes another one.
 
     Trials queue in the order of the decisions.
-
-    Parameters
-    ----------
-    workers : int
     """
 
     def __init__(self, workers: int) -> None:
@@ -96,16 +90,16 @@ class Tasks:
         self._on: dict[str, int] = {}
 
     def enter(self, trial: Trial) -> None:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         self._waiting[trial.trial_id] = trial
 
     def stop(self, trial: Trial) -> None:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         self._waiting.pop(trial.trial_id, None)
         self._on.pop(trial.trial_id, None)
 
     def take(self) -> Iterator[Work]:
-        """See :class:`Floor`."""
+        """See :class:`Workers`."""
         for trial_id in [trial_id for trial_id in self._on if trial_id not in self._waiting and self._idle(trial_id)]:
             del self._on[trial_id]
         for trial_id, trial in [*self._waiting.items()]:
@@ -125,7 +119,7 @@ class Tasks:
     def _idle(self, trial_id: str) -> bool:
         return self._on[trial_id] in self._free
 
-    def finish(self, work: Work, seconds: float) -> bool:  # an epoch is one piece of work
-        """See :class:`Floor`."""
+    def finish(self, work: Work, seconds: float) -> bool:
+        """See :class:`Workers`."""
         self._free.add(work[2])
         return True

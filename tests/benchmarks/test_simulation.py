@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
@@ -23,14 +24,14 @@ from optimizer.procedures import (
     RandomSearch,
     SuccessiveHalving,
     replay,
-    simulate,
 )
 from optimizer.space import Space, choice, log_uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from optimizer.procedures import Simulation, Trial
+    from benchmarks.procedures._course import Simulation
+    from optimizer.procedures import Trial
 
 SPACE = Space({"lr": log_uniform(1e-5, 1e-1), "layers": choice([1, 2, 4])})
 
@@ -227,7 +228,7 @@ def test_idle_slots_are_offered(rounds: str) -> None:
         ({"workers": 2, "partitions": 0}, "partitions=0: at least 1"),
         ({"workers": 2, "rounds": "none"}, "rounds='none'"),
         ({"workers": 2, "parallelism": "none"}, "parallelism='none'"),
-        ({"workers": 2, "rounds": "together", "parallelism": "tasks"}, "tasks have no common epoch"),
+        ({"workers": 2, "rounds": "together", "parallelism": "tasks"}, "rounds must be 'rolling'"),
         ({"workers": 2, "max_seconds": 0}, "max_seconds=0: a number"),
         ({"workers": 2, "seconds": -1.0}, "seconds=-1: a number"),
     ],
@@ -241,7 +242,7 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 def test_a_procedure_that_was_asked_before_is_refused() -> None:
     search = Listed([{"layers": 1}], epochs=1)
     search.ask()
-    with pytest.raises(ProcedureError, match="asked before: simulate a new one"):
+    with pytest.raises(ProcedureError, match="procedure must be new"):
         simulate(search, loss, 1.0, 1)
     search.ask([EpochResult("c000", 1, {"loss": 1.0})])
     with pytest.raises(ProcedureError, match="asked before"):

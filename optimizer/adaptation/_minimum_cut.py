@@ -1,4 +1,4 @@
-"""The minimum cut of a network of capacities, by Dinic's algorithm."""
+"""Minimum cuts of flow networks, by Dinic's algorithm."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["Network"]
 
 
 class Network:
-    """A flow network with whole capacities, for cuts that minimise a cost.
+    """Flow network with integer capacities.
 
     Parameters
     ----------
     nodes : int
-        Nodes besides the source and the sink, numbered from 0.
+        Number of nodes without the source and the sink, numbered from 0.
 
     Examples
     --------
@@ -32,14 +32,14 @@ class Network:
         self._edges: list[list[int]] = [[] for _ in range(nodes + 2)]
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
-        """Add an edge; its residual counterpart is the next one's number with the last bit flipped."""
+        """Add an edge, and its residual edge, whose number differs in the last bit."""
         for start, end, room in ((tail, head, capacity), (head, tail, 0)):
             self._edges[start].append(len(self._to))
             self._to.append(end)
             self._room.append(room)
 
     def sink_side(self) -> set[int]:
-        """Saturate the network and collect the nodes that still reach the sink: the smaller side of a minimum cut."""
+        """Return the nodes on the sink's side of a minimum cut, the smallest such set."""
         while (level := self._levels())[self.sink] >= 0:
             place = [0] * len(self._edges)
             while self._push(level, place):
@@ -67,7 +67,7 @@ class Network:
         return level
 
     def _push(self, level: list[int], place: list[int]) -> int:
-        """Send flow along one path of rising levels; 0 when there is none."""
+        """Send flow along a path of increasing levels; return 0 if there is none."""
         path: list[int] = []
         node = self.source
         while node != self.sink:

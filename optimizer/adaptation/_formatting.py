@@ -1,4 +1,4 @@
-"""Words and numbers of a plan's description."""
+"""Formatting of a plan's description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 4
 
 
 def group_lines(number: int, group: Group) -> list[str]:
-    """Describe a group: a line for its members, memory and costs, and one for each phase."""
+    """Describe a group in a line for members, memory and costs, and a line for each phase."""
     members = f"{plural(len(group.members), 'member')} ({listed(group.members)})"
     flops = f"{count(group.compute_flops)} FLOPs computed, {count(group.load_flops)} missed while reading"
     lines = [f"group {number}: {members}, batch {group.batch_size}, {size(group.memory_bytes)}, {flops}"]
@@ -28,18 +28,18 @@ def group_lines(number: int, group: Group) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name the first few and count the rest."""
+    """Format a list of names, shortened to the first few."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
 def plural(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Format a number with a noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def count(flops: float) -> str:
-    """Write a number of FLOPs in thousands, millions and so on."""
+    """Format a number of FLOPs with a unit prefix."""
     for prefix in ("", " K", " M", " G", " T"):
         if flops < 1000:  # a thousand
             return f"{flops:,.0f}" if not prefix else f"{flops:,.1f}{prefix}"

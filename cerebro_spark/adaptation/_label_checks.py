@@ -1,4 +1,4 @@
-"""Labels of a batch that the models have no output for: found on the driver, before anything is computed for them."""
+"""Detection of labels that the models have no output for, on the driver before anything is computed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ if TYPE_CHECKING:
     from udfs.shards import GrowingData, Tensors
     from udfs.training import Session
 
-__all__ = ["Extreme", "check_labels", "extremes"]
+__all__ = ["Extreme", "check_labels", "find_extremes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The smallest or the largest label of a batch, and a record that has it.
+    """Smallest or largest label of a batch, with a record that has it.
 
     Parameters
     ----------
-    column : str
-    value : float
     record : object
-        Its id.
+        Id of the record.
     """
 
     column: str
@@ -41,18 +39,15 @@ class Extreme:
     record: Any
 
 
-def extremes(
+def find_extremes(
     batch: DataFrame, label_columns: Sequence[str], id_column: str, weight_column: str | None
 ) -> tuple[Extreme, ...]:
-    """Find the smallest and the largest number of each label, in one job; vectors and arrays of fractions have none.
+    """Find the smallest and the largest number of each label in one job; vectors and arrays of fractions are skipped.
 
     Parameters
     ----------
-    batch : DataFrame
-    label_columns : sequence of str
-    id_column : str
     weight_column : str or None
-        Rows without a weight above 0 are left out.
+        Column of weights; rows without a weight above 0 are left out.
     """
     wanted = {name: ends for name in label_columns if (ends := _ends(name, batch.schema[name].dataType)) is not None}
     if not wanted:
@@ -60,43 +55,41 @@ def extremes(
     if weight_column is not None:
         batch = batch.where(F.col(quoted(weight_column)) > 0)
     record = F.col(quoted(id_column)).alias("record")
-    found = [
-        choose(F.when(end.isNotNull(), F.struct(end.alias("value"), record))).alias(f"{place} {which}")
+    columns = [
+        choose(F.when(value.isNotNull(), F.struct(value.alias("value"), record))).alias(f"{place} {end}")
         for place, ends in enumerate(wanted.values())
-        for which, choose, end in (("least", F.min, ends[0]), ("most", F.max, ends[1]))
+        for end, choose, value in (("least", F.min, ends[0]), ("most", F.max, ends[1]))
     ]
-    (row,) = batch.select(*found).collect()
+    (row,) = batch.select(*columns).collect()
     return tuple(
-        Extreme(name, row[f"{place} {which}"]["value"], row[f"{place} {which}"]["record"])
+        Extreme(name, row[f"{place} {end}"]["value"], row[f"{place} {end}"]["record"])
         for place, name in enumerate(wanted)
-        for which in ("least", "most")
-        if row[f"{place} {which}"] is not None
+        for end in ("least", "most")
+        if row[f"{place} {end}"] is not None
     )
 
 
-def check_labels(found: Sequence[Extreme], data: GrowingData, session: Session) -> None:
-    """Have a model see a record with each of some labels, and raise where it has no output for one.
+def check_labels(extremes: Sequence[Extreme], data: GrowingData, session: Session) -> None:
+    """Evaluate a model on a record with each of some labels, and raise if it has no output for one.
 
     Parameters
     ----------
-    found : sequence of Extreme
     data : GrowingData
-        Some record of it is what the model sees.
-    session : Session
+        Data with a record for the model.
 
     Raises
     ------
     LabelError
         The message names the record, the label and the classes.
     """
-    if not found:
+    if not extremes:
         return
     row = load_rows(data, "train", 1)
     outputs = session.predict(row.inputs)
     places = {group.name: place for place, group in enumerate(data.labels)}
-    for extreme in found:
+    for extreme in extremes:
         place = places[extreme.column]
-        # What is wrong with a label of 0 as well, is not wrong with the label.
+        # An error that a label of 0 causes too is not due to the label.
         if _refusal(session, row, place, 0) is not None:
             continue
         why = _refusal(session, row, place, extreme.value)
@@ -104,9 +97,11 @@ def check_labels(found: Sequence[Extreme], data: GrowingData, session: Session) 
             shape = outputs[min(place, len(outputs) - 1)].shape[1:]
             model = f"{shape[0]} classes, 0 to {shape[0] - 1}" if len(shape) == 1 else f"outputs of the shape {shape}"
             raise LabelError(
-                f"the label {extreme.column!r} of record {extreme.record!r} is {extreme.value:g}, and the model has "
-                f"{model} ({why}): correct the label, leave the record out, or begin anew under another name with "
-                "models of more classes"
+                f"label {extreme.column!r} of record {extreme.record!r} must have an output of the model, which has "
+                f"{model}, "
+                f"got {extreme.value:g} ({why}): correct the label, leave out the record, or begin a campaign with "
+                "another "
+                "name and models with more classes"
             )
 
 
@@ -124,11 +119,11 @@ def _ends(name: str, kind: DataType) -> tuple[Column, Column] | None:
 
 
 def _refusal(session: Session, row: Tensors, place: int, value: float) -> str | None:
-    """Give what the model raises at a label; ``None`` where it takes it."""
+    """Return the error that the model raises for a label; ``None`` without one."""
     labels = [array.copy() for array in row.labels]
     labels[place].flat[0] = value
     try:
         session.evaluate(replace(row, labels=tuple(labels)))
-    except Exception as error:  # noqa: BLE001 - of the user's loss, as a rule
+    except Exception as error:  # noqa: BLE001 - the user's loss may raise anything
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return None

@@ -1,4 +1,4 @@
-"""The picture of a campaign: records through the frozen layers, and the best model, cycle by cycle."""
+"""Figure of a campaign with its passes through the frozen layers and its best metric by cycle."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ALONE, _HERE = "0.8", "tab:blue"
 
 
 def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
-    """Draw, by labelled records, what passed the frozen layers beside what would have, and the best model's metric.
+    """Plot passes through the frozen layers, with and without groups, and the best metric by labelled records.
 
     Parameters
     ----------
     cycles : sequence of CycleResult
-        In their order.
+        Cycles in order.
     metric : str
-        Name of their score.
+        Name of the score.
     """
     from udfs.driver.figure import NotebookFigure  # imports matplotlib
 
@@ -37,7 +37,7 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
         (0.2, _HERE, "here", [cycle.passes for cycle in cycles]),
     ):
         bars = passes.bar([place + shift for place in places], values, width=0.4, color=colour, label=label)
-        # A run that was over before it was read again has no number.
+        # A cycle whose run was over before has no number.
         passes.bar_label(bars, ["" if math.isnan(value) else f"{value:,.0f}" for value in values], fontsize=8)
     passes.set_xticks(places, [f"{cycle.records:,}" for cycle in cycles])
     passes.set_xlabel("labelled records, cycle by cycle")
@@ -49,6 +49,6 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     scores.set_xticks([cycle.records for cycle in cycles])
     best = max((cycle.score for cycle in cycles), default=0.0)
     if all(0 <= cycle.score <= best for cycle in cycles) and best > 0:
-        # Few records are held out at first: from 0 on, their noise does not look like a trend.
+        # The first cycles have few validation records: an axis from 0 does not show noise as a trend.
         scores.set_ylim(0, 1.1 * best)
     return figure

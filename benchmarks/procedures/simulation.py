@@ -5,22 +5,18 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.procedures._course import Simulation, Visit
+from benchmarks.procedures._workers import HoppingWorkers, TaskWorkers
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.hopper import POLICIES
-from optimizer.procedures._errors import ProcedureError
-from optimizer.procedures._floor import Hops, Tasks
-from optimizer.procedures._log import Exchange
-from optimizer.procedures._results import Ended, EpochResult, OutOfTime
-from optimizer.procedures._simulation import Simulation, Visit
+from optimizer.procedures import Ended, EpochResult, Exchange, OutOfTime, ProcedureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from optimizer.procedures._floor import Floor, Work
-    from optimizer.procedures._procedure import Procedure
-    from optimizer.procedures._results import Result
-    from optimizer.procedures._trial import Trial
+    from benchmarks.procedures._workers import Work, Workers
+    from optimizer.procedures import Procedure, Result, Trial
 
 __all__ = ["simulate"]
 
@@ -41,46 +37,41 @@ def simulate(
     seed: int = 0,
     max_seconds: float | None = None,
 ) -> Simulation:
-    """Run a procedure to its end in simulated time, without training anything.
+    """Run a procedure to its end in simulated time.
 
-    Models hop by the :class:`optimizer.hopper.Hopper` of a live run, which learns unit times as it goes. The procedure
-    is offered as many slots as there are workers, as in a live run.
+    Models hop by the :class:`optimizer.hopper.Hopper` of a live run, which learns unit times during the run. The
+    procedure is offered as many slots as there are workers, as in a live run.
 
     Parameters
     ----------
     procedure : Procedure
-        New; it is used up.
+        New procedure, which the simulation changes.
     losses : callable
-        ``losses(trial, epoch)`` is the metric that decides, or all metrics, after an own epoch of the trial; None lets
+        ``losses(trial, epoch)`` returns the metric that decides, or all metrics, after an epoch of the trial; None lets
         the trial fail in that epoch.
     seconds : float or callable
-        Seconds of a unit, a configuration over one partition; or a function of the trial.
-    workers : int
+        Seconds of a unit, which is a configuration over one partition, or a function of the trial.
     partitions : int, optional
-        Partition ``q`` lies on worker ``q % workers``. By default one per worker.
+        Number of partitions; partition ``q`` is on worker ``q % workers``. By default one per worker.
     rounds : {"rolling", "together"}
-        Whether a configuration begins its next epoch at once (default), or when all have finished theirs, as in the
-        seeds.
+        ``"rolling"`` (default) begins the next epoch of a configuration at once, ``"together"`` when all have finished
+        theirs, as in the seed papers.
     parallelism : {"hopping", "tasks"}
-        With ``"tasks"`` a worker has all partitions and trains the epochs that a configuration was granted one after
-        the other: task parallelism, for comparison.
+        With ``"tasks"`` a worker has all partitions and trains the granted epochs of a configuration one after the
+        other, for comparison.
     policy : str
         One of :data:`optimizer.hopper.POLICIES`; not used with ``parallelism="tasks"``.
     seed : int
-        Of the policy. Default 0.
+        Seed of the policy. Default 0.
     max_seconds : float, optional
-        The procedure is told then that time is over.
-
-    Returns
-    -------
-    Simulation
+        Time after which the procedure receives :class:`OutOfTime`.
 
     Raises
     ------
     InvalidArgumentError
         A value that is not allowed; for ``policy`` and ``seed`` a :class:`~optimizer.hopper.HopperError`.
     ProcedureError
-        The procedure has been asked before, or waits for nothing and is not done.
+        The procedure has been asked before, or has nothing to train and is not done.
 
     Examples
     --------
@@ -93,21 +84,21 @@ def simulate(
     (6.0, 0.0, 'c000')
     """
     if len(procedure.ledger) or procedure.done:
-        raise ProcedureError("the procedure has been asked before: simulate a new one")
+        raise ProcedureError("procedure must be new, got one that has been asked before")
     workers = whole("workers", workers)
     count = workers if partitions is None else whole("partitions", partitions)
     limit = None if max_seconds is None else real("max_seconds", max_seconds, 0, above=True)
     tasks = one_of("parallelism", parallelism, ("hopping", "tasks")) == "tasks"
     together = one_of("rounds", rounds, ("rolling", "together")) == "together"
     if tasks and together:
-        raise InvalidArgumentError('rounds="together" with parallelism="tasks": tasks have no common epoch; "rolling"')
-    floor: Floor = Tasks(workers) if tasks else Hops(workers, count, policy, seed)
+        raise InvalidArgumentError("rounds must be 'rolling' with parallelism='tasks', got 'together'")
+    pool: Workers = TaskWorkers(workers) if tasks else HoppingWorkers(workers, count, policy, seed)
     each = count if tasks else 1
-    return _Course(procedure, losses, seconds, workers, floor, each=each, together=together).run(limit)
+    return _Course(procedure, losses, seconds, workers, pool, each=each, together=together).run(limit)
 
 
 class _Course:
-    """Events of a simulated search."""
+    """Event loop of a simulated search."""
 
     def __init__(
         self,
@@ -115,7 +106,7 @@ class _Course:
         losses: Callable[[Trial, int], float | Mapping[str, float] | None],
         seconds: float | Callable[[Trial], float],
         workers: int,
-        floor: Floor,
+        pool: Workers,
         *,
         each: int,
         together: bool,
@@ -124,7 +115,7 @@ class _Course:
         self._losses = losses
         self._seconds = seconds
         self._workers = workers
-        self._floor = floor
+        self._pool = pool
         # Units of a piece of work.
         self._each = each
         self._together = together
@@ -132,7 +123,7 @@ class _Course:
         self._visits: list[Visit] = []
         self._log: list[Exchange] = []
         self._units: dict[str, float] = {}
-        # Trials that train an epoch, and results that the procedure is told when they all have finished it.
+        # Trials that train an epoch, and results to report when all have finished it.
         self._training: set[str] = set()
         self._results: list[Result] = []
 
@@ -142,7 +133,7 @@ class _Course:
         self._assign(now)
         while not self._procedure.done:
             if not self._events:
-                raise ProcedureError("the procedure is not done, and no configuration has an epoch to train")
+                raise ProcedureError("procedure must train an epoch or be done, got neither")
             now = self._events[0][0]
             if limit is not None and now > limit:
                 now = limit
@@ -153,7 +144,7 @@ class _Course:
                 told, self._results = self._results, []
                 self._ask(told)
             self._assign(now)
-        # Work of stopped configurations that nobody waits for ends with the search.
+        # Units of stopped configurations end with the search.
         visits = tuple(
             Visit(visit.trial_id, visit.epoch, visit.partition, visit.worker, visit.start, min(visit.end, now))
             for visit in self._visits
@@ -161,7 +152,7 @@ class _Course:
         return Simulation(self._workers, now, visits, tuple(self._log), self._procedure.ledger)
 
     def _ask(self, results: Sequence[Result]) -> None:
-        """Tell results and carry out the decisions; as in a live run, as many slots as workers are offered."""
+        """Report results and carry out the decisions; offer as many slots as workers, as in a live run."""
         ledger = self._procedure.ledger
         news = [result for result in results if isinstance(result, EpochResult | Ended)]
         over = {result.trial_id for result in news if self._last(result)}
@@ -172,11 +163,11 @@ class _Course:
         touched += [decision.trial_id for decision in exchange.decisions]
         for trial in map(ledger.__getitem__, dict.fromkeys(touched)):
             if not trial.live:
-                self._floor.stop(trial)
+                self._pool.stop(trial)
                 self._training.discard(trial.trial_id)
             elif trial.finished < trial.granted and trial.trial_id not in self._training:
                 self._training.add(trial.trial_id)
-                self._floor.enter(trial)
+                self._pool.enter(trial)
 
     def _last(self, result: EpochResult | Ended) -> bool:
         return isinstance(result, Ended) or result.epoch == self._procedure.ledger[result.trial_id].granted
@@ -185,7 +176,7 @@ class _Course:
         while self._events and self._events[0][0] <= now * (1 + _TOGETHER):
             _, _, seconds, work = heapq.heappop(self._events)
             trial = work[0]
-            if self._floor.finish(work, seconds) and trial.live:
+            if self._pool.finish(work, seconds) and trial.live:
                 self._training.discard(trial.trial_id)
                 self._results.append(self._result(trial))
 
@@ -198,7 +189,7 @@ class _Course:
         return EpochResult(trial.trial_id, epoch, metrics)
 
     def _assign(self, now: float) -> None:
-        for work in self._floor.take():
+        for work in self._pool.take():
             trial, partition, worker = work
             seconds = self._each * self._unit(trial)
             self._visits.append(Visit(trial.trial_id, trial.finished + 1, partition, worker, now, now + seconds))

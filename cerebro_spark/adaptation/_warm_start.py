@@ -1,4 +1,4 @@
-"""Warm starts: the weights that configurations of a cycle had at the end of an earlier one."""
+"""Warm starts of a cycle with the weights of an earlier one."""
 
 from __future__ import annotations
 
@@ -18,58 +18,57 @@ from udfs.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cerebro_spark.adaptation._record import CycleRecord
+    from cerebro_spark.adaptation._campaign_record import CycleRecord
     from udfs.store import Store
 
 __all__ = ["EarlierCycle", "last_over", "layout_of"]
 
-# How trials end whose weights are worth going on from.
+# Final statuses of trials whose weights can be used.
 _SOUND = ("finished", "stopped")
 
 _ENDLESS = ("running", "paused")
 
 
 def layout_of(checkpoint: bytes) -> str:
-    """Hash the shapes of the tensors that a checkpoint has of a model, and the frozen weights that it belongs to.
+    """Hash the shapes of a checkpoint's tensors, and the frozen weights that it belongs to.
 
     Parameters
     ----------
     checkpoint : bytes
-        As :meth:`udfs.training.Session.checkpoint` writes it.
+        Checkpoint of :meth:`udfs.training.Session.checkpoint`.
     """
     saved = unpack(checkpoint, lambda array, _kind: array)
     return hashlib.sha256(repr((_shapes(saved["model"]), saved.get("frozen"))).encode()).hexdigest()
 
 
-def _shapes(held: Any) -> Any:
-    if isinstance(held, dict):
-        return {name: _shapes(value) for name, value in sorted(held.items())}
-    return [_shapes(value) for value in held] if isinstance(held, list) else np.shape(held)
+def _shapes(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _shapes(value) for name, value in sorted(tree.items())}
+    return [_shapes(value) for value in tree] if isinstance(tree, list) else np.shape(tree)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCycle:
-    """The run of a cycle that is over.
+    """Run of a finished cycle.
 
     Parameters
     ----------
-    store : Store
     run : str
-        ``""`` where there is none.
+        Id of the run; ``""`` if there is none.
     """
 
     store: Store
     run: str
 
-    def starts(self, layouts: Mapping[str, str]) -> WarmStart:
-        """Find the weights to begin with, of each configuration that ended in order and whose model is as it was.
+    def find_states(self, layouts: Mapping[str, str]) -> WarmStart:
+        """Find the weights of each configuration that ended normally and whose model has not changed.
 
-        Of several trials of one configuration it is the one that trained most; of those, the one that started first.
+        Among the trials of a configuration this is the one with the most epochs, and among those the first one.
 
         Parameters
         ----------
         layouts : mapping of str to str
-            Of the configurations that are open, by :func:`udfs.hopper.configuration_key`.
+            Layouts of the opened configurations, by :func:`udfs.hopper.configuration_key`.
         """
         if not self.run:
             return WarmStart()
@@ -90,7 +89,7 @@ class EarlierCycle:
 
     @staticmethod
     def _fits(checkpoints: Checkpoints, record: Record, layout: str | None) -> bool:
-        """Whether a checkpoint is intact and of such a model; one that nobody has opened yet is taken at its word."""
+        """Return True if a checkpoint is intact and fits the model; a model that is not open yet is assumed to fit."""
         try:
             state = checkpoints.read(record.trial_id, record.version, record.digest)
         except (DamagedError, StoreError):
@@ -99,13 +98,7 @@ class EarlierCycle:
 
 
 def last_over(store: Store, cycles: Sequence[CycleRecord]) -> EarlierCycle:
-    """Find the last cycle whose configurations have all ended: one that broke off has nothing to go on from.
-
-    Parameters
-    ----------
-    store : Store
-    cycles : sequence of CycleRecord
-    """
+    """Find the last cycle whose configurations have all ended."""
     for cycle in reversed(cycles):
         journal = Journal(store, cycle.run)
         started = _started(journal) if journal.begun else []
@@ -117,6 +110,6 @@ def last_over(store: Store, cycles: Sequence[CycleRecord]) -> EarlierCycle:
 
 
 def _started(journal: Journal) -> list[tuple[str, Mapping[str, Any]]]:
-    """List the trials of a run and their params, in the order of their starts."""
+    """List the trials of a run with their params, in the order of their starts."""
     decisions = [decision for order in journal.orders() for decision in order.decisions]
     return [(each.trial_id, each.params) for each in decisions if isinstance(each, Start)]

@@ -1,4 +1,4 @@
-"""Rank records without labels by how much their labels would teach."""
+"""Ranking of records without labels by their value for training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField, StructType
 
-from cerebro_spark.adaptation._collecting import collected
+from cerebro_spark.adaptation._jobs import collect_rows
 from cerebro_spark.data import choose_features, with_places
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.adaptation._cycle import Cycle
-    from cerebro_spark.adaptation._layers import StoredLayers
+    from cerebro_spark.adaptation._stored_layers import StoredLayers
     from udfs.shards import GrowingData
 
-__all__ = ["Labelling", "by_lot", "check_how"]
+__all__ = ["PoolRanking", "check_how", "rank_at_random"]
 
 _HOW = (*UNCERTAINTIES, "diversity", "random")
 
-# Records that diversity chooses where nobody says how many are asked for.
+# Default number of records by diversity.
 _ASKED = 100
 
-# Labelled records that the pool's are to be far from: where there are more, as many that cover them.
+# Largest number of labelled records that diversity compares with; more are reduced to a cover of this size.
 _LABELLED = 4096
 
 _SCORE = "score"
@@ -41,37 +41,29 @@ _PICKED = "cerebro_spark_picked"
 
 
 def check_how(how: str, limit: int | None) -> None:
-    """Check the arguments of :meth:`Adaptation.score`.
-
-    Parameters
-    ----------
-    how : str
-    limit : int or None
-        Records that are asked for.
+    """Validate the arguments of :meth:`Adaptation.score`.
 
     Raises
     ------
     InvalidArgumentError
-        No such way, or a limit below 1.
+        ``how`` or ``limit`` is not allowed.
     """
     if how not in _HOW:
-        raise InvalidArgumentError(f"how={how!r}{nearest(str(how), _HOW)}; one of: {', '.join(_HOW)}")
+        raise InvalidArgumentError(f"how must be one of {', '.join(_HOW)}, got {how!r}{nearest(str(how), _HOW)}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise InvalidArgumentError(f"limit={limit!r}: how many records are asked for, from 1 on, or None")
+        raise InvalidArgumentError(f"limit must be an integer of at least 1 or None, got {limit!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelling:
-    """Ranks records for their labels, by the best model of a cycle.
+class PoolRanking:
+    """Ranking of pools by the best model of a cycle.
 
     Parameters
     ----------
-    cycle : Cycle
     layers : StoredLayers
-        What the cycle has on disk.
+        Layers of the cycle on disk.
     stored : tuple of str
-        Expressions of its layers.
-    seed : int
+        Expressions of these layers.
     """
 
     cycle: Cycle
@@ -79,8 +71,8 @@ class Labelling:
     stored: tuple[str, ...]
     seed: int
 
-    def ranked(self, pool: DataFrame, how: str, limit: int | None) -> DataFrame:
-        """Add a column ``score`` and put the largest first; see :meth:`Adaptation.score`."""
+    def rank(self, pool: DataFrame, how: str, limit: int | None) -> DataFrame:
+        """Add a column ``score`` and sort by it; see :meth:`Adaptation.score`."""
         check_absent(pool, [_SCORE], "drop it")
         data = self.layers.data
         if how == "diversity":
@@ -88,7 +80,7 @@ class Labelling:
             return _ordered(self._covering(_without_labelled(pool, data), _ASKED if limit is None else limit), limit)
         model = self.cycle.best_model
         if data.id_column not in pool.columns:
-            # Nothing can be kept of records that are not told apart, but they are ranked all the same.
+            # Layers of records without ids cannot be stored, but the records can be ranked.
             return _ordered(model.uncertainty(pool, how), limit)
         uncertainty, new = model.output_uncertainty(how), _without_labelled(pool, data)
         if not self.stored:
@@ -99,9 +91,9 @@ class Labelling:
         return _ordered(rows.mapInArrow(task, schema), limit)
 
     def _covering(self, pool: DataFrame, count: int) -> DataFrame:
-        """Choose records that cover the pool: of each shard a few on the executors, and of these here.
+        """Choose records that cover the pool, first in each shard on the executors, then on the driver.
 
-        The driver holds `count` vectors of each shard and 4,096 of labelled records, of 128 numbers each.
+        The driver holds `count` vectors of each shard and 4,096 of labelled records, with 128 numbers each.
         """
         source, rows = self._pass(pool)
         data, spark = self.layers.data, pool.sparkSession
@@ -116,11 +108,11 @@ class Labelling:
         for place, distance in zip(places.tolist(), distances.tolist(), strict=True):
             scores.setdefault(ids[place], distance)
         picked = spark.createDataFrame(list(scores.items()), f"{_PICKED} string, {_SCORE} double")
-        own = F.col(quoted(data.id_column)).cast("string")
-        return pool.join(F.broadcast(picked), own == F.col(_PICKED), "inner").drop(_PICKED)
+        record_id = F.col(quoted(data.id_column)).cast("string")
+        return pool.join(F.broadcast(picked), record_id == F.col(_PICKED), "inner").drop(_PICKED)
 
     def _pass(self, pool: DataFrame) -> tuple[PoolPass, DataFrame]:
-        """Deal a pool's rows as labelled ones are dealt: to the shards of their ids, in the order there."""
+        """Assign the rows of a pool to the shards of their ids, in the order of labelled rows."""
         layers, data = self.layers, self.layers.data
         sources = choose_features(pool, data.inputs)
         columns = [F.col(f"c{place}") for place in range(len(sources))]
@@ -137,7 +129,7 @@ class Labelling:
             .select("bucket", "id", "features", *columns, *(f"k{place}" for place in range(len(pool.columns))))
         )
         source = PoolPass(
-            self.cycle.best_opened(layers.candidates.opener),
+            self.cycle.best_for_workers(layers.candidates.opener),
             data,
             layers.features,
             layers.workload.params_with(self.stored),
@@ -150,19 +142,21 @@ class Labelling:
         return source, rows
 
 
-def by_lot(pool: DataFrame, limit: int | None, *, data: GrowingData | None, id_column: str, seed: int) -> DataFrame:
+def rank_at_random(
+    pool: DataFrame, limit: int | None, *, data: GrowingData | None, id_column: str, seed: int
+) -> DataFrame:
     """Rank by lot, which takes no model: the lot follows from the seed and the id."""
     check_absent(pool, [_SCORE], "drop it")
     _check_id(pool, id_column)
     new = pool if data is None else _without_labelled(pool, data)
     lot = F.xxhash64(F.lit(seed).cast("bigint"), F.col(quoted(id_column)).cast("string"))
-    # Its 64 bits as a share of one.
+    # Convert the 64 bits to a number from 0 to 1.
     return _ordered(new.withColumn(_SCORE, lot / F.lit(2.0**64) + F.lit(0.5)), limit)
 
 
 def _check_id(pool: DataFrame, id_column: str) -> None:
-    """Check that a pool's records can be told apart."""
-    check_present(pool, [id_column], "the pool's records are told apart by their ids")
+    """Validate that a pool has ids."""
+    check_present(pool, [id_column], "records of a pool need ids")
 
 
 def _ordered(scored: DataFrame, limit: int | None) -> DataFrame:
@@ -171,15 +165,15 @@ def _ordered(scored: DataFrame, limit: int | None) -> DataFrame:
 
 
 def _without_labelled(pool: DataFrame, data: GrowingData) -> DataFrame:
-    """Leave records out whose labels are there already, by their ids."""
+    """Drop labelled records by their ids."""
     shards = 2 * data.num_shards
     labelled = pool.sparkSession.range(0, shards, 1, shards).mapInArrow(LabelledIds(data), LabelledIds.schema)
-    own = F.col(quoted(data.id_column)).cast("string")
-    return pool.join(labelled, own == F.col(LabelledIds.column), "left_anti")
+    record_id = F.col(quoted(data.id_column)).cast("string")
+    return pool.join(labelled, record_id == F.col(LabelledIds.column), "left_anti")
 
 
 def _core(job: DataFrame) -> tuple[list[str], NDArray[np.float32]]:
-    """Collect ids and vectors, in an order that is always the same."""
-    rows = sorted(collected(job), key=lambda row: (row["bucket"], row["place"]))
+    """Collect ids and vectors in a deterministic order."""
+    rows = sorted(collect_rows(job), key=lambda row: (row["bucket"], row["place"]))
     vectors = np.array([row["vector"] for row in rows] or np.empty((0, 0)), np.float32)
     return [row["id"] for row in rows], vectors

@@ -1,4 +1,4 @@
-"""Grid of the candidates of a campaign, each with its own number of epochs."""
+"""Search over a grid whose configurations train different numbers of epochs."""
 
 from __future__ import annotations
 

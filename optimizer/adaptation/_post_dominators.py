@@ -1,4 +1,4 @@
-"""Layers through which every way up leads: post-dominators of a trunk."""
+"""Post-dominators of a trunk: layers on every path to the wanted layers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ __all__ = ["dominators"]
 
 
 def dominators(graph: LayerGraph, wanted: Collection[str]) -> Callable[[str], Iterator[str]]:
-    """Find the layers through which every path from a layer to a wanted one leads.
+    """Find the layers on every path from a layer to a wanted layer.
 
     Parameters
     ----------
-    graph : LayerGraph
     wanted : collection of str
-        The layers where paths end; a path may also go on through one to another.
+        Layers where paths end; a path may pass through one of them to another.
 
     Returns
     -------
     callable
-        Yields these layers for a name, the lowest first.
+        Function that yields these layers for a name, the lowest first.
 
     Examples
     --------
@@ -36,7 +35,7 @@ def dominators(graph: LayerGraph, wanted: Collection[str]) -> Callable[[str], It
     >>> list(above("x")), list(above("conv")), list(above("top"))
     (['sum', 'top'], ['sum', 'top'], [])
     """
-    # The end of all paths is "", which is no layer's name.
+    # The name "" stands for the end of all paths.
     parent: dict[str, str] = {}
     depth = {"": 0}
     for name in reversed(graph.names):
@@ -47,12 +46,11 @@ def dominators(graph: LayerGraph, wanted: Collection[str]) -> Callable[[str], It
             continue
         meeting = nexts[0]
         for other in nexts[1:]:
-            one = other
-            while one != meeting:
-                if depth[one] < depth[meeting]:
+            while other != meeting:
+                if depth[other] < depth[meeting]:
                     meeting = parent[meeting]
                 else:
-                    one = parent[one]
+                    other = parent[other]  # noqa: PLW2901 - climb to the common ancestor
         parent[name] = meeting
         depth[name] = depth[meeting] + 1
 
