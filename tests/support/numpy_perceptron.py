@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError, take_random, train_in_steps
+from udfs.handlers import Framework, TensorSpec, UntraceableModelError, output_at, take_random, train_in_steps
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, TrainerError, batch_weights
@@ -64,8 +64,10 @@ class Momentum:
             model.weights[name] = (model.weights[name] - self.lr * self.velocity[name]).astype(np.float32)
 
 
-class Traced(SingleOutput):
+class Traced:
     """A perceptron opened into layers."""
+
+    output_keys: tuple[str | int, ...] = ()
 
     def __init__(self, model: Perceptron, spec: TensorSpec) -> None:
         self._model = model
@@ -76,6 +78,9 @@ class Traced(SingleOutput):
             mark, size = hashlib.sha256(b"".join(own)).hexdigest(), sum(array.nbytes for array in own)
             layers.append(Layer(name, name[:-1], (below.name,), shape, flops=flops, param_bytes=size, fingerprint=mark))
         self.graph = LayerGraph(layers, [layers[-1].name])
+
+    def output_layer(self, key: str | int) -> str:
+        return output_at(key, {})
 
     def prepare(self, threads: int) -> Traced:  # numpy has the process's threads
         return self

@@ -1,6 +1,6 @@
 """Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
-from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
+from udfs.driver._arrow import as_vector, map_rows, quoted, reason_of
 from udfs.driver._columns import (
     check_absent,
     check_image,
@@ -82,7 +82,6 @@ __all__ = [
     "check_rows",
     "check_spark_writes",
     "check_text",
-    "count_reasons",
     "detect_separator",
     "device_name",
     "driver_host",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Of what a row map gives, until it is split into columns.
 _NEW = "cerebro_spark_new_columns"
 
-__all__ = ["as_vector", "count_reasons", "map_rows", "quoted", "reason_of"]
+__all__ = ["as_vector", "map_rows", "quoted", "reason_of"]
 
 
 def map_rows(
@@ -143,33 +143,6 @@ def as_vector(name: str, size: int | None = None) -> Column:
 def reason_of(error_column: str) -> Column:
     """Return the reasons of a column of errors, without their details: few values, to count by."""
     return F.substring_index(F.col(quoted(error_column)), ":", 1)
-
-
-def count_reasons(df: DataFrame, error_column: str) -> dict[str, int]:
-    """Count the bad rows by reason, in one job over a DataFrame that a row map with ``errors="null"`` gave.
-
-    Parameters
-    ----------
-    df : DataFrame
-        DataFrame with a column of reasons.
-    error_column : str
-        Name of the column of reasons.
-
-    Returns
-    -------
-    dict of str to int
-        Reasons in order, the most frequent first.
-
-    Examples
-    --------
-    >>> from pyspark.sql import SparkSession
-    >>> rows = [(1, "no such file: a.png"), (2, None), (3, "no such file: b.png"), (4, "null")]
-    >>> count_reasons(SparkSession.active().createDataFrame(rows, "id int, image_error string"), "image_error")
-    {'no such file': 2, 'null': 1}
-    """
-    bad = df.where(F.col(quoted(error_column)).isNotNull())
-    counted = bad.groupBy(reason_of(error_column).alias("reason")).count().collect()
-    return {row["reason"]: row["count"] for row in sorted(counted, key=lambda row: (-row["count"], row["reason"]))}
 
 
 def _spark_type(kind: pa.DataType) -> DataType:

@@ -8,7 +8,7 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 from udfs.handlers._adapted import Adapted, AdaptedModel, Cut, trained_whole, with_columns
 from udfs.handlers._framework import Framework
 from udfs.handlers._open_session import open_adapted, open_session, training_bytes
-from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
+from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
 from udfs.handlers._random import apply_random, take_random
 from udfs.handlers._record_checks import check_records, mixing_layer, with_neighbours
@@ -36,7 +36,6 @@ __all__ = [
     "Framework",
     "Handler",
     "ModelTrainer",
-    "SingleOutput",
     "TensorSpec",
     "TracedModel",
     "UnknownOutputError",

@@ -7,7 +7,7 @@ from typing import Any
 
 from optimizer.errors import CerebroError, nearest
 
-__all__ = ["SingleOutput", "UnknownOutputError", "keyed_outputs", "output_at"]
+__all__ = ["UnknownOutputError", "keyed_outputs", "output_at"]
 
 
 class UnknownOutputError(CerebroError, KeyError):
@@ -61,25 +61,6 @@ def output_at(key: str | int, keyed: Mapping[str | int, str]) -> str:
         hint = nearest(key, [name for name in keyed if isinstance(name, str)]) if isinstance(key, str) else ""
         raise UnknownOutputError(f"no output {key!r}{hint}; outputs: {', '.join(map(repr, keyed))}")
     return keyed[key]
-
-
-class SingleOutput:
-    """The part of :class:`udfs.handlers.TracedModel` that is the same for all networks that return one tensor.
-
-    Examples
-    --------
-    >>> SingleOutput().output_keys
-    ()
-    """
-
-    @property
-    def output_keys(self) -> tuple[str | int, ...]:
-        """No keys: there is one tensor."""
-        return ()
-
-    def output_layer(self, key: str | int) -> str:
-        """Raise :class:`UnknownOutputError`: no output has a key."""
-        return output_at(key, {})
 
 
 def _entries(returned: Any) -> list[tuple[str | int, Any]]:
