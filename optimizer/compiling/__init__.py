@@ -30,11 +30,10 @@ from optimizer.compiling._curves import (
     Patch,
     PowerTransform,
     Quantiles,
-    Splines,
     Ufunc,
 )
 from optimizer.compiling._distances import METRICS, Coupling, Distances, Neighbors
-from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._elementwise import Choose
 from optimizer.compiling._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from optimizer.compiling._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from optimizer.compiling._functions import (
@@ -51,8 +50,7 @@ from optimizer.compiling._functions import (
     Within,
 )
 from optimizer.compiling._interpolate import Interpolate
-from optimizer.compiling._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
-from optimizer.compiling._leaves import Indicators, Leaves, LinearLeaves
+from optimizer.compiling._leaves import Leaves
 from optimizer.compiling._links import Link
 from optimizer.compiling._live_columns import live_columns
 from optimizer.compiling._lookups import CodeLookup, Replace
@@ -61,7 +59,6 @@ from optimizer.compiling._operator import OPERATORS, Operator
 from optimizer.compiling._output import Output
 from optimizer.compiling._plan import BACKENDS, Plan, make_plan, saved_backend
 from optimizer.compiling._program import INPUT, Node, Program
-from optimizer.compiling._ranks import GatherElements, TopK
 from optimizer.compiling._reading import NarrowIntegers
 from optimizer.compiling._rules import RULES, Rule, reason_of
 from optimizer.compiling._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
@@ -82,7 +79,6 @@ __all__ = [
     "UFUNCS",
     "WALKED_ROWS",
     "Above",
-    "AdditiveChi2",
     "After",
     "ArgMax",
     "Arithmetic",
@@ -100,7 +96,6 @@ __all__ = [
     "Complement",
     "Concatenate",
     "Constant",
-    "CountSketch",
     "Coupling",
     "Damped",
     "Distances",
@@ -109,17 +104,13 @@ __all__ = [
     "Filled",
     "Finite",
     "Function",
-    "GatherElements",
     "HasText",
     "Impute",
-    "Indicators",
     "Interpolate",
-    "KernelCentre",
     "Known",
     "Leaves",
     "Like",
     "Linear",
-    "LinearLeaves",
     "Link",
     "LogMean",
     "LogSoftmax",
@@ -139,7 +130,6 @@ __all__ = [
     "Plan",
     "Power",
     "PowerTransform",
-    "Products",
     "Program",
     "ProgramError",
     "Quantiles",
@@ -156,8 +146,6 @@ __all__ = [
     "Softmax",
     "SparseRows",
     "Sparsity",
-    "Splines",
-    "TopK",
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",

@@ -1,4 +1,4 @@
-"""How a parser writes a program."""
+"""Builder of programs, which parsers fill with operators."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._output import Output
 
-__all__ = ["Builder", "Kind", "Sparsity"]
+__all__ = ["Builder", "Sparsity"]
 
 Sparsity = Literal["dense", "absent", "written"]
-"""How a library holds a table: dense; sparse, where each zero is absent; or sparse, where some zero may be written."""
-
-Kind = Literal["bool", "float", "int"]
-"""Kind of numbers, as numpy has them: some functions give others for whole numbers, or for booleans."""
+"""Layout of a table in the library: dense, sparse without explicit zeros, or sparse with explicit zeros."""
 
 _AS_GIVEN = (Cast, Concatenate, Finite, Select)
 
 
 class Builder:
-    """A program under way: each operator that is added gets a name, and is checked at once.
+    """Builder of a program, which names and validates each operator that is added.
 
     Parameters
     ----------
     width : int
-        Columns of the table.
+        Columns of the input table.
     columns : iterable of str, optional
-        Their names.
+        Names of the columns.
 
     Examples
     --------
@@ -53,13 +50,12 @@ class Builder:
         self._widths = {INPUT: width}
         self._known: dict[tuple[bytes, tuple[str, ...]], str] = {}
         self._sparsity: dict[str, Sparsity] = {}
-        self._kinds: dict[str, Kind] = {}
+        self._booleans: set[str] = set()
 
     def add(self, operator: Operator, *inputs: str) -> str:
-        """Add an operator, and give the name of its result.
+        """Add an operator, and return the name of its result.
 
-        An operator that is there already on the same inputs, with the same numbers and arrays, is not added twice:
-        what several members of an ensemble have in common runs once.
+        An equal operator on the same inputs is not added twice, so common steps of an ensemble run once.
 
         Raises
         ------
@@ -72,59 +68,59 @@ class Builder:
         kind = type(operator).__name__.lower()
         number = sum(node.name.partition("_")[0] == kind for node in self._nodes)
         name = f"{kind}_{number + 1}" if number else kind
-        self._widths[name] = operator.width([self._widths[one] for one in inputs])
+        self._widths[name] = operator.width([self._widths[table] for table in inputs])
         self._nodes.append(Node(name, operator, inputs))
         self._known[key] = name
         return name
 
     def node(self, name: str) -> Node | None:
-        """Give the node of a result so far; none for the input."""
+        """Return the node of a result; ``None`` for the input."""
         return next((node for node in self._nodes if node.name == name), None)
 
     def width(self, name: str) -> int:
-        """Columns of a result so far."""
+        """Return the number of columns of a result."""
         return self._widths[name]
 
     def mark(self, name: str, sparsity: Sparsity) -> None:
-        """Note how the library holds a result: some models take a zero for another thing in a sparse table."""
+        """Set the layout of a result in the library, because some models treat absent zeros as missing."""
         self._sparsity[name] = sparsity
 
     def sparsity(self, name: str) -> Sparsity:
-        """Tell how the library holds a result: as it was marked, or as what it is chosen from or put together of."""
+        """Return the layout of a result: as set, or that of the tables that it selects from or concatenates."""
         if name in self._sparsity:
             return self._sparsity[name]
         node = self.node(name)
         if node is None or not isinstance(node.operator, _AS_GIVEN):
             return "dense"
-        found = [self.sparsity(one) for one in node.inputs]
-        return next((kind for kind in ("written", "absent") if kind in found), "dense")
+        layouts = [self.sparsity(table) for table in node.inputs]
+        return next((layout for layout in ("written", "absent") if layout in layouts), "dense")
 
-    def mark_kind(self, name: str, kind: Kind) -> None:
-        """Note the kind of numbers that the library holds a result in."""
-        self._kinds[name] = kind
+    def mark_boolean(self, name: str) -> None:
+        """Set that the library holds a result as booleans."""
+        self._booleans.add(name)
 
-    def kind(self, name: str) -> Kind:
-        """Tell the kind of numbers of a result: as marked, or that of what it is chosen from or put together of."""
-        if name in self._kinds:
-            return self._kinds[name]
+    def is_boolean(self, name: str) -> bool:
+        """Return whether a result is boolean: as set, or as all tables that it selects from or concatenates."""
+        if name in self._booleans:
+            return True
         node = self.node(name)
-        if node is None or not isinstance(node.operator, (Concatenate, Finite, Select, Within)) or not node.inputs:
-            return "float"
-        found = {self.kind(one) for one in node.inputs}
-        return "float" if "float" in found else "int" if "int" in found else "bool"
+        if node is None or not isinstance(node.operator, (Concatenate, Finite, Select, Within)):
+            return False
+        return bool(node.inputs) and all(self.is_boolean(table) for table in node.inputs)
 
     def program(self, outputs: Mapping[str, Output]) -> Program:
-        """Finish, with the results that the program is to give.
+        """Return the program with some outputs.
 
         Raises
         ------
         UnsupportedOperatorError
-            Texts reach an operator that takes numbers.
+            Texts reach an operator of numbers.
         """
         program = Program(self._width, self._columns, self._nodes, outputs)
         for node in program.nodes:
             if isinstance(node.operator, Filled):
                 raise UnsupportedOperatorError(
-                    f"{node.operator.who} gives texts, and what follows takes numbers: put an encoder between them"
+                    f"{node.operator.who} of texts cannot be compiled: the next step reads numbers. Put an encoder "
+                    "between them."
                 )
         return program

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from optimizer.compiling._errors import ProgramError
-from optimizer.compiling._operator import Operator, check_choice, later, width_of
+from optimizer.compiling._operator import Operator, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,14 +35,11 @@ class Encode(Operator):
         Columns of the program's input.
     vocabularies : sequence of sequences of str, bytes, int, float or None
         One per column.
-    hashing : {"", "CatBoost"}, default ""
-        Whether a vocabulary has the values themselves, or the hashes by which CatBoost tells them apart: of texts, and
-        of whole numbers as texts. All of one hash are one value to it.
 
     Raises
     ------
     ProgramError
-        There are not as many vocabularies as columns, or `hashing` is another one.
+        There are not as many vocabularies as columns.
     """
 
     arity: ClassVar[int | None] = 0
@@ -50,10 +47,8 @@ class Encode(Operator):
 
     columns: NDArray[np.int64]
     vocabularies: Sequence[Sequence[Entry]]
-    hashing: str = later("")
 
     def __post_init__(self) -> None:
-        check_choice("Encode", "hashing", self.hashing, ("", "CatBoost"))
         if len(self.columns) != len(self.vocabularies):
             raise ProgramError(f"Encode: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
 

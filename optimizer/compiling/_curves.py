@@ -1,4 +1,4 @@
-"""Non-linear transforms of columns: functions, powers, quantiles, bins, splines and products."""
+"""Element-wise non-linear transforms: functions of numpy, powers, quantiles, bins, monomials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from optimizer.compiling._errors import ProgramError
-from optimizer.compiling._operator import Operator, check_choice, later, width_of
+from optimizer.compiling._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["UFUNCS", "Bins", "Missing", "Monomials", "Patch", "PowerTransform", "Quantiles", "Splines", "Ufunc"]
+__all__ = ["UFUNCS", "Bins", "Missing", "Monomials", "Patch", "PowerTransform", "Quantiles", "Ufunc"]
 
 UFUNCS = (
     *("absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "cos", "cosh"),
@@ -148,48 +148,6 @@ class Monomials(Operator):
                 )
             known += size
         return known
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Splines(Operator):
-    """B-splines of each column, by de Boor's recursion in float64; a result that is not sparse has the input's type.
-
-    Parameters
-    ----------
-    knots : float64 array of shape (knots, width)
-        Ascending in each column.
-    degree : int
-        Degree of the polynomials.
-    splines : int
-        Splines of each column. A periodic column has `degree` fewer than its knots give.
-    extrapolation : {"error", "constant", "linear", "continue", "periodic"}
-        What is beyond the base interval. ``"error"`` gives NaN.
-    low, high : float64 arrays of shape (width,)
-        What is beyond these is extrapolated.
-    ends : float64 array of shape (4, width, splines)
-        Values and slopes at `low`, and at `high`.
-    sparse : bool
-        Whether the library makes a sparse table of them, and so of float64. In a dense one it adds each spline times
-        zero to its neighbours: where one has no number, the others have none.
-    """
-
-    knots: NDArray[np.float64]
-    degree: int
-    splines: int
-    extrapolation: str
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    sparse: bool = later(False)
-
-    def __post_init__(self) -> None:
-        check_choice(
-            "Splines", "extrapolation", self.extrapolation, ("error", "constant", "linear", "continue", "periodic")
-        )
-
-    def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
-        return width_of(self, inputs[0], self.knots.shape[1]) * self.splines
 
 
 @dataclass(frozen=True, eq=False, slots=True)

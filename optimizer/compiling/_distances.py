@@ -50,11 +50,10 @@ class Distances(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Neighbors(Operator):
-    """The mean of the values of the nearest points, or of all points in a radius; and how sure that is.
+    """Mean of the values of the nearest points, and whether the library's choice of them is known.
 
-    The first column of the result is 1 where the library's answer cannot be known: points at one distance, of different
-    values, compete for the last places, and the library chooses by the order of its search; or its rounding decides.
-    The second is the number of points in the radius. A row without neighbours has zeros for values.
+    The first column of the result is 1 where the choice is unknown: points at one distance, of different values,
+    compete for the last places, and the library chooses by the order of its search. The second column is `count`.
 
     Parameters
     ----------
@@ -65,15 +64,14 @@ class Neighbors(Operator):
     p : float
         The exponent of ``"minkowski"``.
     count : int
-        Neighbours; 0 for those in the radius.
+        Neighbours, at least 1.
     radius : float
-        Not used where `count` is.
+        Unused; part of saved programs.
     by_distance : bool
         Whether a value weighs one over its distance, and a point at distance zero alone counts.
-    rounding : {"exact", "ball", "expanded", "float32"}
-        How the library's distances differ from these: not at all but for the order of a sum; as it leaves out balls of
-        points whose edge, rounded, is beyond the radius; as it squares rows and points apart from their product, and so
-        rounds at their size; as it takes differences in float32.
+    rounding : {"exact", "ball", "expanded"}
+        Rounding of the library's distances. ``"expanded"``: squares of rows and points are rounded apart from their
+        product. ``"ball"`` is ``"exact"``, in saved programs.
     groups : int64 array
         Where votes begin among the values, if they are votes: so many columns belong to a group as lie before the next.
     """
@@ -90,12 +88,12 @@ class Neighbors(Operator):
 
     def __post_init__(self) -> None:
         check_choice("Neighbors", "metric", self.metric, METRICS)
-        check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded", "float32"))
+        check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded"))
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
-        if len(self.points) != len(self.values) or not 0 <= self.count <= len(self.points):
+        if len(self.points) != len(self.values) or not 1 <= self.count <= len(self.points):
             raise ProgramError(f"Neighbors: {self.count} of {len(self.points)} points with {len(self.values)} values")
         return int(self.values.shape[1]) + 2
 

@@ -1,4 +1,4 @@
-"""Operators on tables number by number: a choice between two tables, and products of columns."""
+"""Element-wise choice between two tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from optimizer.compiling._operator import Operator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-__all__ = ["Choose", "Products"]
+__all__ = ["Choose"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -26,25 +23,6 @@ class Choose(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         return _common(self, inputs)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Products(Operator):
-    """Products of columns, factor by factor; one that has become zero stays zero, even times NaN.
-
-    Parameters
-    ----------
-    factors : int64 array of shape (products, most factors)
-        Columns in the order of the multiplication; -1 where there are fewer.
-    """
-
-    factors: NDArray[np.int64]
-
-    def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
-        if self.factors.size and not -1 <= int(self.factors.min()) <= int(self.factors.max()) < inputs[0]:
-            raise ProgramError(f"Products takes columns up to {int(self.factors.max())} of {inputs[0]}")
-        return len(self.factors)
 
 
 def _common(operator: Operator, inputs: Sequence[int]) -> int:

@@ -153,15 +153,9 @@ class Program:
                 found[column] = found.get(column, frozenset()) | {node.operator.entries}
             elif isinstance(node.operator, Encode):
                 for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
-                    kinds = {str, int} if node.operator.hashing else {type(one) for one in own if one is not None}
+                    kinds = {type(one) for one in own if one is not None}
                     found[column] = found.get(column, frozenset()) | kinds
         return {column: _told(kinds) for column, kinds in found.items()}
-
-    @property
-    def hashed(self) -> frozenset[int]:
-        """Columns of the input whose whole numbers are looked up as texts."""
-        hashing = [node.operator for node in self.host if isinstance(node.operator, Encode) and node.operator.hashing]
-        return frozenset(int(column) for operator in hashing for column in operator.columns)
 
     @property
     def digest(self) -> str:
@@ -255,7 +249,10 @@ def _read(value: Any) -> Any:
 def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
     kind = OPERATORS.get(entry["operator"])
     if kind is None:
-        raise ProgramError(f"there is no operator {entry['operator']!r}; there are {', '.join(sorted(OPERATORS))}")
+        raise ProgramError(
+            f"operator must be one that this release runs, got {entry['operator']!r}. Score the model with its own "
+            "library, or compile it again with the release that reads the file."
+        )
     numbers = {name: _read(value) for name, value in entry["numbers"].items()}
     own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
     return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))

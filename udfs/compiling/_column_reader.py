@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from optimizer.compiling import Bag, Encode, ProgramError
 from optimizer.errors import ColumnError, InvalidArgumentError
 from udfs.compiling._bag_reader import BagReader
-from udfs.compiling._city import city_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,9 +83,7 @@ class _Codes:
     """Codes of some columns."""
 
     def __init__(self, operator: Encode) -> None:
-        vocabularies: list[_Hashes | _Vocabulary] = [
-            _Hashes(entries) if operator.hashing else _Vocabulary(entries) for entries in operator.vocabularies
-        ]
+        vocabularies = [_Vocabulary(entries) for entries in operator.vocabularies]
         self._columns = list(zip(operator.columns.tolist(), vocabularies, strict=True))
 
     def __call__(self, columns: Sequence[Any]) -> NDArray[np.int64]:
@@ -209,47 +206,6 @@ class _Vocabulary:
         places = np.array([place for _, place in self.numbers] or [self.absent], np.int64)
         at = np.minimum(np.searchsorted(known, column), len(known) - 1)
         return np.where(known[at] == column, places[at], np.where(np.isnan(column), self.nan, self.absent))
-
-
-class _Hashes:
-    """Hashes of CatBoost's categories of one column, and the code of each."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._places = {entry: place for place, entry in enumerate(entries)}
-        self._absent = len(entries)
-
-    def codes(self, column: Any, place: int) -> NDArray[np.int64]:
-        """Codes of a column, int64."""
-        if not isinstance(column, pa.Array | pa.ChunkedArray):
-            try:
-                column = pa.array(column, from_pandas=column.dtype.kind == "O")
-            except (pa.ArrowException, UnicodeEncodeError):  # texts beside numbers
-                values = column.tolist()
-                known = {value: self._code(value, place) for value in set(values)}
-                return np.array([known[value] for value in values], np.int64).reshape(len(values))
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        # A hash for each value, not for each row.
-        encoded = column.dictionary_encode(null_encoding="encode")
-        found = np.array([self._code(value, place) for value in encoded.dictionary.to_pylist()], np.int64)
-        return np.asarray(found[encoded.indices.to_numpy(zero_copy_only=False)])
-
-    def _code(self, value: object, place: int) -> int:
-        if value is None or _is_nan(value):
-            return self._places.get(None, self._absent)
-        if isinstance(value, int):
-            value = str(int(value))
-        if isinstance(value, str):
-            value = value.encode("utf-8", "surrogatepass")
-        if not isinstance(value, bytes):
-            raise ColumnError(
-                f"column {place} has {value!r}, of type {type(value).__name__}: categories of CatBoost are texts or "
-                "whole numbers"
-            )
-        # As CatBoost keeps them: the lower half, with a sign.
-        half = city_hash(value) & 0xFFFFFFFF
-        return self._places.get(half - (half >> 31 << 32), self._absent)
 
 
 def _is_nan(value: object) -> bool:

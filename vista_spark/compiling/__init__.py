@@ -1,4 +1,4 @@
-"""Compiled pipelines: the predictions of classical models by tensor programs (Hummingbird)."""
+"""Compiled pipelines: tensor programs that predict what classical models predict (Hummingbird)."""
 
 from vista_spark.compiling._compile import compile_pipeline
 from vista_spark.compiling._compiled import CompiledPipeline

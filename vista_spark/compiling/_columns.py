@@ -1,4 +1,4 @@
-"""The columns that a model takes, as its library says it."""
+"""Number and names of the columns that a fitted model reads."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ __all__ = ["names_of", "width_of"]
 
 _ONE_COLUMN = frozenset(
     {"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"}
-    | {"DictVectorizer", "FeatureHasher", "MultiLabelBinarizer"}
+    | {"DictVectorizer", "MultiLabelBinarizer"}
 )
-"""Classes of scikit-learn that take one column, as an array of one dimension, or a list of lists or dictionaries."""
+"""Classes of scikit-learn that read one column: a flat array, or a list of lists or dictionaries."""
 
 
 def width_of(model: Any) -> int | None:
-    """Count the columns; one whose first steps pass all through, or none, says it further on.
-
-    ``None`` for a model that is not fitted.
-    """
+    """Return the number of columns of a model, from its first step if need be; ``None`` if it is not fitted."""
     if type(model).__name__ in _ONE_COLUMN:
         return 1
-    width = _said(model, "n_features_in_")
+    width = _attribute(model, "n_features_in_")
     for method in ("num_feature", "num_features") if width is None else ():  # Boosters of LightGBM, of XGBoost
         if callable(count := getattr(model, method, None)):
             return int(count())
@@ -33,23 +30,23 @@ def width_of(model: Any) -> int | None:
 
 
 def names_of(model: Any) -> list[str] | None:
-    """Give the names of the columns, where the model was fitted on columns with names."""
+    """Return the names of the columns of a model; ``None`` for a model that was fitted without names."""
     names = None
     if type(model).__name__ in _ONE_COLUMN:
-        return None  # its names are those of the columns that it gives
+        return None  # its names are those of its results
     for attribute in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
-        names = _said(model, attribute)
+        names = _attribute(model, attribute)
         if names is not None:
             break
-    given = [str(name) for name in (names() if callable(names) else names if names is not None else ())]
-    # Some libraries number the columns that have no names.
-    numbered = any(given == [f"{start}{place}" for place in range(len(given))] for start in ("", "Column_"))
-    return None if numbered or not given else given
+    texts = [str(name) for name in (names() if callable(names) else names if names is not None else ())]
+    # Some libraries number columns without names.
+    numbered = any(texts == [f"{start}{place}" for place in range(len(texts))] for start in ("", "Column_"))
+    return None if numbered or not texts else texts
 
 
-def _said(model: Any, attribute: str) -> Any:
+def _attribute(model: Any, name: str) -> Any:
     try:
-        return getattr(model, attribute, None)
+        return getattr(model, name, None)
     except Exception as error:  # a library's own error for a model that is not fitted
         if "fit" in str(error).lower() or "train" in str(error).lower():
             return None

@@ -1,4 +1,4 @@
-"""A compiled pipeline: a program with the methods of the model that it was."""
+"""Compiled pipeline: a tensor program with the methods of the model that it was compiled from."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pyarrow as pa
 from optimizer.compiling import Rewritten, make_plan, saved_backend, saved_strategy, sparse_nodes
 from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.compiling._integers import (
-    check_floats,
     check_integers,
     narrows_integers,
-    rounds_results,
     spelled,
     underscored,
 )
@@ -32,26 +30,25 @@ __all__ = ["CompiledPipeline"]
 
 
 class CompiledPipeline:
-    """The predictions of a model by a tensor program.
+    """Tensor program that predicts what a model predicts.
 
-    It has the methods of the model that the program gives: ``outputs`` names them. It pickles as its own bytes, and so
-    travels to a Spark worker that has no training library. :class:`TensorPipeline` runs it over a DataFrame.
+    It has those methods of the model that are compiled; :attr:`outputs` names them. Pickling stores the program alone,
+    so workers of Spark need no training library. :class:`TensorPipeline` applies it to a DataFrame.
 
     Parameters
     ----------
     program : Program
-    tree_strategy, backend, threads
-        As of :func:`compile_pipeline`.
-    rewrites : bool
-        As of :func:`compile_pipeline`. What is saved is the program as it was compiled: it is rewritten where it runs.
+        Operators and outputs. Files hold the program as it was compiled; rewrites happen where it runs.
+    tree_strategy, backend, threads, rewrites
+        Options of :func:`compile_pipeline`.
 
     Raises
     ------
     optimizer.compiling.UnsupportedOperatorError
-        There is no such strategy or backend, the trees would not fit into memory, or the backend is
-        ``"onnxruntime"`` and an operator has no exact ONNX form.
+        The strategy or backend is unknown, the trees do not fit into memory, or the backend is ``"onnxruntime"`` and an
+        operator has no exact ONNX form.
     InvalidArgumentError
-        `threads` is no whole number above 0, or a package of the backend is missing.
+        `threads` is not a positive integer, or a package of the backend is missing.
     """
 
     def __init__(
@@ -66,11 +63,11 @@ class CompiledPipeline:
         self.program = program
         self.tree_strategy, self.backend, self.threads = tree_strategy, backend, threads
         self.rewrites = rewrites
-        # The door: a strategy that does not fit these trees is refused now, not in a task.
+        # Validate now, not in a task.
         make_plan(program, tree_strategy=tree_strategy, backend=backend)
         sparse_nodes(program)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise InvalidArgumentError(f"threads={threads!r}: a whole number above 0, or None for torch's number")
+            raise InvalidArgumentError(f"threads must be a positive integer or None, got {threads!r}.")
         if backend == "onnxruntime":
             self._check_runtime()
 
@@ -81,19 +78,24 @@ class CompiledPipeline:
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Names of the columns that it reads, where the model was fitted on a DataFrame."""
+        """Names of the columns that the program reads; ``None`` for a model that was not fitted on a DataFrame."""
         return self.program.columns
 
     def columns_in(self, names: Iterable[str]) -> list[str] | None:
-        """Name the columns of a table that it reads, in its order, or ``None`` where the model knows no names.
+        """Return the columns of a table that the program reads, in its order; ``None`` for a model without names.
 
-        LightGBM writes spaces in names as underscores: ``mean_radius`` is ``mean radius`` of a table that has that and
-        no ``mean_radius``. A name that the table has in neither way stays as it is.
+        LightGBM writes spaces in names as underscores: its ``mean_radius`` is the table's ``mean radius``, unless the
+        table has a ``mean_radius`` too.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the columns of the table.
         """
         if self.columns is None:
             return None
-        found = spelled(self.columns, names) if self._narrows is not None else {}
-        return [found.get(name, name) for name in self.columns]
+        spellings = spelled(self.columns, names) if self._narrows is not None else {}
+        return [spellings.get(name, name) for name in self.columns]
 
     @property
     def plan(self) -> Plan:
@@ -101,98 +103,108 @@ class CompiledPipeline:
         return self._scorer.plan("float64")
 
     def rewritten(self, dtype: str = "float64") -> Rewritten:
-        """Give the program as it runs on tables of one type, float32 or float64, and what was done to it."""
+        """Return the program as it runs on tables of one type, ``"float32"`` or ``"float64"``, and its rewrites."""
         return self._scorer.rewritten(dtype)
 
     def explain(self) -> str:
-        """Describe the operators that run on a table of float64, what was rewritten, and how: ``plan.explain()``."""
+        """Describe operators, rewrites, strategies of trees and engine for a table of float64."""
         return self.plan.explain()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict classes or values of rows, as the model does; of several outputs, a column each.
+        """Predict classes or values of rows, as the model does.
 
         Parameters
         ----------
-        X : array of shape (rows, columns), or pandas DataFrame
-            Columns of a DataFrame are taken by name.
+        X : array of shape (rows, columns), pandas DataFrame or Arrow table
+            Rows to predict. Columns of a DataFrame or an Arrow table are read by name.
+
+        Returns
+        -------
+        array of shape (rows,), or (rows, outputs)
+            Predictions. Models of several outputs have a column for each.
 
         Raises
         ------
         ValueError
-            A row has what the model refuses: NaN, an infinity, or a number beyond float32 where it looks at that.
+            A row holds a value that the model refuses, such as NaN or an infinity.
         ColumnError
-            A column is missing, or there are too many or too few.
+            A column is missing, or the number of columns is wrong.
         AttributeError
-            The model has no such method, or it is not compiled; the message names those that are there.
+            The method is not compiled. The message names the methods that are.
         """
         answer: NDArray[Any] = self._run("predict", X)
         return answer
 
     def predict_proba(self, X: ArrayLike) -> Any:
-        """Predict probabilities of the classes, of shape (rows, classes); of several outputs, a list of such arrays.
+        """Predict probabilities of the classes, in the shape (rows, classes), or a list of such arrays per output.
 
-        Raises as :meth:`predict`.
+        Parameters and errors are those of :meth:`predict`.
         """
         return self._run("predict_proba", X)
 
     def predict_log_proba(self, X: ArrayLike) -> Any:
-        """Predict logarithms of probabilities, in the shapes of :meth:`predict_proba`. Raises as :meth:`predict`."""
+        """Predict logarithms of probabilities, in the shapes of :meth:`predict_proba`."""
         return self._run("predict_log_proba", X)
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Give scores of the classes. Raises as :meth:`predict`."""
+        """Compute the scores of the classes. Parameters and errors are those of :meth:`predict`."""
         answer: NDArray[Any] = self._run("decision_function", X)
         return answer
 
     def score_samples(self, X: ArrayLike) -> NDArray[Any]:
-        """Give a score or log-likelihood per row. Raises as :meth:`predict`."""
+        """Compute a score or log-likelihood per row. Parameters and errors are those of :meth:`predict`."""
         answer: NDArray[Any] = self._run("score_samples", X)
         return answer
 
     def apply(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the leaf of each row in each tree, in the library's numbers. Raises as :meth:`predict`."""
+        """Return the leaf of each row in each tree, numbered as by the library; errors as of :meth:`predict`."""
         answer: NDArray[Any] = self._run("apply", X)
         return answer
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Transform rows. Raises as :meth:`predict`."""
+        """Transform rows. Parameters and errors are those of :meth:`predict`."""
         answer: NDArray[Any] = self._run("transform", X)
         return answer
 
     def save(self, path: str | Path) -> None:
-        """Write to a file: arrays and a JSON document in one safetensors file, no code.
+        """Write the program to a safetensors file: arrays and a JSON document, no code.
+
+        Parameters
+        ----------
+        path : str or Path
+            New file.
 
         Raises
         ------
         FileExistsError
-            The file is there already.
+            The file exists.
         """
         with Path(path).open("xb") as file:
             file.write(to_bytes(self.program))
 
     def to_onnx(self, path: str | Path, *, dtype: str = "float64") -> None:
-        """Write the program as an ONNX model, for a runtime that has neither torch nor the training library.
+        """Write the program as an ONNX model, for a runtime without torch and without the training library.
 
-        It has standard operators of ``ai.onnx`` alone (opset 18), and of ``ai.onnx.ml`` for columns of texts. Classes
-        are those of this pipeline, and values within its tolerance. ONNX has no refusal of a row: where this pipeline
-        refuses some, the model has an output ``bad_rows``, and what it gives for those rows means nothing.
+        The model has standard operators of ``ai.onnx`` (opset 18), and of ``ai.onnx.ml`` for columns of texts. Classes
+        equal those of this pipeline, and values are within its tolerance. An ONNX model cannot refuse a row: if this
+        pipeline refuses rows, the model has an output ``bad_rows`` that marks them, and their results are undefined.
 
         Parameters
         ----------
         path : str or Path
-            A new file.
+            New file.
         dtype : {"float32", "float64"}
-            Of the table ``input``, of shape (rows, columns). The model computes as this pipeline does for such a table.
-            With columns of texts there is one input a column, of shape (rows, 1), under its name.
+            Type of the input ``input``, a table of shape (rows, columns). Default ``"float64"``. With columns of texts
+            there is one input of shape (rows, 1) per column, under its name.
 
         Raises
         ------
         optimizer.compiling.UnsupportedOperatorError
-            An operator, or an option of it, has no exact ONNX form; the message names it.
+            An operator, or an option of it, has no exact ONNX form. The message names it.
         InvalidArgumentError
-            Another type, or the package onnx is missing.
+            `dtype` is another type, or the package onnx is missing.
         FileExistsError
-            The file is there already.
+            The file exists.
 
         Examples
         --------
@@ -211,13 +223,13 @@ class CompiledPipeline:
         True
         """
         if dtype not in {"float32", "float64"}:
-            raise InvalidArgumentError(f"dtype={dtype!r} is neither 'float32' nor 'float64'")
+            raise InvalidArgumentError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
         try:
-            from udfs.compiling.onnx import model_of  # an optional package
+            from udfs.compiling.onnx import model_of
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise
-            raise InvalidArgumentError("to_onnx takes the package onnx: pip install onnx") from error
+            raise InvalidArgumentError("to_onnx needs the package onnx. Run pip install onnx.") from error
         data = model_of(self.program, dtype).SerializeToString()
         with Path(path).open("xb") as file:
             file.write(data)
@@ -232,13 +244,14 @@ class CompiledPipeline:
         threads: int | None = None,
         rewrites: bool = True,
     ) -> CompiledPipeline:
-        """Read what :meth:`save` wrote.
+        """Read a file that :meth:`save` wrote.
 
         Parameters
         ----------
         path : str or Path
+            File to read.
         tree_strategy, backend, threads, rewrites
-            As of :func:`compile_pipeline`: how a program runs is no part of it.
+            Options of :func:`compile_pipeline`. Files do not store them.
 
         Raises
         ------
@@ -268,7 +281,7 @@ class CompiledPipeline:
             if error.name not in {"onnx", "onnxruntime"}:
                 raise
             raise InvalidArgumentError(
-                f"backend='onnxruntime' takes the package {error.name}: pip install onnx onnxruntime"
+                f"backend='onnxruntime' needs the package {error.name}. Run pip install onnx onnxruntime."
             ) from error
         engine.check()
 
@@ -278,40 +291,34 @@ class CompiledPipeline:
         answer = self._scorer.run(*self._tables(table), outputs=(method,))
         if answer.reasons:
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
-            who = f"row {first} and {more:,} more have" if more else f"row {first} has"
-            raise InvalidArgumentError(f"{who} {' or '.join(answer.reasons)}")
+            rows = f"row {first} and {more:,} more have" if more else f"row {first} has"
+            raise InvalidArgumentError(f"{rows} {' or '.join(answer.reasons)}")
         return answer.outputs[method]
 
     def _refuse(self, method: str) -> NoReturn:
-        raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}")
+        raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}.")
 
     @property
     def _reads_lists(self) -> bool:
-        """Whether its one column holds lists or dictionaries."""
+        """The program reads one column of lists or dictionaries."""
         return self.program.width == 1 and bool(self.program.categories.get(0, frozenset()) & {list, dict})
 
     @cached_property
     def _host(self) -> bool:
-        """Whether the host looks texts or categories up."""
+        """The host looks up texts or categories before the tensor program."""
         return bool(self.program.host)
 
     @cached_property
     def _narrows(self) -> str | None:
         return narrows_integers(self.program)
 
-    @cached_property
-    def _rounds(self) -> bool:
-        return rounds_results(self.program)
-
     def _tables(self, table: Any) -> Tables:
-        """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
+        """Convert a table to float32 or float64, in the model's order of columns, and its texts to codes."""
         rows = self._rows(table)
         if len(rows.shape) == 1 and self.program.width == 1:
             rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self.program.width:
-            raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
-        if self._rounds:
-            check_floats(rows)
+            raise ColumnError(f"X must have the shape (rows, {self.program.width}), got {rows.shape}.")
         if hasattr(rows, "iloc"):
             return self._of_frame(rows)
         if self._narrows is not None:
@@ -321,14 +328,12 @@ class CompiledPipeline:
         return self._scorer.read(list(rows.T))
 
     def _rows(self, table: Any) -> Any:
-        """The table as an array, or as a DataFrame of pandas, its columns in the model's order."""
+        """Convert a table to an array or a DataFrame of pandas, its columns in the model's order."""
         if isinstance(table, pa.Table | pa.RecordBatch):
             table = table.to_pandas()
         if hasattr(table, "nnz"):
-            # Absent is not always zero: XGBoost takes it for missing, and QuantileTransformer leaves it alone.
-            raise ColumnError(
-                f"a sparse table ({type(table).__name__}): the model is compiled for dense ones; give table.toarray()"
-            )
+            # An absent entry is not always zero: XGBoost reads it as missing, and QuantileTransformer skips it.
+            raise ColumnError(f"X must be a dense table, got a {type(table).__name__}. Pass X.toarray().")
         if hasattr(table, "columns") and self.columns is not None:
             table = self._chosen(table, self.columns)
         if hasattr(table, "iloc"):
@@ -344,16 +349,16 @@ class CompiledPipeline:
         return np.asarray(table, object) if rows.dtype.kind == "U" else rows  # numbers would become texts
 
     def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
-        """The model's columns of a frame, in its order."""
+        """Select the model's columns of a frame, in its order."""
         if self._narrows is not None:
             frame = underscored(frame, names)
         missing = [name for name in names if name not in frame.columns]
         if missing:
-            raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
+            raise ColumnError(f"X must have the columns that the model was fitted on, got none of {missing}.")
         return frame[list(names)]
 
     def _of_frame(self, frame: Any) -> Tables:
-        """A frame's columns, each with its own type."""
+        """Convert the columns of a frame, each by its own type."""
         numeric = not self._host and len(self.program.numeric) == self.program.width
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())

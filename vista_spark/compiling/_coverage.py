@@ -1,6 +1,6 @@
-"""The table of docs/compiling.md: which classes of scikit-learn and Spark ML are compiled, from the registry.
+"""Table of compiled classes in docs/compiling.md, generated from the registry.
 
-``python -m vista_spark.compiling._coverage`` writes it anew.
+``python -m vista_spark.compiling._coverage`` writes it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _COVERED = Path("docs") / "compiling.md"
 
 
 class Row(NamedTuple):
-    """A class, and whether it is compiled.
+    """Class of a library, and whether it is compiled.
 
     Parameters
     ----------
     name : str
-        As the registry has it.
+        Name in the registry.
     compiled : bool
+        The class has a parser.
     remark : str
-        Why not, or what of it is not.
+        Reason of a refusal, or limit of the parser.
     """
 
     name: str
@@ -39,16 +40,16 @@ class Row(NamedTuple):
 
 
 def sklearn_rows() -> list[Row]:
-    """List the classes of ``sklearn.utils.all_estimators``, those that are experimental too."""
+    """List the classes of ``sklearn.utils.all_estimators``, experimental ones included."""
     from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
-    from sklearn.utils import all_estimators  # imports the whole library
+    from sklearn.utils import all_estimators
 
     return [_row(f"sklearn.{name}") for name, _ in all_estimators()]
 
 
 def spark_rows() -> list[Row]:
     """List the fitted stages of ``pyspark.ml``: models, and transformers that have no fit."""
-    from pyspark.ml import Transformer  # an optional extra
+    from pyspark.ml import Transformer
 
     rows = []
     for name in _SPARK:
@@ -63,7 +64,7 @@ def spark_rows() -> list[Row]:
 
 
 def table() -> str:
-    """Write the table, as Markdown."""
+    """Return the table as Markdown."""
     lines = []
     for title, rows in (("scikit-learn", sklearn_rows()), ("Spark ML", spark_rows())):
         count = sum(row.compiled for row in rows)
@@ -75,7 +76,7 @@ def table() -> str:
 
 
 def between_marks(document: str) -> str:
-    """Put the table of today between the marks of a document."""
+    """Replace the table between the marks of a document."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

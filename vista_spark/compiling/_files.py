@@ -1,4 +1,4 @@
-"""Model files that libraries write themselves: text and JSON, data and no code."""
+"""Readers of model files: text and JSON, data and no code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.compiling import UnsupportedOperatorError
+from vista_spark.compiling._refusals import damaged
 
 __all__ = ["read_model"]
 
@@ -14,24 +15,24 @@ _START = 4096
 
 
 def read_model(path: str | Path) -> Any:
-    """Read a model file, for :func:`compile_pipeline`. Nothing in it is run or unpickled.
+    """Read a model file for :func:`compile_pipeline`, without running or unpickling it.
 
     Parameters
     ----------
     path : str or Path
-        A model text of LightGBM (``Booster.save_model``), a JSON or UBJ file of XGBoost (``save_model``), or a JSON
-        file of CatBoost (``save_model(path, format="json")``).
+        Model text of LightGBM (``Booster.save_model``), JSON or UBJ file of XGBoost (``save_model``), or JSON file of
+        CatBoost (``save_model(path, format="json")``). A UBJ file needs the package xgboost.
 
     Returns
     -------
     object
-        What `compile_pipeline` takes. Its ``predict`` is that of the library's Booster (of CatBoost: the scores), and
-        knows no names of classes.
+        Model to compile. It predicts what the library's Booster predicts, and what CatBoost calls raw values; it has no
+        names of classes.
 
     Raises
     ------
     UnsupportedOperatorError
-        The file is none of these, is cut off, or has a part that is not compiled.
+        The file is none of these, is truncated, or has a part that cannot be compiled.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def read_model(path: str | Path) -> Any:
         try:
             return ModelText.parse(data.decode())
         except UnicodeDecodeError as error:
-            raise UnsupportedOperatorError(f"{path}: not a model text of LightGBM: {error}") from error
+            raise damaged("model text of LightGBM", error) from error
     if data.startswith(b"{") and b'"features_info"' in data:
         from vista_spark.compiling.catboost import ModelDocument as OfCatBoost
 
@@ -63,6 +64,7 @@ def read_model(path: str | Path) -> Any:
 
         return OfXGBoost.parse(data)
     raise UnsupportedOperatorError(
-        f"{path} is no model text of LightGBM, JSON or UBJ of XGBoost, or JSON of CatBoost (format='json'), as "
-        "save_model writes them; a dump of trees lacks what predictions need, and an ONNX model's name ends in .onnx"
+        "path must be a model text of LightGBM, a JSON or UBJ file of XGBoost, or a JSON file of CatBoost "
+        f"(format='json'), got {path}. Dumps of trees lack values that predictions need. Pass the path of an ONNX "
+        "model, which ends in .onnx, to compile_pipeline."
     )

@@ -1,4 +1,4 @@
-"""``replace_stages``: the stages of a fitted pipeline of Spark ML that compile become tensor programs."""
+"""Replacement of fitted stages of Spark ML by tensor programs."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ def replace_stages(
     batch_size: int = 8192,
     backend: str = "auto",
 ) -> PipelineModel:
-    """Swap the stages of a fitted pipeline that compile for :class:`TensorPipeline` stages; keep the others.
+    """Replace the stages of a fitted pipeline that compile by :class:`TensorPipeline` stages, and keep the others.
 
-    Neighbours that compile become one program. The columns are those of the pipeline, under their names and in their
-    order; predictions, which some models give as whole numbers, are doubles. Metadata of columns, as names of features,
-    are not passed on. Bad rows are raised or dropped as each stage's ``handleInvalid`` says.
+    Neighbouring stages that compile become one program. Columns keep their names and their order. Predictions are
+    doubles, even if the stage predicts integers. Metadata of columns, such as names of features, are dropped.
+    ``handleInvalid`` of each stage decides whether refused rows are raised or dropped.
 
     Parameters
     ----------
     model : PipelineModel, or any fitted stage
-        Pipelines in pipelines are opened; of a CrossValidatorModel the best model is taken.
+        Pipeline to replace. Nested pipelines are flattened, and searches replaced by their best model.
     example : DataFrame, optional
-        One that the pipeline reads. It tells vectors from numbers: needed where a VectorAssembler takes vectors.
+        DataFrame that the pipeline reads, whose schema tells vectors from numbers. A VectorAssembler of vectors needs
+        it.
     tree_strategy, backend
-        As of :func:`compile_pipeline`.
+        Options of :func:`compile_pipeline`.
     batch_size : int
         Rows per run. Default 8192.
 
     Returns
     -------
     PipelineModel
-        With the stages that were kept, and a TensorPipeline for each run of those that were not.
+        Kept stages, and a TensorPipeline for each run of replaced stages.
 
     Examples
     --------
@@ -59,30 +60,30 @@ def replace_stages(
     known = Columns() if example is None else known_of(example)
     stages: list[Any] = []
     run = _Run(known)
-    strangers: set[str] = set()
+    unknown: set[str] = set()
     for stage in stages_of(model):
-        if run.take(stage):
+        if run.extend(stage):
             continue
         stages += run.stages(tree_strategy, backend, batch_size)
-        strangers |= {column for old in run.members for column in _added(old)}
-        run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
-        if not run.take(stage):
+        unknown |= {column for old in run.members for column in _added(old)}
+        run = _Run(replace(known.fork(), strangers=frozenset(unknown)))
+        if not run.extend(stage):
             stages.append(stage)
-            strangers |= set(_added(stage))
-            run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
+            unknown |= set(_added(stage))
+            run = _Run(replace(known.fork(), strangers=frozenset(unknown)))
     stages += run.stages(tree_strategy, backend, batch_size)
     return PipelineModel(stages)
 
 
 class _Run:
-    """Neighbouring stages that compile into one program."""
+    """Run of neighbouring stages that compile into one program."""
 
     def __init__(self, known: Columns) -> None:
         self.columns = known.fork()
         self.members: list[Any] = []
 
-    def take(self, stage: Any) -> bool:
-        """Add a stage, if the run compiles with it."""
+    def extend(self, stage: Any) -> bool:
+        """Add a stage if the run compiles with it, and return whether it does."""
         further = self.columns.fork()
         try:
             lower_stage(stage, further)
@@ -95,7 +96,7 @@ class _Run:
         return True
 
     def stages(self, tree_strategy: str, backend: str, batch_size: int) -> list[Any]:
-        """Give the run as a stage; a run that adds nothing stays as it was."""
+        """Return the run as one stage, or its members if they add no column."""
         if not self.columns.added:
             return list(self.members)
         compiled = CompiledPipeline(named_program(self.columns), tree_strategy=tree_strategy, backend=backend)
@@ -105,7 +106,7 @@ class _Run:
 
 
 def _added(stage: Any) -> list[str]:
-    """Name the columns that a stage may add."""
+    """Return the columns that a stage may add."""
     names = []
     for param in stage.params:
         if param.name.endswith("Col") and stage.isDefined(param):

@@ -1,4 +1,4 @@
-"""``TensorPipeline``: a compiled pipeline over a DataFrame."""
+"""Transformer of Spark ML that applies a compiled pipeline to a DataFrame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, IntegralType, MapType, NumericType, StringType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
 from optimizer.compiling import rewrite, saved_backend, saved_strategy
@@ -57,36 +57,37 @@ class TensorPipeline(
 ):
     """Add the predictions of a compiled pipeline to a DataFrame (Hummingbird, thesis chapter 5).
 
-    Executors need torch, or onnx and onnxruntime with the backend ``"onnxruntime"``, and no training library.
-    Predictions are doubles, or strings where the classes are; of several outputs, a vector of doubles or an array of
-    strings. Probabilities and transformed rows are Spark ML vectors; the probabilities of several outputs come in one
-    vector, output after output. ``decision_function``, ``score_samples``, ``predict_log_proba`` and ``apply`` become no
-    columns.
+    Executors need torch, or onnx and onnxruntime for the backend ``"onnxruntime"``, and no training library.
+    Predictions are doubles, or strings if the classes are strings; models of several outputs give a vector of doubles
+    or an array of strings. Probabilities and transformed rows are Spark ML vectors, which hold the probabilities of
+    several outputs one after the other. ``decision_function``, ``score_samples``, ``predict_log_proba`` and ``apply``
+    add no columns.
 
     Parameters
     ----------
     compiled : CompiledPipeline
-        From :func:`compile_pipeline`.
+        Pipeline that :func:`compile_pipeline` returned.
     featuresCol : str
-        Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. Not read
-        where `inputCols` is set, or where the model knows the names of its columns.
+        Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. It is not
+        read if `inputCols` is set, or if the model has names of columns.
     inputCols : list of str
-        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some;
-        of LightGBM's, which have underscores for spaces, those with the spaces too.
+        Columns of numbers, booleans or texts, in the model's order. Default: the names that the model was fitted with,
+        with spaces or with the underscores that LightGBM writes instead.
     predictionCol, probabilityCol, outputCol : str
-        Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
-        ``"output"`` by default; an empty one is left out.
+        Columns of ``predict``, ``predict_proba`` and ``transform``. Defaults ``"prediction"``, ``"probability"`` and
+        ``"output"``. An empty name leaves the column out.
     batchSize : int
         Rows per run, at most. Default 8192.
     errors : {"null", "raise", "drop"}
-        What becomes of a row that the model refuses: nulls by default. The other two send whole rows to Python.
-    errorCol : str
-        Column for the reason, with ``errors="null"``. None by default.
+        Policy for rows that the model refuses. Default ``"null"``, which sets their results to null. The other two
+        send whole rows to Python.
+    errorCol : str, optional
+        Column of the reason why a row is refused, with ``errors="null"``. None by default.
 
     Raises
     ------
     vista_spark.errors.ColumnError
-        On transform: a column is missing, holds no numbers, or an output is there already.
+        On transform: a column is missing or holds no numbers, or a column to add exists.
 
     Examples
     --------
@@ -143,26 +144,28 @@ class TensorPipeline(
 
     def setCompiled(self, value: CompiledPipeline) -> Self:
         """Set the compiled pipeline."""
-        given: Any = value
-        if not isinstance(given, CompiledPipeline):
-            raise TypeError(f"compiled is a {type(given).__name__}: compile_pipeline(model) makes what it has to be")
-        if isinstance(given, CompiledTransfer):
+        compiled: Any = value
+        if not isinstance(compiled, CompiledPipeline):
+            kind = type(compiled).__name__
+            raise TypeError(f"compiled must be a CompiledPipeline, got a {kind}. Call compile_pipeline(model).")
+        if isinstance(compiled, CompiledTransfer):
             raise TypeError(
-                "compiled is a CompiledTransfer, which reads images: the transfer's best_model is the stage"
+                "compiled must be a pipeline of tables, got a CompiledTransfer, which reads images. Use the best_model "
+                "of the transfer as the stage."
             )
         self._compiled = value
         return self
 
     def getCompiled(self) -> CompiledPipeline:
-        """The compiled pipeline.
+        """Return the compiled pipeline.
 
         Raises
         ------
         vista_spark.errors.InvalidArgumentError
-            None was set.
+            No pipeline is set.
         """
         if self._compiled is None:
-            raise InvalidArgumentError(f"{type(self).__name__} has no compiled pipeline: give it compiled=")
+            raise InvalidArgumentError("compiled must be set, got None. Call setCompiled.")
         return self._compiled
 
     def setFeaturesCol(self, value: str) -> Self:
@@ -170,23 +173,23 @@ class TensorPipeline(
         return self._set(featuresCol=value)
 
     def setInputCols(self, value: list[str]) -> Self:
-        """Set the columns of features, one each, in the model's order."""
+        """Set the columns of features, in the model's order."""
         return self._set(inputCols=value)
 
     def setPredictionCol(self, value: str) -> Self:
-        """Set the column for predictions."""
+        """Set the column of predictions."""
         return self._set(predictionCol=value)
 
     def setProbabilityCol(self, value: str) -> Self:
-        """Set the column for probabilities."""
+        """Set the column of probabilities."""
         return self._set(probabilityCol=value)
 
     def setOutputCol(self, value: str) -> Self:
-        """Set the column for transformed rows."""
+        """Set the column of transformed rows."""
         return self._set(outputCol=value)
 
     def getBatchSize(self) -> int:
-        """Rows per run."""
+        """Return the rows per run."""
         return self.getOrDefault(self.batchSize)
 
     def setBatchSize(self, value: int) -> Self:
@@ -194,29 +197,29 @@ class TensorPipeline(
         return self._set(batchSize=value)
 
     def getErrors(self) -> str:
-        """Policy for bad rows."""
+        """Return the policy for refused rows."""
         return self.getOrDefault(self.errors)
 
     def setErrors(self, value: str) -> Self:
-        """Set the policy for bad rows."""
+        """Set the policy for refused rows."""
         return self._set(errors=value)
 
     def getErrorCol(self) -> str | None:
-        """Column for the reason of a bad row, or ``None`` for no such column."""
+        """Return the column of the reasons why rows are refused, or ``None`` for no such column."""
         return self.getOrDefault(self.errorCol) if self.isDefined(self.errorCol) else None
 
     def setErrorCol(self, value: str) -> Self:
-        """Set the column for the reason of a bad row."""
+        """Set the column of the reasons why rows are refused."""
         return self._set(errorCol=value)
 
     def write(self) -> NetworkWriter:
-        """A writer of Params (JSON) and the program (safetensors)."""
+        """Return a writer of Params (JSON) and the program (safetensors)."""
         self.getCompiled()
         return NetworkWriter(self)
 
     @classmethod
     def read(cls) -> NetworkReader:
-        """A reader of what :meth:`write` wrote."""
+        """Return a reader of the files that :meth:`write` writes."""
         return _Reader(cls)
 
     @property
@@ -238,19 +241,21 @@ class TensorPipeline(
         data = self._network
         if is_remote() and len(data) > _LARGEST_CONNECT:
             raise InvalidArgumentError(
-                f"{len(data):,} bytes of a compiled pipeline do not fit into a query on Spark Connect "
-                f"({_LARGEST_CONNECT:,}): use classic Spark, or a smaller model"
+                f"compiled must have at most {_LARGEST_CONNECT:,} bytes on Spark Connect, got {len(data):,}. Use "
+                "classic Spark, or a smaller model."
             )
-        given = {"predict": self.getPredictionCol(), "predict_proba": self.getProbabilityCol()}
-        given["transform"] = self.getOutputCol()
-        # Of replaced stages: columns under names of their own.
-        given |= {name: name.removeprefix(_NAMED) for name in compiled.outputs if name.startswith(_NAMED)}
-        columns = tuple((name, given[name]) for name in compiled.outputs if given.get(name))
+        names = {"predict": self.getPredictionCol(), "predict_proba": self.getProbabilityCol()}
+        names["transform"] = self.getOutputCol()
+        # Replaced stages name their columns themselves.
+        names |= {name: name.removeprefix(_NAMED) for name in compiled.outputs if name.startswith(_NAMED)}
+        columns = tuple((name, names[name]) for name in compiled.outputs if names.get(name))
         reads = self._reads(dataset, compiled, [name for name, _ in columns])
         reason = self.getErrorCol() if self.getErrors() == "null" else None
         added = [column for _, column in columns] + ([reason] if reason else [])
         if len(set(added)) < len(added):
-            raise ColumnError(f"two of the columns to add have one name: {', '.join(added)}")
+            raise ColumnError(
+                f"predictionCol, probabilityCol, outputCol and errorCol must differ, got {', '.join(added)}."
+            )
         check_absent(
             dataset, added, "set another predictionCol, probabilityCol, outputCol or errorCol, or drop it first"
         )
@@ -271,7 +276,7 @@ class TensorPipeline(
         return map_rows(dataset, rows, reads=reads, vectors=vectors, beside=True)
 
     def _by_name(self, compiled: CompiledPipeline) -> bool:
-        """Whether columns of numbers are read, not one column of lists."""
+        """Read one column per feature, not one column of vectors or arrays."""
         return self.isSet(self.inputCols) or (compiled.columns is not None and not self.isSet(self.featuresCol))
 
     def _reads(self, dataset: DataFrame, compiled: CompiledPipeline, asked: list[str]) -> dict[str, Column | str]:
@@ -279,38 +284,38 @@ class TensorPipeline(
         if not self._by_name(compiled):
             if compiled.program.host:
                 column = self.getFeaturesCol()
-                raise ColumnError(f"{name}: the model reads categories, which {column!r} cannot hold: set inputCols")
+                raise ColumnError(
+                    f"inputCols must be set for a model of categories, got only featuresCol={column!r} ({name})."
+                )
             return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
         named = self.getInputCols() if self.isSet(self.inputCols) else compiled.columns_in(dataset.columns) or []
         if len(named) != compiled.program.width:
-            raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
+            raise ColumnError(f"inputCols must name {compiled.program.width} columns, got {len(named)} ({name}).")
         check_present(dataset, named, name)
         program = compiled.program
         numeric, texts = program.numeric, program.categories
-        found = {place: _number(dataset, column, name) for place, column in enumerate(named) if place in numeric}
-        found |= {
-            place: _hashed(dataset, column, name)
-            if place in program.hashed
-            else _category(dataset, column, name, texts[place])
+        inputs = {place: _number(dataset, column, name) for place, column in enumerate(named) if place in numeric}
+        inputs |= {
+            place: _category(dataset, column, name, texts[place])
             for place, column in enumerate(named)
             if place in texts and place not in numeric
         }
         narrow = {place for place in numeric if dataset.schema[named[place]].dataType.typeName() == "float"}
-        # A column that no result needs is not read. It has to be there all the same, and its type counts: it may make
+        # A column that no result needs is not read, but it must exist, and its type counts: a column of float64 makes
         # the table one of float64.
         read = _as_run(compiled, asked, narrow)
         wanted = read.numeric | set(read.categories)
         zeros = {kind: F.lit(0.0).cast(kind) for kind in ("float", "double")}
         return {
-            f"column {place}": found[place]
-            if place in wanted and place in found
+            f"column {place}": inputs[place]
+            if place in wanted and place in inputs
             else zeros["float" if place in narrow else "double"]
             for place in range(len(named))
         }
 
 
 def _as_run(compiled: CompiledPipeline, asked: list[str], narrow: set[int]) -> Program:
-    """Give the program for some outputs as a worker rewrites it, for a table of which some columns are float32."""
+    """Return the program of some outputs as a worker rewrites it, for a table with some columns of float32."""
     program = compiled.program.only(asked) if asked else compiled.program
     single = bool(program.numeric) and program.numeric <= narrow
     return rewrite(program, "float32" if single else "float64").program if compiled.rewrites else program
@@ -332,17 +337,8 @@ class _Reader(NetworkReader):
 def _number(dataset: DataFrame, column: str, what: str) -> Column | str:
     kind = dataset.schema[column].dataType
     if not isinstance(kind, NumericType | BooleanType):
-        raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes numbers")
+        raise ColumnError(f"column {column!r} must hold numbers, got {kind.simpleString()} ({what}).")
     return column if kind.typeName() in {"float", "double"} else F.col(quoted(column)).cast("double")
-
-
-def _hashed(dataset: DataFrame, column: str, what: str) -> Column:
-    kind, value = dataset.schema[column].dataType, F.col(quoted(column))
-    if isinstance(kind, StringType):
-        return value.cast("string")
-    if isinstance(kind, IntegralType | BooleanType):
-        return value.cast("bigint")
-    raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes texts or whole numbers")
 
 
 def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]) -> Column:
@@ -357,8 +353,8 @@ def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]
         return value
     if isinstance(kind, MapType) and dict in kinds:
         return value
-    known = ", ".join(sorted(one.__name__ for one in kinds))
-    raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model was fitted on {known}")
+    known = " or ".join(sorted(known.__name__ for known in kinds))
+    raise ColumnError(f"column {column!r} must hold {known}, as in training, got {kind.simpleString()} ({what}).")
 
 
 def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column | str:
@@ -366,7 +362,7 @@ def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column | s
     field = dataset.schema[column]
     known = field.metadata.get("ml_attr", {}).get("num_attrs")
     if known not in (None, width):
-        raise ColumnError(f"{what}: column {column!r} has {known} features, the model was fitted on {width}")
+        raise ColumnError(f"column {column!r} must hold {width} features, got {known} ({what}).")
     if isinstance(field.dataType, VectorUDT):
         value = F.col(quoted(column))
         return F.when(value.isNotNull(), vector_to_array(value, "float64"))
@@ -374,6 +370,6 @@ def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column | s
         plain = field.dataType.elementType.typeName() in {"float", "double"}
         return column if plain else F.col(quoted(column)).cast("array<double>")
     raise ColumnError(
-        f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector, an array of "
-        "numbers, or a column each (inputCols)"
+        f"column {column!r} must be a Spark ML vector or an array of numbers, got {field.dataType.simpleString()} "
+        f"({what}). Set inputCols for one column per feature."
     )

@@ -14,11 +14,10 @@ from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip, Compare, Lin
 from optimizer.compiling._categories import Encode, Recode
 from optimizer.compiling._columns import Finite, Impute, Select
 from optimizer.compiling._constants import Constant
-from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
-from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Ufunc
+from optimizer.compiling._elementwise import Choose
 from optimizer.compiling._ensembles import Average
 from optimizer.compiling._functions import Combine, Function, Power, Within
-from optimizer.compiling._leaves import LinearLeaves
 from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._trees import Trees
 
@@ -115,18 +114,6 @@ def _recoded(operator: Recode, mask: Mask, columns: Sequence[Any]) -> Narrowed: 
     return Narrowed(replace(operator, values=values, sizes=operator.sizes[groups]), _expanded(groups, each))
 
 
-def _splined(operator: Splines, mask: Mask, columns: Sequence[Any]) -> Narrowed:  # noqa: ARG001
-    groups = mask.reshape(-1, operator.splines).any(axis=1)
-    fewer = replace(
-        operator,
-        knots=operator.knots[:, groups],
-        low=operator.low[groups],
-        high=operator.high[groups],
-        ends=operator.ends[:, groups],
-    )
-    return Narrowed(fewer, _expanded(groups, operator.splines))
-
-
 def _mask_of(width: int, columns: NDArray[Any], *, some: bool = False) -> Mask:
     """Mark columns; one at least, where a table must have some."""
     mask = np.zeros(width, np.bool_)
@@ -145,16 +132,6 @@ _SELECT = Narrow(
     lambda op, mask, columns: Narrowed(Select(_placed(op.columns[mask], columns[0])), np.flatnonzero(mask)),
     gathers=True,
 )
-
-
-def _wants_factors(operator: Products, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
-    factors = operator.factors[mask]
-    return [_mask_of(widths[0], factors[factors >= 0], some=True)]
-
-
-def _multiplied(operator: Products, mask: Mask, columns: Sequence[Any]) -> Narrowed:
-    factors = operator.factors[mask]
-    return Narrowed(Products(np.where(factors < 0, -1, _placed(factors, columns[0]))), np.flatnonzero(mask))
 
 
 def _wanted_products(operator: Monomials, mask: Mask, width: int) -> Mask:
@@ -223,16 +200,6 @@ def _fewer_features(operator: Trees, mask: Mask, columns: Sequence[NDArray[np.in
     return Narrowed(replace(operator, feature=feature, features=len(columns[0])), np.arange(len(mask)))
 
 
-def _wants_terms(operator: LinearLeaves, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
-    used = operator.column[operator.column >= 0]
-    return [np.ones(widths[0], np.bool_), _mask_of(widths[1], used, some=True)]
-
-
-def _fewer_terms(operator: LinearLeaves, mask: Mask, columns: Sequence[NDArray[np.int64]]) -> Narrowed:
-    column = np.where(operator.column < 0, -1, _placed(operator.column, columns[1]))
-    return Narrowed(replace(operator, column=column, features=len(columns[1])), np.arange(len(mask)))
-
-
 def _wants_one_or_all(operator: Any, mask: Mask, widths: Sequence[int], ranges: Sequence[Ranges]) -> list[Mask]:  # noqa: ARG001
     """A table of one column meets every column of the others."""
     return [mask if width == len(mask) else mask.any(keepdims=True) for width in widths]
@@ -267,15 +234,12 @@ NARROW: Mapping[type[Operator], Narrow] = {
     Encode: Narrow(_no_column, _encoded),
     Impute: _per_column("values"),
     Linear: Narrow(_wants_weights, _fewer_weights, gathers=True),
-    LinearLeaves: Narrow(_wants_terms, _fewer_terms, gathers=True),
     Monomials: Narrow(_wants_monomials, _fewer_monomials),
     PowerTransform: _per_column("lambdas"),
-    Products: Narrow(_wants_factors, _multiplied, gathers=True),
     Quantiles: _per_column("quantiles"),
     Recode: Narrow(_wants_groups, _recoded),
     Replace: _per_column("low", "high", "value"),
     Select: _SELECT,
-    Splines: Narrow(_wants_groups, _splined),
     Trees: Narrow(_wants_features, _fewer_features, gathers=True),
     Within: _per_column("low", "high"),
 }

@@ -21,14 +21,13 @@ from optimizer.compiling._arithmetic import (
 from optimizer.compiling._categories import Encode, Known, OneHot, Recode
 from optimizer.compiling._columns import Concatenate, Finite, Impute, Select
 from optimizer.compiling._constants import Constant
-from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Splines, Ufunc
+from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Ufunc
 from optimizer.compiling._distances import Distances
-from optimizer.compiling._elementwise import Choose, Products
+from optimizer.compiling._elementwise import Choose
 from optimizer.compiling._functions import After, Combine, Function, Like, Reject, Within
 from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._nearest_fill import NearestFill
 from optimizer.compiling._program import INPUT
-from optimizer.compiling._ranks import GatherElements, TopK
 from optimizer.compiling._reading import NarrowIntegers
 from optimizer.compiling._trees import Trees
 
@@ -44,8 +43,8 @@ FLOATS = frozenset({"float32", "float64"})
 """Types of floats, by name."""
 
 _KEEP = (
-    *(After, Arithmetic, Compare, Finite, GatherElements, Impute, Known, Missing, Monomials, NarrowIntegers),
-    *(NearestFill, PowerTransform, Products, Quantiles, Reject, Replace, Select, Ufunc, Within),
+    *(After, Arithmetic, Compare, Finite, Impute, Known, Missing, Monomials, NarrowIntegers),
+    *(NearestFill, PowerTransform, Quantiles, Reject, Replace, Select, Ufunc, Within),
 )
 # Of whole numbers they make floats, some of them float32.
 _KEEP_FLOATS = (Clip, Function, Normalise, Sigmoid, Softmax)
@@ -99,7 +98,5 @@ _OWN: Mapping[type[Operator], Callable[[Any, Sequence[str | None]], str | None]]
     Linear: lambda operator, inputs: _widest([inputs[0], operator.weights.dtype.name, operator.bias.dtype.name]),
     OneHot: lambda operator, _: operator.dtype,
     Recode: lambda operator, _: operator.values.dtype.name,
-    Splines: lambda operator, inputs: "float64" if operator.sparse else inputs[0],
-    TopK: lambda operator, inputs: "int64" if operator.places else inputs[0],
     Trees: lambda operator, _: operator.value.dtype.name,
 }

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.compiling import INPUT, Builder, CodeLookup, Indicators, Output, ProgramError, Replace
+from optimizer.compiling import INPUT, Builder, CodeLookup, Output, ProgramError, Replace
 from udfs.compiling import from_bytes, to_bytes
 from udfs.compiling.torch import Engine
 
@@ -67,4 +67,3 @@ def test_what_does_not_fit_is_refused() -> None:
         Builder(2).add(CodeLookup.of_tables([3], [{}], [0.0]), INPUT)
     with pytest.raises(ProgramError, match="must have 1 columns, got 2"):
         Builder(2).add(Replace(np.zeros(1), np.zeros(1), np.zeros(1)), INPUT)
-    assert Builder(2).add(Indicators(5), INPUT) == "indicators"

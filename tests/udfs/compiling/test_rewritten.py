@@ -34,7 +34,6 @@ from optimizer.compiling import (
     Normalise,
     OneHot,
     Output,
-    Products,
     Program,
     Recode,
     Reject,
@@ -195,14 +194,13 @@ def simple(draw: Any, width: int) -> Any:
 
 def wide(draw: Any, build: Builder, table: str) -> str:
     """An operator that chooses, makes or mixes columns."""
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 6))
     if kind < len(MAKERS):
         return MAKERS[kind](draw, build, table)
     columns = some_columns(draw, build.width(table))
     count = len(columns)
     tables = [{1.0: 5.0, 2.0: float(place)} for place in range(count)]
     chosen = (
-        Products(np.stack([columns, columns[::-1]], axis=1)),
         CodeLookup.of_tables(columns, tables, numbers(draw, count), rounding="down"),
         CodeLookup.of_tables(columns, tables, numbers(draw, count, NUMBERS), missing=numbers(draw, count, NUMBERS)),
         Select(columns),

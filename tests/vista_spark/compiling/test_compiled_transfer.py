@@ -141,14 +141,14 @@ def test_options_are_obeyed_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         torch.set_num_threads(threads)
     for wrong, why in (
-        ({"backend": "onnxruntime"}, "backend='onnxruntime': squeezenet1_1"),
+        ({"backend": "onnxruntime"}, "backend='onnxruntime' cannot be compiled"),
         ({"backend": "tvm"}, "backend must be one of"),
         ({"tree_strategy": "fast"}, "tree_strategy must be one of"),
-        ({"tree_strategy": "native"}, "tree_strategy='native': a graph of layers has tensor operators alone"),
+        ({"tree_strategy": "native"}, "tree_strategy='native' cannot be compiled"),
     ):
         with pytest.raises(UnsupportedOperatorError, match=why):
             compile_pipeline(best, **wrong)
-    with pytest.raises(InvalidArgumentError, match="threads=0"):
+    with pytest.raises(InvalidArgumentError, match="threads must be"):
         compile_pipeline(best, threads=0)
 
 

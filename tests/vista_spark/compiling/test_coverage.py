@@ -47,5 +47,5 @@ def test_reasons_are_short_and_end_a_sentence_about_the_class() -> None:
 
 def test_the_message_has_the_reason() -> None:
     model = DBSCAN().fit([[0.0], [1.0]])
-    with pytest.raises(UnsupportedOperatorError, match=r"DBSCAN .* has no translation: it has results for the rows of"):
+    with pytest.raises(UnsupportedOperatorError, match=r"DBSCAN .* cannot be compiled: it has results for the rows of"):
         compile_pipeline(model)

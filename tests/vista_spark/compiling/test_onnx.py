@@ -43,7 +43,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.svm import SVR, LinearSVC, NuSVC, NuSVR
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from optimizer.compiling import UnsupportedOperatorError
@@ -154,9 +154,6 @@ def test_classifiers_of_trees(model: Any, data: Any, names: bool) -> None:
         GradientBoostingRegressor(n_estimators=5),
         VotingRegressor([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=3))]),
         LinearRegression(),
-        SVR(),
-        SVR(kernel="poly", degree=2),
-        NuSVR(kernel="sigmoid"),
         MLPRegressor(hidden_layer_sizes=(5, 4), max_iter=20, random_state=0),
         make_pipeline(StandardScaler(), PCA(3), Ridge()),
     ],
@@ -195,16 +192,6 @@ def test_other_classifiers(model: Any, data: Any) -> None:
     table = (table / table.max(axis=0) * 5).astype(np.float32)
     model.fit(table[::2], labels[::2])
     same(converted(model, table), table, loose=2e-5)
-
-
-def test_coupled_shares_of_missing_numbers() -> None:
-    """The runtime's rounds end at once where a score is NaN, and leave equal shares."""
-    table, labels = load_iris(return_X_y=True)
-    table = table.astype(np.float32)
-    model = NuSVC(nu=0.2, probability=True, random_state=0).fit(table[::2], labels[::2])
-    table[::7, 1] = np.nan
-    compiled = same(converted(model, table[1:]), table, loose=2e-5)
-    np.testing.assert_allclose(compiled.predict_proba(table)[0], 1 / 3, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -284,20 +271,15 @@ ROW = np.float32([0.5, -2.0, 3.0])
 ONE = np.float32([0.3])
 ML = {"domain": "ai.onnx.ml"}
 OPERATORS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    *((kind, {}, {}) for kind in ("Abs", "Ceil", "Erf", "Exp", "Floor", "Neg", "Reciprocal", "Relu", "Round", "Sign")),
-    *((kind, {}, {}) for kind in ("Sigmoid", "Tanh", "Sqrt", "Log", "Identity", "Sin", "IsNaN")),
+    *((kind, {}, {}) for kind in ("Abs", "Exp", "Floor", "Neg", "Reciprocal", "Relu", "Sign")),
+    *((kind, {}, {}) for kind in ("Sigmoid", "Tanh", "Sqrt", "Log", "Identity", "IsNaN")),
     *((kind, {"B": ROW}, {}) for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum")),
     *((kind, {"B": ROW[None]}, {}) for kind in ("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal")),
     ("Pow", {"B": np.float32(2.0)}, {}),
     ("Pow", {"B": np.float32([2.0, 3.0, 0.5])}, {}),
     *(("ReduceSum", {"axes": np.int64([1])}, {"keepdims": keep}) for keep in (0, 1)),
-    *(
-        (kind, {"axes": np.int64([-1])}, {})
-        for kind in ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceL1", "ReduceL2")
-    ),
     *((kind, {"axes": np.int64([1])}, {}) for kind in ("ReduceSumSquare", "ReduceProd", "ReduceLogSumExp")),
     ("Softmax", {}, {"axis": 1}),
-    ("LogSoftmax", {}, {"axis": -1}),
     ("ArgMax", {}, {"axis": 1}),
     ("ArgMin", {}, {"axis": 1, "keepdims": 0}),
     ("MatMul", {"B": np.arange(6, dtype=np.float32).reshape(3, 2)}, {}),
@@ -329,7 +311,6 @@ OPERATORS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {**ML, "keys_floats": [0.5, 0.0, float("nan")], "values_floats": [1.0, 2.0, 9.0], "default_float": -3.0},
     ),
-    ("CumSum", {"axis": np.int64(1)}, {}),
     *(
         ("LinearRegressor", {}, {**ML, "coefficients": [1.0, -1.0, 0.5] * n, "intercepts": [0.25] * n, "targets": n})
         for n in (1, 2)
@@ -345,9 +326,7 @@ def test_operators_one_by_one(kind: str, given: dict[str, Any], attributes: dict
     table = rng.normal(size=(40, 3)).astype(np.float32)
     special = np.float32([0.0, -0.0, 0.5, 1.5, 2.5, -0.5, 1.0, 2.0, 1e-42, 1e30, 0.3])
     table = np.concatenate([table, rng.choice(special, size=(60, 3)).astype(np.float32)])
-    if kind == "ArgMax" or (
-        kind not in {"Cast", "ArgMin", "OneHotEncoder", "CumSum"} and not kind.startswith("Reduce")
-    ):
+    if kind == "ArgMax" or (kind not in {"Cast", "ArgMin", "OneHotEncoder"} and not kind.startswith("Reduce")):
         holes = table[:20].copy()
         holes[np.arange(20), rng.integers(0, 3, 20)] = rng.choice(np.float32([np.nan, np.inf, -np.inf]), 20)
         if kind not in {
@@ -370,18 +349,6 @@ def test_operators_one_by_one(kind: str, given: dict[str, Any], attributes: dict
     np.testing.assert_allclose(
         np.asarray(found, np.float64).reshape(-1), np.asarray(expected, np.float64).reshape(-1), rtol=2e-6, atol=1e-7
     )
-
-
-@pytest.mark.parametrize("largest", [0, 1])
-def test_the_first_of_a_row_and_their_places(largest: int) -> None:
-    table = np.random.default_rng(0).integers(-2, 3, (200, 6)).astype(np.float32)
-    proto = single("TopK", {"k": np.int64([4])}, width=6, outputs=2, largest=largest)
-    truth = answers(proto, table)
-    np.testing.assert_array_equal(compile_pipeline(proto).transform(table), truth[0])
-    del proto.graph.output[0]
-    np.testing.assert_array_equal(compile_pipeline(proto).predict(table), truth[1])
-    with pytest.raises(InvalidArgumentError, match="NaN, which ONNX's TopK"):
-        compile_pipeline(proto).predict(table * np.float32(np.nan))
 
 
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
@@ -507,51 +474,11 @@ def test_what_the_runtime_refuses_is_refused() -> None:
         compiled.transform(np.float32([[np.nan, 1, 2]]))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("how", [0, 1], ids=["average", "sum"])
-def test_ensembles_of_version_5(dtype: Any, how: int) -> None:
-    """Two trees: one of two splits by different comparisons, one of a split with one leaf on both sides."""
-    node = helper.make_node(
-        "TreeEnsemble",
-        ["X"],
-        ["Y"],
-        domain="ai.onnx.ml",
-        nodes_featureids=[0, 1, 0],
-        nodes_splits=onnx.numpy_helper.from_array(np.array([0.1, 0.7, 0.0], dtype)),
-        nodes_modes=onnx.numpy_helper.from_array(np.uint8([0, 1, 0])),
-        nodes_truenodeids=[1, 0, 3],
-        nodes_trueleafs=[0, 1, 1],
-        nodes_falsenodeids=[2, 1, 3],
-        nodes_falseleafs=[1, 1, 1],
-        leaf_targetids=[0, 1, 0, 1],
-        leaf_weights=onnx.numpy_helper.from_array(np.array([1.5, 2.5, -1.0, 0.25], dtype)),
-        tree_roots=[0, 2],
-        n_targets=2,
-        aggregate_function=how,
-    )
-    kind = TensorProto.DOUBLE if dtype == np.float64 else TensorProto.FLOAT
-    graph = helper.make_graph(
-        [node],
-        "five",
-        [helper.make_tensor_value_info("X", kind, [None, 2])],
-        [helper.make_tensor_value_info("Y", kind, [None, 2])],
-    )
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 5)]
-    proto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    edges = [np.nextafter(dtype(at), dtype(to)) for at in (0.1, 0.7) for to in (-1, 1)]
-    values = np.array([*edges, 0.1, 0.7, np.nan, np.inf, -np.inf], dtype)
-    table = np.stack([np.repeat(values, len(values)), np.tile(values, len(values))], axis=1)
-    same(proto, table)
-
-
-@pytest.mark.parametrize("kind", ["LabelEncoder", "CategoryMapper"])
-def test_classes_that_get_names(kind: str) -> None:
+def test_classes_that_get_names() -> None:
     named = {"keys_int64s": [0, 1], "values_strings": ["no", "yes"], "default_string": "none"}
-    if kind == "CategoryMapper":
-        named = {"cats_int64s": [0, 1], "cats_strings": ["no", "yes"], "default_string": "none"}
     nodes = [
         helper.make_node("ArgMax", ["X"], ["best"], axis=1, keepdims=0),
-        helper.make_node(kind, ["best"], ["label"], domain="ai.onnx.ml", **named),
+        helper.make_node("LabelEncoder", ["best"], ["label"], domain="ai.onnx.ml", **named),
     ]
     graph = helper.make_graph(
         nodes,
@@ -583,16 +510,16 @@ def test_bytes_and_files(tmp_path: Path) -> None:
     expected = compile_pipeline(proto).predict(table)
     for one in (path, str(path), path.read_bytes()):
         assert (compile_pipeline(one).predict(table) == expected).all()
-    with pytest.raises(InvalidArgumentError, match="not an ONNX model"):
+    with pytest.raises(InvalidArgumentError, match="model must be an ONNX model"):
         compile_pipeline(b"no model")
 
 
 @pytest.mark.parametrize(
     ("proto", "message"),
     [
-        (single("Selu", {}), "ONNX Selu: has no translation"),
-        (single("ReduceSum", {"axes": np.int64([0])}), "with that of the rows"),
-        (single("Transpose", {}), "the rows do not come first"),
+        (single("Selu", {}), "ONNX Selu cannot be compiled"),
+        (single("ReduceSum", {"axes": np.int64([0])}), "which include the rows"),
+        (single("Transpose", {}), "which moves the rows"),
         (single("LinearRegressor", {}, coefficients=[1.0] * 3, post_transform="PROBIT", **ML), "post_transform=PROBIT"),
     ],
 )

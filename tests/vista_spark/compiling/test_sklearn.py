@@ -24,7 +24,6 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Matern
 from sklearn.linear_model import (
     Lasso,
     LinearRegression,
@@ -182,21 +181,18 @@ def every_class() -> dict[str, type]:
     return {name: kind for name, kind in known.items() if name in own - ELSEWHERE}
 
 
-# Refused whole, or fitted on other tables than the one here: test_sklearn_features_*.py has them.
+# Fitted on other tables than the one here: test_sklearn_features_*.py has them.
 ELSEWHERE = {
-    *("AdditiveChi2Sampler", "KBinsDiscretizer", "KernelCenterer", "LabelBinarizer", "LabelEncoder"),
-    *("GaussianRandomProjection", "SkewedChi2Sampler", "SparseRandomProjection"),
-    *("CountVectorizer", "DictVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"),
+    *("KBinsDiscretizer", "LabelBinarizer", "LabelEncoder"),
+    *("GaussianRandomProjection", "SparseRandomProjection"),
+    *("CountVectorizer", "DictVectorizer", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"),
     "MultiLabelBinarizer",
-    *("DictionaryLearning", "LatentDirichletAllocation", "MiniBatchDictionaryLearning", "MiniBatchNMF"),
-    *("MiniBatchSparsePCA", "NMF", "SparseCoder", "SparsePCA"),
 }
 
 
 # Their constructors want models, or steps.
 PAIR = [("tree", DecisionTreeClassifier(max_depth=2)), ("logistic", LogisticRegression())]
 GIVEN = {
-    "CCA": {"n_components": 1},
     "BaggingClassifier": {"estimator": LogisticRegression()},
     "ClassifierChain": {"estimator": LogisticRegression()},
     "FixedThresholdClassifier": {"estimator": LogisticRegression()},
@@ -207,7 +203,6 @@ GIVEN = {
     "MultiOutputRegressor": {"estimator": Ridge()},
     "OneVsOneClassifier": {"estimator": LogisticRegression()},
     "OneVsRestClassifier": {"estimator": LogisticRegression()},
-    "OutputCodeClassifier": {"estimator": LogisticRegression()},
     "RegressorChain": {"estimator": Ridge()},
     "SelfTrainingClassifier": {"estimator": LogisticRegression()},
     "StackingClassifier": {"estimators": PAIR, "cv": 2},
@@ -221,12 +216,8 @@ GIVEN = {
     "OneHotEncoder": {"handle_unknown": "ignore"},
     "OrdinalEncoder": {"handle_unknown": "use_encoded_value", "unknown_value": -1},
     "QuantileTransformer": {"n_quantiles": 50},
-    "NeighborhoodComponentsAnalysis": {"n_components": 2},
-    "PLSCanonical": {"n_components": 1},
-    "PLSSVD": {"n_components": 1},
     "Pipeline": {"steps": [("all", StandardScaler())]},
     "QuadraticDiscriminantAnalysis": {"reg_param": 0.1},
-    "RandomTreesEmbedding": {"sparse_output": False},
     "RFE": {"estimator": Ridge()},
     "RFECV": {"estimator": Ridge(), "cv": 2},
     "RandomizedSearchCV": {"estimator": Ridge(), "param_distributions": {"alpha": [1.0, 2.0]}, "n_iter": 2, "cv": 2},
@@ -249,7 +240,7 @@ def test_every_class_that_has_a_parser(fresh: tuple[str, type]) -> None:
     )
     table, values = load_diabetes(return_X_y=True)
     table = table[:, :1] if kind == "IsotonicRegression" else table - table.min() if "NB" in kind else table
-    classifies = kind == "NeighborhoodComponentsAnalysis" or kind in dict(all_estimators(type_filter="classifier"))
+    classifies = kind in dict(all_estimators(type_filter="classifier"))
     target = values > 140 if classifies else values
     if kind.startswith("MultiTask"):
         target = np.stack([values, -values], axis=1)
@@ -355,9 +346,9 @@ def test_what_the_library_refuses_is_refused() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (NMF(2), "NMF with its fitted components has no translation"),
+        (NMF(2), r"NMF \(sklearn.NMF\) cannot be compiled: it solves a problem for each row"),
         (make_pipeline(StandardScaler(), FunctionTransformer(np.gradient)), "FunctionTransformer"),
-        (GaussianProcessRegressor(Matern(nu=0.7), alpha=1.0, optimizer=None), "a Matern kernel of nu=0.7"),
+        (GaussianProcessRegressor(alpha=1.0, optimizer=None), "GaussianProcessRegressor .* is rarely used"),
         (GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500)), "GradientBoosting.*init="),
     ],
     ids=name,
@@ -370,11 +361,11 @@ def test_what_has_no_translation_is_refused_by_name(model: Any, message: str) ->
 
 
 def test_a_model_that_is_not_fitted_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="fit it first"):
+    with pytest.raises(InvalidArgumentError, match="Fit it on a table"):
         compile_pipeline(RandomForestClassifier())
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     pipeline[0].fit(load_iris().data)
-    with pytest.raises(InvalidArgumentError, match=r"LogisticRegression is not fitted: it has no coef_|classes_"):
+    with pytest.raises(InvalidArgumentError, match=r"must be fitted, got a LogisticRegression without coef_|classes_"):
         compile_pipeline(pipeline)
 
 
@@ -392,11 +383,11 @@ def test_columns_are_taken_by_name() -> None:
     model = LogisticRegression(max_iter=500).fit(frame, load_iris().target)
     compiled = compile_pipeline(model)
     assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame)).all()
-    with pytest.raises(ColumnError, match=r"'petal width \(cm\)' are missing"):
+    with pytest.raises(ColumnError, match=r"got none of .'petal width \(cm\)'"):
         compiled.predict(frame.iloc[:, :3])
     with pytest.raises(ColumnError, match="more than numbers"):
         compiled.predict(frame.assign(**{frame.columns[0]: "five"}))
-    with pytest.raises(ColumnError, match=r"shape \(150, 3\)"):
+    with pytest.raises(ColumnError, match=r"got \(150, 3\)"):
         compiled.predict(frame.to_numpy()[:, :3])
     with pytest.raises(AttributeError, match="has no transform; it has predict"):
         compiled.transform(frame)
@@ -447,8 +438,8 @@ def test_tables_of_arrow_and_sparse_ones() -> None:
     table = pa.Table.from_pandas(frame[frame.columns[::-1]])
     for rows in (table, table.to_batches()[0]):
         assert (compiled.predict(rows) == model.predict(frame)).all()
-    with pytest.raises(ColumnError, match="are missing: the model was fitted on them"):
+    with pytest.raises(ColumnError, match="got none of"):
         compiled.predict(table.drop_columns(table.column_names[:1]))
     for rows in (sparse.csr_matrix(frame), sparse.coo_array(frame.to_numpy())):
-        with pytest.raises(ColumnError, match=r"a sparse table \(c.*give table.toarray\(\)"):
+        with pytest.raises(ColumnError, match=r"must be a dense table, got a c.*Pass X.toarray\(\)"):
             compiled.predict(rows)

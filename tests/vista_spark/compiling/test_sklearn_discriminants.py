@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.neighbors import NearestCentroid
 
-from optimizer.compiling import UnsupportedOperatorError
 from tests.support.agreement import agree
 from vista_spark import compile_pipeline
 
@@ -48,51 +46,3 @@ def test_of_float32() -> None:
         compiled = compile_pipeline(model)
         assert (compiled.predict(own) == model.predict(own)).all()
         np.testing.assert_allclose(compiled.decision_function(own), model.decision_function(own), rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        NearestCentroid(),
-        NearestCentroid(metric="manhattan"),
-        NearestCentroid(shrink_threshold=0.4),
-        NearestCentroid(priors="empirical"),
-        NearestCentroid(metric="manhattan", priors=[0.2, 0.3, 0.5]),
-    ],
-    ids=str,
-)
-def test_centroids(model: Any) -> None:
-    table, labels = load_wine(return_X_y=True)
-    model.fit(table[::2], NAMES[labels[::2]])
-    agree(model, table, table.astype(np.float32))
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_far_away_nothing_is_left_of_a_difference() -> None:
-    """The library squares rows and centroids apart, so that at 2^54 all classes have equal shares."""
-    table, labels = load_iris(return_X_y=True)
-    far = np.array([[2.0**53] * 4, [2.0**53, 0, 0, 0], [0, -(2.0**53), 1, 2], [1e9, 1, 2, 3], [2.0**54, 1, 1, 1]])
-    model = NearestCentroid().fit(table, labels)
-    agree(model, far)
-    np.testing.assert_allclose(compile_pipeline(model).predict_proba(far[4:]), [[1 / 3] * 3])
-    beyond = np.array([[1.79e308, 0, 0, 0]])
-    for one in (model, compile_pipeline(model)):
-        with pytest.raises(ValueError, match="infinity"):
-            one.predict_proba(beyond)
-
-
-def test_rows_in_the_middle_go_to_the_first_centroid() -> None:
-    rows = np.array([[-1.0, 0], [1, 4], [3, 0], [5, 4]])
-    model = NearestCentroid().fit(rows, [0, 0, 1, 1])
-    middle = np.array([[2.0, y] for y in np.arange(-3, 3, 0.25)] + [[2.0, 2e8]])
-    agree(model, middle)
-    whole = NearestCentroid(metric="manhattan").fit(rows, [0, 0, 1, 1])
-    agree(whole, middle)
-
-
-def test_distances_over_holes_are_refused() -> None:
-    table, labels = load_iris(return_X_y=True)
-    model = NearestCentroid().fit(table, labels)
-    model.metric = "nan_euclidean"
-    with pytest.raises(UnsupportedOperatorError, match="metric='nan_euclidean'"):
-        compile_pipeline(model)

@@ -181,7 +181,7 @@ def test_mixed_columns_end_in_a_classifier(features: Any) -> None:
         if len(table):
             np.testing.assert_allclose(compiled.predict_proba(table), model.predict_proba(table), rtol=1e-9)
             assert (compiled.predict(table) == model.predict(table)).all()
-    with pytest.raises(ColumnError, match="'text' are missing"):
+    with pytest.raises(ColumnError, match=r"got none of \['text'\]"):
         compiled.predict(TEST.drop(columns="text"))
     with pytest.raises(ColumnError, match="fitted on texts"):
         compiled.predict(TEST.assign(text=1.5))
@@ -206,9 +206,9 @@ def test_a_column_that_nobody_reads_may_hold_anything() -> None:
 
 
 def test_texts_that_reach_numbers_are_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="SimpleImputer gives texts"):
+    with pytest.raises(UnsupportedOperatorError, match="SimpleImputer of texts cannot be compiled"):
         compile_pipeline(SimpleImputer(strategy="most_frequent").fit(np.array([["a"], ["b"]], object)))
-    with pytest.raises(UnsupportedOperatorError, match=r"a category .* of type Timestamp"):
+    with pytest.raises(UnsupportedOperatorError, match=r"A category .* of type Timestamp"):
         compile_pipeline(OneHotEncoder().fit(np.array([[pd.Timestamp(0)], [pd.Timestamp(1)]], object)))
 
 

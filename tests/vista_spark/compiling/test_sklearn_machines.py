@@ -1,4 +1,4 @@
-"""Support vector machines with kernels, against scikit-learn."""
+"""Support vector machines and kernel ridge regression against scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
@@ -108,3 +109,20 @@ def test_a_score_that_is_no_number_goes_to_the_second_class() -> None:
     huge = np.array([[3, -1.7, 0, 1e150], [2, -0.3, -1e300, 2.5], [1e110] * 4])
     found = compile_pipeline(model).predict(huge)
     assert found.tolist() == model.predict(huge).tolist() == ["yes"] * 3
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"])
+def test_kernel_ridge(kernel: str) -> None:
+    table, values = load_diabetes(return_X_y=True)
+    for target in (values[::2], np.stack([values, -values], axis=1)[::2]):
+        model = KernelRidge(kernel=kernel, alpha=0.5, degree=2).fit(table[::2], target)
+        agree(model, table, table.astype(np.float32))
+    small = KernelRidge(kernel=kernel, gamma=0.3).fit(table[::2].astype(np.float32), values[::2])
+    agree(small, table.astype(np.float32))
+
+
+def test_kernel_ridge_with_another_kernel_is_refused() -> None:
+    table, values = load_diabetes(return_X_y=True)
+    model = KernelRidge(kernel="chi2", gamma=1.0).fit(np.abs(table), values)
+    with pytest.raises(UnsupportedOperatorError, match="KernelRidge with kernel='chi2' cannot be compiled"):
+        compile_pipeline(model)

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.decomposition import NMF, PCA
@@ -38,10 +37,8 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
 )
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neural_network import BernoulliRBM
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -92,8 +89,6 @@ CLASSIFIERS = (
     OneVsOneClassifier(LOGISTIC),
     OneVsOneClassifier(TREE),
     OneVsOneClassifier(Ridge()),
-    OutputCodeClassifier(LOGISTIC, random_state=0),
-    OutputCodeClassifier(TREE, code_size=3, random_state=0),
     DummyClassifier(),
     DummyClassifier(strategy="most_frequent"),
     RFE(LOGISTIC, n_features_to_select=2, step=0.5),
@@ -141,7 +136,7 @@ def test_regressors_agree_with_the_library(model: Any) -> None:
 
 
 @pytest.mark.parametrize("inner", [TREE, SVM, LOGISTIC], ids=name)
-@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 @pytest.mark.parametrize("ensemble", [True, False], ids=["ensemble", "one"])
 def test_calibrated_probabilities(inner: Any, method: str, ensemble: bool) -> None:
     for data in (load_iris, load_breast_cancer):
@@ -200,12 +195,6 @@ def test_several_labels_a_row(model: Any) -> None:
     assert compiled.predict(table[:0]).shape == (0, 3)
 
 
-def test_beside_a_great_score_all_codes_are_equally_near() -> None:
-    table, labels = load_iris(return_X_y=True)
-    model = OutputCodeClassifier(LOGISTIC, code_size=3, random_state=0).fit(table, labels)
-    agree(model, np.concatenate([table, table * 1e30, -table * 1e30]))
-
-
 @pytest.mark.parametrize(
     "model",
     [MultiOutputClassifier(TREE), SEVERAL[7], SEVERAL[8], DummyClassifier(strategy="constant", constant=["b", "yyyy"])],
@@ -259,7 +248,7 @@ def test_a_stacking_gives_codes_of_classes_as_whole_numbers() -> None:
 def test_a_positive_label_that_is_no_class() -> None:
     inner = LogisticRegression().fit([[0.0], [1.0]], [2, 10])
     model = FixedThresholdClassifier(FrozenEstimator(inner), pos_label=False).fit([[0.0], [1.0]], [2, 10])
-    with pytest.raises(UnsupportedOperatorError, match=r"pos_label=False is none of the classes \[2, 10\]"):
+    with pytest.raises(UnsupportedOperatorError, match=r"pos_label=False .*the classes are \[2, 10\]"):
         compile_pipeline(model)
 
 
@@ -287,7 +276,6 @@ HISTOGRAM = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5)
         BaggingClassifier(HISTOGRAM, n_estimators=2, max_features=0.5, random_state=0),
         OneVsRestClassifier(TREE),
         OneVsOneClassifier(TREE),
-        OutputCodeClassifier(TREE, random_state=0),
         CalibratedClassifierCV(HISTOGRAM, cv=2),
         GridSearchCV(TREE, {"max_depth": [1, 2]}, cv=2),
         AdaBoostClassifier(TREE, n_estimators=2),
@@ -301,11 +289,11 @@ def test_missing_numbers_and_infinities_pass_where_the_library_lets_them(model: 
     target = np.stack([labels == 0, labels == 1], axis=1) if isinstance(model, ClassifierChain) else labels
     model.fit(table, target)
     compiled = compile_pipeline(model)
-    for wrong in (np.nan, np.inf, -np.inf, 1e39):
+    for wrong in (np.nan, np.inf, -np.inf):
         holes = table.copy()
         holes[::7, 1] = wrong
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # 1e39 as float32
+            with np.errstate(invalid="ignore"):
                 truth = model.predict(holes)
         except ValueError:
             with pytest.raises(InvalidArgumentError, match="row 0 and 21 more have"):
@@ -386,15 +374,6 @@ def test_what_members_have_in_common_runs_once() -> None:
     assert sum(isinstance(node.operator, Trees) for node in agree(again, table).program.nodes) == 1
 
 
-def test_hidden_units_and_clusters_of_columns() -> None:
-    table = MinMaxScaler().fit_transform(load_breast_cancer().data)
-    agree(BernoulliRBM(5, n_iter=3, random_state=0).fit(table), table, without=("score_samples",))
-    agree(FeatureAgglomeration(4).fit(table), table)
-    agree(FeatureAgglomeration(30).fit(table), table)
-    with pytest.raises(UnsupportedOperatorError, match="FeatureAgglomeration with pooling_func="):
-        compile_pipeline(FeatureAgglomeration(pooling_func=np.max).fit(table))
-
-
 def test_steps_of_a_column_transformer() -> None:
     frame = load_iris(as_frame=True).data
     mask = np.array([True, False, False, True])
@@ -422,14 +401,14 @@ def test_unions() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (DummyClassifier(strategy="uniform"), "strategy='uniform' draws random numbers"),
-        (DummyClassifier(strategy="stratified"), "strategy='stratified' draws random numbers"),
+        (DummyClassifier(strategy="uniform"), "strategy='uniform' cannot be compiled: it draws random numbers"),
+        (DummyClassifier(strategy="stratified"), "strategy='stratified' cannot be compiled: it draws random numbers"),
         (VotingClassifier(PAIR, weights=[1, -1]), "a weight is negative"),
         (VotingClassifier([("nmf", make_pipeline(NMF(2, max_iter=20), LOGISTIC))]), "NMF"),
         (TransformedTargetRegressor(Ridge(), transformer=PowerTransformer()), r"transformer=PowerTransformer\(\)"),
         (
-            CalibratedClassifierCV(OneVsRestClassifier(TREE), method="temperature", cv=2),
-            "OneVsRestClassifier inside computes otherwise",
+            CalibratedClassifierCV(TREE, method="temperature", cv=2),
+            "method='temperature' cannot be compiled",
         ),
         (GridSearchCV(LOGISTIC, {"C": [1.0]}, cv=2, refit=False), "refit=False"),
     ],
@@ -442,16 +421,6 @@ def test_what_has_no_translation_is_refused(model: Any, message: str) -> None:
         compile_pipeline(model)
 
 
-def test_a_temperature_of_probabilities_that_do_not_add_up_to_one_is_refused() -> None:
-    """The library takes them for scores, unless those of all rows of a call happen to add up."""
-    lightgbm = pytest.importorskip("lightgbm")
-    inside = lightgbm.LGBMClassifier(objective="multiclassova", n_estimators=2, verbose=-1)
-    mean = VotingClassifier([("one", inside), ("other", TREE)], voting="soft")
-    model = CalibratedClassifierCV(mean, method="temperature", cv=2).fit(*load_iris(return_X_y=True))
-    with pytest.raises(UnsupportedOperatorError, match="whose probabilities do not add up to one"):
-        compile_pipeline(model)
-
-
 def test_names_of_classes_that_are_no_numbers_cannot_be_features() -> None:
     table, labels = load_iris(return_X_y=True)
     named = np.array(["b", "a", "ccc"])[labels]
@@ -459,7 +428,7 @@ def test_names_of_classes_that_are_no_numbers_cannot_be_features() -> None:
     model = StackingClassifier(members, cv="prefit", stack_method="predict_proba").fit(table, named)
     agree(model, table)
     model.stack_method_ = ["predict"]
-    with pytest.raises(UnsupportedOperatorError, match="they are no numbers"):
+    with pytest.raises(UnsupportedOperatorError, match="the classes must be numbers"):
         compile_pipeline(model)
 
 
@@ -471,11 +440,11 @@ def test_an_example_tells_the_columns() -> None:
     assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame.to_numpy())).all()
     stateless = FunctionTransformer().fit([[1.0, 2.0]])
     del stateless.n_features_in_
-    with pytest.raises(InvalidArgumentError, match="give example="):
+    with pytest.raises(InvalidArgumentError, match="pass example="):
         compile_pipeline(stateless)
     assert compile_pipeline(stateless, example=[[1.0, 2.0, 3.0]]).transform([[4, 5, 6]]).tolist() == [[4, 5, 6]]
     with pytest.raises(
-        InvalidArgumentError, match=r"example has shape \(1, 3\), and LogisticRegression takes \(rows, 4"
+        InvalidArgumentError, match=r"example must have the shape \(rows, 4\) .*LogisticRegression, got \(1, 3\)"
     ):
         compile_pipeline(model, example=[[1.0, 2.0, 3.0]])
 
@@ -509,7 +478,6 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         inner.map(lambda one: CalibratedClassifierCV(one, cv=2, method="isotonic", ensemble=False)),
         inner.map(OneVsRestClassifier),
         inner.map(OneVsOneClassifier),
-        inner.map(lambda one: OutputCodeClassifier(one, random_state=0)),
         inner.map(lambda one: make_pipeline(MinMaxScaler(), one)),
         st.tuples(pair, st.sampled_from([None, [1, 2]])).map(lambda two: VotingClassifier(two[0], weights=two[1])),
         st.tuples(pair, LEAVES, st.booleans()).map(
@@ -532,12 +500,3 @@ def test_drawn_nestings_agree_with_the_library(model: Any, classes: int, texts: 
         return
     compiled = compile_pipeline(model)
     agree(model, table, without=tuple({"predict_log_proba", "apply", "transform"} - set(compiled.outputs)))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_scores_that_are_no_numbers_have_no_nearest_code() -> None:
-    table, labels = load_iris(return_X_y=True)
-    model = OutputCodeClassifier(GaussianNB(), random_state=0).fit(table, labels)
-    for one in (model, compile_pipeline(model)):
-        with pytest.raises(ValueError, match="NaN"):
-            one.predict([[1e200, 1, 2, 3]])

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
-from sklearn.neighbors import (
-    KNeighborsClassifier,
-    KNeighborsRegressor,
-    RadiusNeighborsClassifier,
-    RadiusNeighborsRegressor,
-)
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from optimizer.compiling import UnsupportedOperatorError
 from tests.support.agreement import METHODS, agree, answers_agree
@@ -22,7 +17,6 @@ from vista_spark import compile_pipeline
 
 NAMES = np.array(["a", "bb", "c"])
 METRICS = (("euclidean", 2), ("manhattan", 2), ("chebyshev", 2), ("minkowski", 3), ("cosine", 2))
-pytestmark = pytest.mark.filterwarnings("ignore:One or more samples have no neighbors", "ignore:Outlier label")
 
 
 def sure(model: Any, table: np.ndarray[Any, Any], *, least: float, near: float = 1e-6) -> None:
@@ -49,7 +43,6 @@ def test_measured_data(algorithm: str, metric: tuple[str, float], weights: str) 
         least = 0.98 if rows.dtype == np.float32 else 1
         near = 1e-5 if rows.dtype == np.float32 else 1e-6
         sure(KNeighborsRegressor(4, **options).fit(rows[::2], values[::2]), rows[1::2], least=least, near=near)
-        sure(RadiusNeighborsRegressor(0.11, **options).fit(rows[::2], values[::2]), rows[1::2], least=least, near=near)
         sure(KNeighborsClassifier(4, **options).fit(rows[::2], values[::2] > 140), rows, least=0.97, near=1e-5)
 
 
@@ -72,13 +65,8 @@ def test_ties_are_settled_as_the_library_does_or_refused(
     labels, values = NAMES[draw.integers(0, 3, 40)], draw.integers(0, 3, 40) / 1.0
     asked = np.concatenate([rows, rows + dtype(0.05)])
     options = {"algorithm": algorithm, "metric": metric[0], "p": metric[1], "weights": weights, "leaf_size": 3}
-    radius = float(draw.choice([0.1, 0.2, 0.5, 1.0, 2.0]))
     sure(KNeighborsClassifier(count, **options).fit(rows, labels), asked, least=0)
     sure(KNeighborsRegressor(count, **options).fit(rows, values), asked, least=0)
-    around = RadiusNeighborsClassifier(radius, outlier_label=None, **options).fit(rows, labels)
-    lonely = np.array([not len(one) for one in around.radius_neighbors(asked)[1]])
-    sure(around, asked[~lonely], least=0)
-    sure(RadiusNeighborsRegressor(radius, **options).fit(rows, values), asked, least=0)
 
 
 def test_brute_force_over_float32_is_refused() -> None:
@@ -111,23 +99,6 @@ def test_several_outputs() -> None:
     apart = table + np.random.default_rng(0).normal(size=table.shape) * 1e-3
     for weights in ("uniform", "distance"):
         agree(KNeighborsClassifier(3, weights=weights).fit(apart, target), apart)
-        model = RadiusNeighborsClassifier(0.7, weights=weights, outlier_label=["a", "zz"])
-        agree(model.fit(apart, target), apart, apart + 0.5)
-
-
-def test_rows_without_a_neighbour() -> None:
-    table, labels = load_iris(return_X_y=True)
-    apart = table + np.random.default_rng(0).normal(size=table.shape) * 1e-3
-    far = apart + 50
-    for label in ("bb", "most_frequent", "zz"):
-        agree(RadiusNeighborsClassifier(0.5, outlier_label=label).fit(apart, NAMES[labels]), apart, far)
-    strict = compile_pipeline(RadiusNeighborsClassifier(0.5).fit(apart, labels))
-    with pytest.raises(ValueError, match="row 1 has no neighbour within the radius"):
-        strict.predict(np.stack([apart[0], far[0]]))
-    agree(RadiusNeighborsRegressor(0.5).fit(apart, labels + 0.5), apart, far)
-    whole = compile_pipeline(RadiusNeighborsRegressor(0.5).fit(apart, labels))
-    with pytest.raises(ValueError, match=r"no neighbour within .* values that are whole numbers"):
-        whole.predict(far)
 
 
 def test_what_has_no_translation() -> None:
@@ -136,7 +107,6 @@ def test_what_has_no_translation() -> None:
         (KNeighborsClassifier(weights=lambda distance: distance), "weights=<function"),
         (KNeighborsClassifier(metric="canberra"), "metric='canberra'"),
         (KNeighborsClassifier(metric="minkowski", p=3, metric_params={"w": np.ones(4)}), "metric_params="),
-        (RadiusNeighborsClassifier(metric="manhattan", algorithm="brute", outlier_label=1), "outlier_label and brute"),
     ):
         with pytest.raises(UnsupportedOperatorError, match=message):
             compile_pipeline(model.fit(table, labels))
@@ -148,32 +118,11 @@ def test_no_number_of_neighbours_is_refused() -> None:
         compile_pipeline(model)
 
 
-def test_no_radius_is_refused() -> None:
-    model = RadiusNeighborsRegressor(radius=None).fit([[0.0], [1.0]], [0.0, 1.0])
-    with pytest.raises(UnsupportedOperatorError, match="RadiusNeighborsRegressor with radius=None"):
-        compile_pipeline(model)
-
-
-def test_at_the_edge_of_the_radius_numbers_of_many_digits_are_refused() -> None:
-    """Whether the library's squares cancel there is luck; of whole numbers and halves they always do."""
-    for shift, answered in ((2.0, True), (0.5, True), (1 / 3, False)):
-        table = np.array([[shift, 0.0], [shift + 5, 5.0]])
-        model = RadiusNeighborsClassifier(radius=1.0, algorithm="brute", outlier_label=7).fit(table, [0, 1])
-        edge = np.array([[shift, 1.0]])
-        compiled = compile_pipeline(model)
-        if answered:
-            assert compiled.predict(edge).tolist() == model.predict(edge).tolist() == [0]
-        else:
-            with pytest.raises(ValueError, match="at the edge"):
-                compiled.predict(edge)
-
-
-@pytest.mark.parametrize("radius", [False, True])
-def test_a_distance_whose_inverse_is_infinite_is_none(radius: bool) -> None:
-    """The library weighs by the inverse first, and looks for infinities then; in a radius it gives NaN."""
+def test_a_distance_whose_inverse_is_infinite_is_none() -> None:
+    """The library weighs by the inverse first, and looks for infinities then."""
     points = np.array([[0.0], [1.0], [3.0], [7.0]])
-    kind = RadiusNeighborsRegressor(2.0, weights="distance") if radius else KNeighborsRegressor(2, weights="distance")
-    model = kind.set_params(algorithm="brute", metric="cityblock").fit(points, [10.0, 20.0, 30.0, 40.0])
+    model = KNeighborsRegressor(2, weights="distance", algorithm="brute", metric="cityblock")
+    model.fit(points, [10.0, 20.0, 30.0, 40.0])
     compiled = compile_pipeline(model)
     rows = np.array([[5e-324], [-1e-310], [1e-300], [0.0], [0.25]])
     with np.errstate(over="ignore", invalid="ignore"):

@@ -153,9 +153,6 @@ LINEAR = {
     "three classes with thresholds": lambda: C.LogisticRegression(labelCol="three", thresholds=[0.2, 0.1, 0.7]),
     "support vectors": lambda: C.LinearSVC(labelCol="two", threshold=0.1, maxIter=5),
     "regression": lambda: R.LinearRegression(labelCol="value"),
-    "survival": lambda: R.AFTSurvivalRegression(
-        labelCol="positive", censorCol="two", quantileProbabilities=[0.1, 0.9], quantilesCol="quantiles"
-    ),
     "generalised, log": lambda: R.GeneralizedLinearRegression(
         labelCol="positive", family="gamma", link="log", linkPredictionCol="eta"
     ),
@@ -182,15 +179,9 @@ MODELS = {
     "bayes, multinomial": lambda: C.NaiveBayes(labelCol="three", featuresCol="above"),
     "bayes, complement": lambda: C.NaiveBayes(labelCol="three", featuresCol="above", modelType="complement"),
     "perceptron": lambda: C.MultilayerPerceptronClassifier(labelCol="three", layers=[3, 4, 5, 3], maxIter=5, seed=1),
-    "factors": lambda: C.FMClassifier(labelCol="two", factorSize=2, maxIter=5, seed=1),
-    "regression of factors": lambda: R.FMRegressor(labelCol="value", factorSize=2, maxIter=5, seed=1),
     "one against the rest": lambda: C.OneVsRest(classifier=C.LogisticRegression(maxIter=5), labelCol="three"),
-    "steps": lambda: R.IsotonicRegression(labelCol="value", featureIndex=1),
     "means": lambda: K.KMeans(k=3, seed=1),
     "means by angle": lambda: K.KMeans(k=3, seed=1, distanceMeasure="cosine"),
-    "bisecting": lambda: K.BisectingKMeans(k=4, seed=1),
-    "bisecting by angle": lambda: K.BisectingKMeans(k=4, seed=1, distanceMeasure="cosine"),
-    "mixture": lambda: K.GaussianMixture(k=2, seed=1, maxIter=5),
 }
 
 
@@ -236,8 +227,7 @@ def test_buckets_categories_and_what_is_missing(spark: SparkSession, table: Data
         F.OneHotEncoder(inputCols=["bucket", "kind"], outputCols=["marks", "kinds"]),
         F.Binarizer(inputCol="b", outputCol="above_zero"),
         F.VectorAssembler(inputCols=["marks", "kinds", "above_zero"], outputCol="put"),
-        F.PolynomialExpansion(inputCol="put", outputCol="expanded", degree=2),
-        C.DecisionTreeClassifier(featuresCol="expanded", labelCol="two"),
+        C.DecisionTreeClassifier(featuresCol="put", labelCol="two"),
     ]
     pairs = [(-0.0, 1.0), (0.0, None), (0.5, 0.0), (-0.5, -1.0)]
     rows = [(x, y, kind, 0.0) for x, y in pairs for kind in (0.0, 1.5, 3.0)]
@@ -301,17 +291,14 @@ TRANSFORMERS = {
     "norm": lambda: F.Normalizer(inputCol="features", outputCol="out", p=3.0),
     "greatest": lambda: F.Normalizer(inputCol="features", outputCol="out", p=float("inf")),
     "product": lambda: F.ElementwiseProduct(inputCol="features", outputCol="out", scalingVec=Vectors.dense([2, 0, -1])),
-    "cosines": lambda: F.DCT(inputCol="features", outputCol="out"),
-    "cosines back": lambda: F.DCT(inputCol="features", outputCol="out", inverse=True),
     "slice": lambda: F.VectorSlicer(inputCol="features", outputCol="out", indices=[2, 0]),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", TRANSFORMERS.values(), ids=TRANSFORMERS.keys())
-def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, plain: DataFrame, stage: Any) -> None:
-    fresh = stage()
-    same(fresh, plain if isinstance(fresh, F.DCT) else hard, example=table)
+def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, stage: Any) -> None:
+    same(stage(), hard, example=table)
 
 
 def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:
@@ -420,7 +407,7 @@ def test_words_are_counted_behind_a_tokeniser_that_is_kept(spark: SparkSession) 
         replace_stages(once).transform(nothing).collect()
     with pytest.raises(Exception, match=r"NullPointerException|FAILED_EXECUTE_UDF|Failed to execute"):
         once.transform(nothing).collect()
-    with pytest.raises(UnsupportedOperatorError, match=r"CountVectorizerModel with minTF=0\.5"):
+    with pytest.raises(UnsupportedOperatorError, match=r"CountVectorizerModel with minTF=0\.5 cannot be compiled"):
         compile_pipeline(once.copy().setMinTF(0.5))
 
 
@@ -471,7 +458,7 @@ def test_a_folder_that_only_spark_reaches_is_removed(
 @pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
 def test_models_through_connect(pytestconfig: pytest.Config) -> None:
-    chosen = "trees_with or one_program or are_kept or (other_models and (rest or bisecting))"
+    chosen = "trees_with or one_program or are_kept or (other_models and rest)"
     assert " passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
 
 

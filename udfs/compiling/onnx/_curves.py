@@ -51,17 +51,6 @@ def _monomials(graph: Graph, operator: ops.Monomials, x: Table) -> Table:
     return known
 
 
-def _products(graph: Graph, operator: ops.Products, x: Table) -> Table:
-    wide = graph.join(x, graph.filled(x, np.ones(1), x.dtype))
-    product = graph.filled(x, np.ones(len(operator.factors)), x.dtype)
-    last = np.int64(-1)
-    zero = graph.constant(0, x.dtype)
-    for columns in operator.factors.T:
-        own = graph.add("Mul", product, graph.columns(wide, np.where(columns < 0, last, columns)))
-        product = graph.either(graph.compare("Equal", product, 0), zero, own)
-    return product
-
-
 def _yeo_johnson(graph: Graph, operator: ops.PowerTransform, x: Table) -> Table:
     lambdas = operator.lambdas
     dtype = wider(x.dtype, lambdas.dtype.name)
@@ -159,7 +148,6 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Missing: lambda graph, operator, x: graph.cast(_holes(graph, x, operator.mark), "float64"),
     ops.Monomials: _monomials,
     ops.PowerTransform: _power_transform,
-    ops.Products: _products,
     ops.Ufunc: _ufunc,
 }
 """How to write an operator, by its class."""

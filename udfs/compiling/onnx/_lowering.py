@@ -31,7 +31,6 @@ _LOWERINGS: Mapping[type[Operator], Callable[..., Table]] = {
     **ensembles.LOWERINGS,
     **functions.LOWERINGS,
     **numbers.LOWERINGS,
-    **trees.LOWERINGS,
     ops.After: _first,
 }
 _OF_WIDTH: Mapping[type[Operator], Callable[..., Table]] = {**curves.OF_WIDTH, **functions.OF_WIDTH}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from udfs.compiling.onnx._graph import Graph, Table
 
-__all__ = ["LEAVES", "LOWERINGS", "leaves_of", "sum_of"]
+__all__ = ["LEAVES", "leaves_of", "sum_of"]
 
 
 def leaves_of(graph: Graph, trees: ops.Trees, x: Table) -> Table:
@@ -78,37 +78,5 @@ def _leaves(graph: Graph, operator: ops.Leaves, leaf: Table) -> Table:
     return graph.shaped(numbers, operator.trees // operator.columns, operator.columns) if operator.columns else numbers
 
 
-def _linear_leaves(graph: Graph, operator: ops.LinearLeaves, leaf: Table, x: Table) -> Table:
-    wide = graph.cast(x, "float64")
-    rows = graph.join(wide, graph.filled(wide, np.zeros(1)))
-    columns = np.where(operator.column < 0, operator.features, operator.column)
-    output = graph.add("Gather", graph.constant(operator.constant), leaf)
-    plain = graph.add("Gather", graph.constant(operator.value), leaf)
-    holes = None
-    for term in range(columns.shape[1]):
-        place = graph.add("Gather", graph.constant(columns[:, term]), leaf)
-        number = graph.add("GatherElements", rows, place, axis=1)
-        weight = graph.add("Gather", graph.constant(operator.weight[:, term]), leaf)
-        output = graph.add("Add", output, graph.add("Mul", weight, number))
-        missing = graph.missing(number)
-        holes = missing if holes is None else graph.add("Or", holes, missing)
-    if holes is not None:
-        output = graph.either(holes, plain, output)
-    sums = []
-    for column, base in enumerate(operator.base):
-        own = graph.columns(output, np.flatnonzero(operator.target == column))
-        sums.append(graph.running_sum(graph.join(graph.filled(output, np.array([base])), own)))
-    return graph.join(*(graph.shaped(one, 1) for one in sums))
-
-
-def _indicators(graph: Graph, operator: ops.Indicators, x: Table) -> Table:
-    zeros = graph.filled(x, np.zeros(operator.columns))
-    ones = graph.add("Add", graph.cast(graph.add("Mul", x, graph.constant(0, "int64")), "float64"), graph.constant(1.0))
-    return graph.add("ScatterElements", zeros, x, ones, axis=1)
-
-
-LEAVES: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Leaves: _leaves, ops.LinearLeaves: _linear_leaves}
+LEAVES: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Leaves: _leaves}
 """How to write an operator whose first input is the leaves that trees found."""
-
-LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Indicators: _indicators}
-"""How to write an operator, by its class."""

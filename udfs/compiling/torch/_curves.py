@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Bins, Missing, Monomials, Operator, Patch, PowerTransform, Quantiles, Splines, Ufunc
+    from optimizer.compiling import Bins, Missing, Monomials, Operator, Patch, PowerTransform, Quantiles, Ufunc
 
 __all__ = [
     "MODULES",
@@ -27,7 +27,6 @@ __all__ = [
     "PatchModule",
     "PowerTransformModule",
     "QuantilesModule",
-    "SplinesModule",
     "UfuncModule",
 ]
 
@@ -238,75 +237,6 @@ def _runs(left: NDArray[np.int64], right: NDArray[np.int64]) -> list[tuple[int, 
     return [(int(left[at]), int(right[at]), int(size)) for at, size in zip(starts, sizes, strict=True)]
 
 
-class SplinesModule(torch.nn.Module):
-    """Find the interval of each number, and compute the splines that are not zero there."""
-
-    knots: torch.Tensor
-    ends: torch.Tensor
-    low: torch.Tensor
-    high: torch.Tensor
-
-    def __init__(self, operator: Splines) -> None:
-        super().__init__()
-        self.degree, self.splines, self.extrapolation = operator.degree, operator.splines, operator.extrapolation
-        self.sparse = operator.sparse
-        self.register_buffer("knots", tensor_of(np.ascontiguousarray(operator.knots.T)))
-        self.register_buffer("ends", tensor_of(operator.ends))
-        self.register_buffer("low", tensor_of(operator.low))
-        self.register_buffer("high", tensor_of(operator.high))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        wide = x.to(torch.float64)
-        missing = torch.isnan(wide)
-        below, above = (wide < self.low).unsqueeze(2), (wide > self.high).unsqueeze(2)
-        if self.extrapolation == "periodic":
-            period = self.high - self.low
-            turned = self.low + torch.remainder(wide - self.low, period)
-            wide = torch.where(period > 0, turned, torch.zeros_like(wide))
-        basis = torch.stack([self._column(wide[:, place], place) for place in range(wide.shape[1])], dim=1)
-        if not self.sparse:
-            lost = ~torch.isfinite(basis)
-            others = lost.sum(dim=2, keepdim=True) - lost.to(torch.int64)
-            basis = torch.where((others > 0) | torch.isnan(wide).unsqueeze(2), float("nan"), basis)
-        first, first_slope, last, last_slope = self.ends
-        if self.extrapolation == "error":
-            basis = torch.where(below | above, float("nan"), basis)
-        elif self.extrapolation == "constant":
-            basis = torch.where(below, first, torch.where(above, last, basis))
-        elif self.extrapolation == "linear":
-            under = _line(first, first_slope, wide - self.low)
-            over = _line(last, last_slope, wide - self.high)
-            basis = torch.where(below, under, torch.where(above, over, basis))
-        basis = torch.where(missing.unsqueeze(2), torch.zeros_like(basis), basis)
-        return (basis if self.sparse else basis.to(x.dtype)).flatten(1)
-
-    def _column(self, x: torch.Tensor, place: int) -> torch.Tensor:
-        knots, degree = self.knots[place], self.degree
-        last = len(knots) - degree - 2
-        at = (torch.searchsorted(knots, x.contiguous(), right=True) - 1).clamp(degree, last)
-        # De Boor: of a degree, from those of the degree below, in the order of scipy.
-        values = [torch.ones_like(x)]
-        for order in range(1, degree + 1):
-            own = [torch.zeros_like(x) for _ in range(order + 1)]
-            for number in range(1, order + 1):
-                upper, lower = knots[at + number], knots[at + number - order]
-                same = upper == lower
-                weight = values[number - 1] / torch.where(same, torch.ones_like(upper), upper - lower)
-                own[number - 1] = torch.where(same, own[number - 1], own[number - 1] + weight * (upper - x))
-                own[number] = torch.where(same, torch.zeros_like(x), weight * (x - lower))
-            values = own
-        places = torch.stack([at - degree + number for number in range(degree + 1)], dim=1) % self.splines
-        full = torch.zeros((len(x), self.splines), dtype=torch.float64)
-        return full.scatter_add_(1, places, torch.stack(values, dim=1))
-
-
-def _line(heights: torch.Tensor, slopes: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
-    # A spline that ends before the border stays zero at an infinity too.
-    own = heights + way.unsqueeze(2) * slopes
-    return torch.where((heights == 0) & (slopes == 0), torch.zeros_like(own), own)
-
-
 class MissingModule(torch.nn.Module):
     """Indicator of missing numbers."""
 
@@ -347,7 +277,6 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Patch: PatchModule,
     ops.PowerTransform: PowerTransformModule,
     ops.Quantiles: QuantilesModule,
-    ops.Splines: SplinesModule,
     ops.Ufunc: UfuncModule,
 }
 """How to make the module of an operator, by its class."""

@@ -19,10 +19,6 @@ _EXPONENTS = {"euclidean": 2.0, "sqeuclidean": 2.0, "manhattan": 1.0, "chebyshev
 _NEAR = 1e-12
 
 
-# A number below 2^12 on a grid of 2^-10 has a square of 44 bits, and 256 of them add up to 52.
-_GRID, _BELOW = 2.0**10, 2.0**12
-
-
 # A list is made of so many points and columns and more, and has so many points more than are wanted.
 _FEW_POINTS, _FEW_COLUMNS, _SPARE, _GROUP = 256, 16, 6, 16
 
@@ -99,10 +95,8 @@ class NeighborsModule(torch.nn.Module):
     def __init__(self, operator: Neighbors) -> None:
         super().__init__()
         self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
-        self.count, self.radius = operator.count, operator.radius
+        self.count = operator.count
         self.by_distance, self.expanded = operator.by_distance, operator.rounding == "expanded"
-        self.rounding = operator.rounding
-        self.step = float(torch.finfo(torch.float32 if operator.rounding == "float32" else torch.float64).eps)
         ends = [*operator.groups.tolist(), operator.values.shape[1]]
         self.groups = list(pairwise(ends))
         points = tensor_of(operator.points)
@@ -112,13 +106,12 @@ class NeighborsModule(torch.nn.Module):
         wanted = self.count + 1 + _SPARE
         self.shortlist = None
         large = len(points) >= max(_FEW_POINTS, 8 * wanted) and points.shape[1] >= _FEW_COLUMNS
-        if self.metric == "euclidean" and self.count and large:
+        if self.metric == "euclidean" and large:
             self.shortlist = Shortlist(points, wanted)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns): doubt, number of neighbours, values."""
-        x = x.to(torch.float64)
-        return self._nearest(x) if self.count else self._around(x, self._distances(x))
+        return self._nearest(x.to(torch.float64))
 
     def _distances(self, x: torch.Tensor) -> torch.Tensor:
         if self.metric == "cosine":
@@ -127,7 +120,7 @@ class NeighborsModule(torch.nn.Module):
 
     def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
         """How far two distances of a row may be apart and still be one, or the other way round, in the library."""
-        eps = self.step
+        eps = torch.finfo(torch.float64).eps
         if self.metric == "cosine":
             return torch.full_like(distance, 8 * eps * x.shape[1])
         own = 4 * eps * (x.shape[1] + 1) * distance
@@ -173,50 +166,6 @@ class NeighborsModule(torch.nn.Module):
         mean = sums / weights.sum(dim=1, keepdim=True)
         return self._result(doubt, torch.full((len(x), 1), count, dtype=x.dtype), mean)
 
-    def _around(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
-        inside = distance <= self.radius
-        edge = (distance - self.radius).abs() <= self._blur(x, torch.full_like(distance[:, :1], self.radius))
-        doubt = torch.zeros(len(x), dtype=torch.bool)
-        rows = edge.any(dim=1).nonzero()[:, 0]
-        if len(rows):
-            sure, exact = self._exact(x[rows])
-            inside[rows] = torch.where(edge[rows], exact, inside[rows])
-            doubt[rows] = (edge[rows] & ~sure).any(dim=1)
-        weights = inside.to(x.dtype)
-        if self.by_distance:
-            zero = inside & (distance == 0)
-            weights = torch.where(zero.any(dim=1, keepdim=True), zero, torch.where(inside, 1 / distance, 0.0))
-            if self.expanded:
-                noise = inside & (distance <= self._blur(x, torch.zeros_like(distance[:, :1])))
-                doubt = doubt | ((noise.sum(dim=1) > 1) & self._differ(noise))
-        sums = weights @ self.values
-        if self.by_distance:
-            doubt = doubt | self._close_votes(sums, weights)
-        return self._result(doubt, inside.sum(dim=1, keepdim=True), sums / weights.sum(dim=1, keepdim=True))
-
-    def _exact(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which comparisons with the radius come out the same however a library computes, and how they come out."""
-        if self.metric == "cosine":
-            none = torch.zeros((len(x), len(self.points)), dtype=torch.bool)
-            return none, none
-        total = torch.zeros((len(x), len(self.points)), dtype=x.dtype)
-        for column in range(x.shape[1]):
-            gap = (x[:, column, None] - self.points[None, :, column]).abs()
-            total = torch.maximum(total, gap) if self.p == float("inf") else total + gap.pow(self.p)
-        if self.rounding in {"ball", "float32"}:
-            return torch.zeros_like(total, dtype=torch.bool), total <= self.radius
-        if self.p in {1.0, float("inf")}:
-            return torch.ones_like(total, dtype=torch.bool), total <= self.radius
-        inside = total <= self.radius**self.p
-        sure = inside == (total.pow(1 / self.p) <= self.radius)
-        if self.p != 2:  # the power itself may be rounded another way
-            return torch.zeros_like(sure), inside
-        if self.expanded:
-            # Of few binary digits, sums of squares and products are exact, in whatever order they are added. Others may
-            # come out the same by luck.
-            sure = sure & (_few_digits(x)[:, None] & _few_digits(self.points))
-        return sure, inside
-
     def _differ(self, among: torch.Tensor) -> torch.Tensor:
         """Whether the values of some points of a row differ."""
         least = torch.where(among[:, :, None], self.values, torch.inf).amin(dim=1)
@@ -246,14 +195,7 @@ class NeighborsModule(torch.nn.Module):
         return torch.cat([doubt[:, None].to(values.dtype), number.to(values.dtype), values], dim=1)
 
 
-def _few_digits(rows: torch.Tensor) -> torch.Tensor:
-    scaled = rows * _GRID
-    exact: torch.Tensor = ((scaled == scaled.round()) & (rows.abs() < _BELOW)).all(dim=1)
-    return exact
-
-
 def _weights(distance: torch.Tensor) -> torch.Tensor:
-    # As the library tells what lies on a point: by its weight, which may be infinite a little before. In a radius it
-    # looks at the distance.
+    # As the library tells what lies on a point: by its weight, which may be infinite a little before.
     near = torch.isinf(1 / distance)
     return torch.where(near.any(dim=1, keepdim=True), near.to(distance.dtype), 1 / distance)

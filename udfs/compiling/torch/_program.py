@@ -14,13 +14,11 @@ from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _interpolate as interpolate
-from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
 from udfs.compiling.torch import _lookups as lookups
 from udfs.compiling.torch import _nearest_fill as nearest_fill
 from udfs.compiling.torch import _numbers as numbers
-from udfs.compiling.torch import _ranks as ranks
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._row_checks import broken
 from udfs.compiling.torch._trees import TreesModule
@@ -38,13 +36,11 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,
-    **ranks.MODULES,
     **nearest_fill.MODULES,
     **functions.MODULES,
     **distances.MODULES,
     **categories.MODULES,
     **curves.MODULES,
-    **kernel_maps.MODULES,
     **texts.MODULES,
     **lookups.MODULES,
     **leaves.MODULES,

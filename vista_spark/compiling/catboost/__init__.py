@@ -1,4 +1,4 @@
-"""Parsers of CatBoost's models; importing this registers them. Imports no CatBoost."""
+"""Parsers of CatBoost models. Importing the package registers them, and does not import CatBoost."""
 
 from vista_spark.compiling.catboost import _models
 from vista_spark.compiling.catboost._document import ModelDocument

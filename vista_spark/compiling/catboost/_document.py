@@ -1,4 +1,4 @@
-"""CatBoost's model document, from its JSON."""
+"""Model document of CatBoost."""
 
 from __future__ import annotations
 
@@ -11,44 +11,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import UnsupportedOperatorError
+from vista_spark.compiling._refusals import damaged, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["ModelDocument", "document_of"]
+__all__ = ["CODES", "ModelDocument", "document_of"]
+
+CODES = "Fit on numbers, such as one column per category, or score the model with CatBoost."
+"""Remedy for features that are not numbers."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelDocument:
-    """A model of CatBoost. Data: nothing in it is run.
+    """Model of CatBoost, as data.
 
     Parameters
     ----------
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : tuple of str or None
+        Names of the columns.
     columns : list of int
-        Column of the table of each feature of numbers.
+        Column of the table per feature.
     missing : list of str
-        Of each feature of numbers: "AsIs", "AsFalse" or "AsTrue".
-    categories : list of int
-        Column of the table of each feature of categories.
+        Treatment of NaN per feature: "AsIs", "AsFalse" or "AsTrue".
     trees : list of dict
-        As the document has them.
+        Trees of the document.
     symmetric : bool
-        Whether a tree has one split for each level.
+        Trees have one split per level.
     scale : float
+        Factor of the sums of leaves.
     bias : float64 array of shape (scores,)
+        Scores to add.
     loss : str
-        Name of the loss that the model was fitted with.
+        Name of the training loss.
     """
 
     n_features_in_: int
     feature_names_in_: tuple[str, ...] | None
     columns: list[int]
     missing: list[str]
-    categories: list[int]
     trees: list[Mapping[str, Any]]
     symmetric: bool
     scale: float
@@ -69,7 +74,7 @@ class ModelDocument:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             if isinstance(error, UnsupportedOperatorError):
                 raise
-            raise UnsupportedOperatorError(f"not a model of CatBoost, or cut off: {error!r}") from error
+            raise damaged("model of CatBoost", error) from error
 
 
 def document_of(model: Any) -> ModelDocument:
@@ -85,23 +90,25 @@ def document_of(model: Any) -> ModelDocument:
 
 def _read(document: Mapping[str, Any]) -> ModelDocument:
     features = document["features_info"]
-    for kind in ("text_features", "embedding_features"):
+    for kind in ("categorical_features", "embedding_features", "text_features"):
         if features.get(kind):
-            raise UnsupportedOperatorError(f"CatBoost with {kind} has no translation: fit on numbers")
-    numbers, categories = (features.get(f"{kind}_features") or [] for kind in ("float", "categorical"))
-    columns, texts = ([int(one["flat_feature_index"]) for one in some] for some in (numbers, categories))
-    ordered = sorted([*numbers, *categories], key=lambda one: int(one["flat_feature_index"]))
-    names = [str(one.get("feature_id", "")) for one in ordered]
+            reason = "its models keep hashes of categories, and statistics of texts and embeddings"
+            raise refusal(f"CatBoost with {kind}", reason, CODES)
+    numbers = features.get("float_features") or []
+    columns = [int(feature["flat_feature_index"]) for feature in numbers]
+    names = [
+        str(feature.get("feature_id", ""))
+        for feature in sorted(numbers, key=lambda feature: int(feature["flat_feature_index"]))
+    ]
     scale, bias = document.get("scale_and_bias", (1.0, [0.0]))
     symmetric = "oblivious_trees" in document
     params = document.get("model_info", {}).get("params", {})
     params = json.loads(params) if isinstance(params, str) else params
     return ModelDocument(
-        max([*columns, *texts], default=-1) + 1,
+        max(columns, default=-1) + 1,
         tuple(names) if all(names) and names != [str(place) for place in range(len(names))] else None,
         columns,
-        [str(one["nan_value_treatment"]) for one in numbers],
-        texts,
+        [str(feature["nan_value_treatment"]) for feature in numbers],
         list(document["oblivious_trees" if symmetric else "trees"]),
         symmetric,
         float(scale),

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    Above,
-    ArgMax,
-    Arithmetic,
-    Compare,
-    Complement,
-    Concatenate,
-    Link,
-    Output,
-    Select,
-    Sigmoid,
-    Softmax,
-    UnsupportedOperatorError,
-)
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refusal
 from vista_spark.compiling._registry import parser, register
 from vista_spark.compiling.catboost._document import ModelDocument, document_of
 from vista_spark.compiling.catboost._trees import lower_trees
@@ -28,58 +16,55 @@ from vista_spark.compiling.catboost._trees import lower_trees
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optimizer.compiling import Builder
-
-__all__ = ["lower_classifier", "lower_document", "lower_model", "lower_regressor"]
 
 _EXPONENTIAL = frozenset({"Poisson", "Tweedie"})
 
 
 @parser("catboost.CatBoostClassifier")
-def lower_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a classifier: two classes by one score, more by one each, or several labels."""
     document = _read(model)
     scores, leaves = lower_trees(document, build, table)
-    outputs = {"apply": Output(leaves)}
+    outputs = {"apply": ops.Output(leaves)}
     if document.loss in {"MultiLogloss", "MultiCrossEntropy"}:
-        place, shares = build.add(Compare(0.0), scores), build.add(Sigmoid(), scores)
-        return {"predict": Output(place), "predict_proba": Output(shares), **outputs}
+        place, shares = build.add(ops.Compare(0.0), scores), build.add(ops.Sigmoid(), scores)
+        return {"predict": ops.Output(place), "predict_proba": ops.Output(shares), **outputs}
     if document.loss in {"Logloss", "CrossEntropy"}:
-        place = build.add(Above(_even(float(model.get_probability_threshold())), or_equal=False), scores)
-        shares = build.add(Complement(), build.add(Sigmoid(), scores))
+        place = build.add(ops.Above(_even(float(model.get_probability_threshold())), or_equal=False), scores)
+        shares = build.add(ops.Complement(), build.add(ops.Sigmoid(), scores))
     elif document.loss in {"MultiClass", "MultiClassOneVsAll"}:
-        place = build.add(ArgMax(), scores)
-        shares = build.add(Softmax() if document.loss == "MultiClass" else Sigmoid(), scores)
+        place = build.add(ops.ArgMax(), scores)
+        shares = build.add(ops.Softmax() if document.loss == "MultiClass" else ops.Sigmoid(), scores)
     else:
-        raise UnsupportedOperatorError(f"CatBoostClassifier with loss_function={document.loss!r} has no translation")
-    labels = Output(place, flat=True, labels=np.asarray(model.classes_))
-    return {"predict": labels, "predict_proba": Output(shares), **outputs}
+        raise refusal(f"CatBoostClassifier with loss_function={document.loss!r}")
+    labels = ops.Output(place, flat=True, labels=np.asarray(model.classes_))
+    return {"predict": labels, "predict_proba": ops.Output(shares), **outputs}
 
 
 @parser("catboost.CatBoostRegressor")
-def lower_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_regressor(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a regressor: scores, or their exponential, or a mean and a variance."""
     document = _read(model)
     scores, leaves = lower_trees(document, build, table)
     if document.loss in _EXPONENTIAL:
-        scores = build.add(Link("exp"), scores)
+        scores = build.add(ops.Link("exp"), scores)
     if document.loss == "RMSEWithUncertainty":
-        mean, spread = (build.add(Select(np.array([place], np.int64)), scores) for place in (0, 1))
-        doubled = build.add(Arithmetic("multiply", np.full(1, 2.0)), spread)
-        scores = build.add(Concatenate(), mean, build.add(Link("exp"), doubled))
-    return {"predict": Output(scores, flat=build.width(scores) == 1), "apply": Output(leaves)}
+        mean, spread = (build.add(ops.Select(np.array([place], np.int64)), scores) for place in (0, 1))
+        doubled = build.add(ops.Arithmetic("multiply", np.full(1, 2.0)), spread)
+        scores = build.add(ops.Concatenate(), mean, build.add(ops.Link("exp"), doubled))
+    return {"predict": ops.Output(scores, flat=build.width(scores) == 1), "apply": ops.Output(leaves)}
 
 
 @parser("catboost.CatBoost", "catboost.CatBoostRanker")
-def lower_model(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_model(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a model of scores."""
     return lower_document(_read(model), build, table)
 
 
-def lower_document(model: ModelDocument, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_document(model: ModelDocument, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a document: its scores."""
     scores, leaves = lower_trees(model, build, table)
-    return {"predict": Output(scores, flat=build.width(scores) == 1), "apply": Output(leaves)}
+    return {"predict": ops.Output(scores, flat=build.width(scores) == 1), "apply": ops.Output(leaves)}
 
 
 register(ModelDocument, lower_document)
@@ -88,7 +73,7 @@ register(ModelDocument, lower_document)
 def _read(model: Any) -> ModelDocument:
     document = document_of(model)
     if "UserDefined" in document.loss or not document.loss:
-        raise UnsupportedOperatorError(f"{type(model).__name__} with an objective of your own has no translation")
+        raise refusal(f"{type(model).__name__} with an objective of your own")
     return document
 
 

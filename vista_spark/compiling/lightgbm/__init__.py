@@ -1,4 +1,4 @@
-"""Parsers of LightGBM's models; importing this registers them. Imports no LightGBM."""
+"""Parsers of LightGBM models. Importing the package registers them, and does not import LightGBM."""
 
 from vista_spark.compiling.lightgbm import _models
 from vista_spark.compiling.lightgbm._text import ModelText

@@ -1,4 +1,4 @@
-"""LightGBM's model text: what a Booster writes, and ``Booster.save_model``."""
+"""Model text of LightGBM, as ``Booster.save_model`` writes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import UnsupportedOperatorError
+from vista_spark.compiling._refusals import damaged, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,19 +22,16 @@ __all__ = ["ModelText", "TextTree"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TextTree:
-    """One tree, as the text has it: a child below zero is the complement of a leaf.
+    """Tree of a model text, in which a child below zero is the complement of a leaf.
 
     Parameters
     ----------
     feature, threshold, decision, left, right : arrays of shape (splits,)
-        `decision` holds bits: 1 for a split by categories, 2 for missing to the left, the type of missing times 4.
+        Splits. Bits of `decision`: 1 for a split by categories, 2 for missing to the left, 4 times the type of missing.
     value : float64 array of shape (leaves,)
+        Values of the leaves.
     categories : list of (tuple of int)
         Members of each set; a split by categories has the set's place for its threshold.
-    constant : float64 array of shape (leaves,), or None
-        Of linear leaves.
-    terms : list of (tuple of (int, float))
-        Columns and weights of each linear leaf.
     """
 
     feature: NDArray[np.int64]
@@ -44,26 +41,26 @@ class TextTree:
     right: NDArray[np.int64]
     value: NDArray[np.float64]
     categories: list[tuple[int, ...]]
-    constant: NDArray[np.float64] | None
-    terms: list[tuple[tuple[int, float], ...]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelText:
-    """A model of LightGBM, read from its text. Data: nothing in it is run.
+    """Model of LightGBM, as data.
 
     Parameters
     ----------
     n_features_in_ : int
+        Number of columns.
     names : tuple of str or None
-        Of the columns, where they were given.
+        Names of the columns; ``None`` for a model without names.
     objective : tuple of str
-        Its name, then its options, as ``("binary", "sigmoid:1")``.
+        Name of the objective, then its options, as ``("binary", "sigmoid:1")``.
     columns : int
         Trees of an iteration: a column of scores each.
     averaged : bool
-        Whether the result is a mean, as of random forests.
+        The result is the mean of the trees, as for random forests.
     trees : list of TextTree
+        Trees in their order.
     categorical : tuple of int
         Columns that are split by categories.
     pandas : list or None
@@ -95,7 +92,7 @@ class ModelText:
         """
         head, *blocks = text.split("\nTree=")
         if not head.startswith("tree\n") or not text.count("\nend of trees"):
-            raise UnsupportedOperatorError("not a model text of LightGBM, or cut off: it has no 'end of trees'")
+            raise damaged("model text of LightGBM", "no 'end of trees'")
         facts = _facts(head)
         last = blocks.pop().split("\nend of trees")[0] if blocks else ""
         try:
@@ -112,7 +109,7 @@ class ModelText:
                 _pandas(text),
             )
         except (KeyError, ValueError, IndexError) as error:
-            raise UnsupportedOperatorError(f"a model text of LightGBM that cannot be read: {error!r}") from error
+            raise damaged("model text of LightGBM", error) from error
 
 
 def _facts(block: str) -> dict[str, str]:
@@ -123,7 +120,8 @@ def _tree(facts: Mapping[str, str]) -> TextTree:
     leaves = int(facts["num_leaves"])
     value = _numbers(facts, "leaf_value", leaves)
     splits = leaves - 1
-    linear = facts.get("is_linear", "0") == "1"
+    if facts.get("is_linear", "0") == "1":
+        raise refusal("LightGBM with linear_tree=True", "leaves hold linear models", "Fit without linear_tree.")
     return TextTree(
         feature=_numbers(facts, "split_feature", splits).astype(np.int64),
         threshold=_numbers(facts, "threshold", splits),
@@ -132,18 +130,16 @@ def _tree(facts: Mapping[str, str]) -> TextTree:
         right=_numbers(facts, "right_child", splits).astype(np.int64),
         value=value,
         categories=list(_sets(facts)),
-        constant=_numbers(facts, "leaf_const", leaves) if linear else None,
-        terms=list(_terms(facts, leaves)) if linear else [],
     )
 
 
 def _numbers(facts: Mapping[str, str], name: str, count: int) -> NDArray[np.float64]:
     if not count:
         return np.zeros(0)
-    found = np.array([float(one) for one in facts[name].split()])
-    if len(found) != count:
-        raise ValueError(f"{name} has {len(found)} numbers, not {count}")
-    return found
+    numbers = np.array([float(word) for word in facts[name].split()])
+    if len(numbers) != count:
+        raise ValueError(f"{name} has {len(numbers)} numbers, not {count}")
+    return numbers
 
 
 def _sets(facts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
@@ -157,25 +153,14 @@ def _sets(facts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
         )
 
 
-def _terms(facts: Mapping[str, str], leaves: int) -> Iterator[tuple[tuple[int, float], ...]]:
-    counts = _numbers(facts, "num_features", leaves).astype(int)
-    total = int(counts.sum())
-    columns = _numbers(facts, "leaf_features", total).astype(int)
-    weights = _numbers(facts, "leaf_coeff", total)
-    pairs = list(zip(columns.tolist(), weights.tolist(), strict=True))
-    ends = np.cumsum(counts)
-    for count, end in zip(counts, ends, strict=True):
-        yield tuple(pairs[end - count : end])
-
-
 def _categorical(text: str) -> tuple[int, ...]:
-    found = re.search(r"^\[categorical_feature: ([\d,]+)\]$", text, re.MULTILINE)
-    return tuple(sorted(int(place) for place in found[1].split(","))) if found else ()
+    match = re.search(r"^\[categorical_feature: ([\d,]+)\]$", text, re.MULTILINE)
+    return tuple(sorted(int(place) for place in match[1].split(","))) if match else ()
 
 
 def _pandas(text: str) -> list[Any] | None:
     at = text.rfind("\npandas_categorical:")
     if at < 0:
         return None
-    found: list[Any] | None = json.loads(text[at + 1 :].partition(":")[2].strip())
-    return found
+    categories: list[Any] | None = json.loads(text[at + 1 :].partition(":")[2].strip())
+    return categories

@@ -1,4 +1,4 @@
-"""Trees of LightGBM in the common form."""
+"""Conversion of LightGBM trees to the operator Trees."""
 
 from __future__ import annotations
 
@@ -6,24 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.compiling import (
-    Arithmetic,
-    CodeLookup,
-    Concatenate,
-    Leaves,
-    LinearLeaves,
-    NarrowIntegers,
-    Replace,
-    Select,
-    Trees,
-    UnsupportedOperatorError,
-)
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refusal
 from vista_spark.compiling._vocabularies import with_codes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from optimizer.compiling import Builder
     from vista_spark.compiling.lightgbm._text import ModelText, TextTree
 
 __all__ = ["lower_trees"]
@@ -34,7 +21,7 @@ _NONE, _ZERO = 0, 1
 _TINY = float(np.float32(1e-35))
 
 
-def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]:
+def lower_trees(model: ModelText, build: ops.Builder, table: str) -> tuple[str, str]:
     """Add the trees, and give the names of their raw scores and of their leaves.
 
     A split sends ``x <= threshold`` to the left in float64, and what is missing where its type says: without a type
@@ -42,7 +29,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     left: it reads a column that holds 1 for a member, and has its children changed over.
     """
     table = with_codes("LightGBM", build, table, _named(model), known=False)
-    columns = _Columns(model, build, build.add(NarrowIntegers("LightGBM"), table))
+    columns = _Columns(model, build, build.add(ops.NarrowIntegers("LightGBM"), table))
     grown = model.trees
     sizes = np.array([2 * len(tree.value) - 1 for tree in grown])
     starts = np.cumsum(sizes) - sizes
@@ -63,7 +50,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
         zero = np.where(kind == _NONE, tree.threshold >= 0, tree.decision & _LEFT > 0)
         missing[inner] = by_set | zero
     rounds = len(grown) // model.columns
-    trees = Trees.of_nodes(
+    trees = ops.Trees.of_nodes(
         feature=feature,
         threshold=threshold,
         left=left,
@@ -78,11 +65,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
         missing=True,
     )
     scores = build.add(trees, columns.table)
-    leaves = build.add(Leaves(number, len(grown)), scores)
-    if any(tree.constant is not None for tree in grown):
-        scores = _linear(model, build, table, scores, value[:, 0])
-        if model.averaged:
-            scores = build.add(Arithmetic("divide", np.full(model.columns, float(rounds))), scores)
+    leaves = build.add(ops.Leaves(number, len(grown)), scores)
     return scores, leaves
 
 
@@ -95,30 +78,27 @@ def _named(model: ModelText) -> dict[int, list[str]]:
         The text does not say which columns they are, or they are numbers: those of a DataFrame, and codes in an array,
         mean two things.
     """
-    given = [list(values) for values in model.pandas or ()]
+    categories = [list(values) for values in model.pandas or ()]
     # Of these the code is the category.
-    numbered = [values == list(range(len(values))) for values in given]
-    advice = "fit on their codes (series.cat.codes) and name the column in categorical_feature="
-    for values, same in zip(given, numbered, strict=True):
+    numbered = [values == list(range(len(values))) for values in categories]
+    codes = "Fit on their codes (series.cat.codes) and name the column in categorical_feature=."
+    for values, same in zip(categories, numbered, strict=True):
         if not same and not all(isinstance(value, str) for value in values):
-            raise UnsupportedOperatorError(
-                f"LightGBM with a categorical column of pandas, whose first category is {values[0]!r}: {advice}"
-            )
+            subject = f"LightGBM with a categorical column of pandas that has the category {values[0]!r}"
+            raise refusal(subject, "categories must be texts", codes)
     if all(numbered):
         return {}
-    if len(given) != len(model.categorical):
-        raise UnsupportedOperatorError(
-            f"LightGBM with {len(given)} categorical columns of pandas and {len(model.categorical)} that it splits by "
-            f"categories: which are which, its model does not say; {advice}"
-        )
-    columns = zip(model.categorical, given, numbered, strict=True)
+    if len(categories) != len(model.categorical):
+        subject = f"LightGBM with {len(categories)} categorical columns of pandas"
+        raise refusal(subject, f"it splits {len(model.categorical)} of them and does not name these", codes)
+    columns = zip(model.categorical, categories, numbered, strict=True)
     return {column: values for column, values, same in columns if not same}
 
 
 class _Columns:
     """The columns that trees read: the table's, those where zero is missing, and one for each set of categories."""
 
-    def __init__(self, model: ModelText, build: Builder, table: str) -> None:
+    def __init__(self, model: ModelText, build: ops.Builder, table: str) -> None:
         self.width = model.n_features_in_
         kinds: dict[int, set[int]] = {}
         self._sets: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -133,14 +113,14 @@ class _Columns:
                     cut.add(feature)
             for feature, place in zip(tree.feature[~numeric].tolist(), tree.threshold[~numeric], strict=True):
                 self._sets.setdefault((feature, tree.categories[int(place)]), 0)
-        zeros = [feature for feature, found in kinds.items() if _ZERO in found]
+        zeros = [feature for feature, missing in kinds.items() if _ZERO in missing]
         # A column that some trees read with zero as missing and others without is there twice.
         twice = [feature for feature in zeros if len(kinds[feature]) > 1]
         self._zero = {feature: feature for feature in zeros}
         parts = [table]
         if twice:
             self._zero |= {feature: self.width + place for place, feature in enumerate(twice)}
-            parts = [build.add(Select(np.concatenate([np.arange(self.width), twice]).astype(np.int64)), table)]
+            parts = [build.add(ops.Select(np.concatenate([np.arange(self.width), twice]).astype(np.int64)), table)]
             self.width += len(twice)
         changed = dict.fromkeys(self._zero.values(), np.nan) | {
             feature: 0.0 for feature in cut if self._zero.get(feature) != feature
@@ -149,47 +129,24 @@ class _Columns:
             low, high, values = np.full(self.width, np.inf), np.full(self.width, -np.inf), np.zeros(self.width)
             for place, value in changed.items():
                 low[place], high[place], values[place] = -_TINY, _TINY, value
-            parts = [build.add(Replace(low, high, values), *parts)]
+            parts = [build.add(ops.Replace(low, high, values), *parts)]
         if self._sets:
             order = sorted(self._sets)
             self._sets = {key: self.width + place for place, key in enumerate(order)}
-            members = [dict.fromkeys(map(float, found), 1.0) for _, found in order]
-            found = CodeLookup.of_tables(
+            members = [dict.fromkeys(map(float, members_of_set), 1.0) for _, members_of_set in order]
+            lookup = ops.CodeLookup.of_tables(
                 [feature for feature, _ in order], members, [0.0] * len(order), rounding="toward zero"
             )
-            parts.append(build.add(found, table))
+            parts.append(build.add(lookup, table))
             self.width += len(order)
-        self.table = build.add(Concatenate(), *parts) if len(parts) > 1 else parts[0]
+        self.table = build.add(ops.Concatenate(), *parts) if len(parts) > 1 else parts[0]
 
     def of_tree(self, tree: TextTree) -> list[int]:
         """Columns of a tree's splits."""
-        found = []
+        columns = []
         for feature, at, decision in zip(tree.feature.tolist(), tree.threshold, tree.decision, strict=True):
             if decision & _CATEGORICAL:
-                found.append(self._sets[feature, tree.categories[int(at)]])
+                columns.append(self._sets[feature, tree.categories[int(at)]])
             else:
-                found.append(self._zero[feature] if decision >> 2 == _ZERO else feature)
-        return found
-
-
-def _linear(model: ModelText, build: Builder, table: str, trees: str, value: NDArray[np.float64]) -> str:
-    """Add the linear models of the leaves; a leaf that has none adds its value."""
-    constant = value.copy()
-    most = max(len(terms) for tree in model.trees for terms in (tree.terms or [()]))
-    column, weight = np.full((len(value), most), -1, np.int64), np.zeros((len(value), most))
-    start = 0
-    for tree in model.trees:
-        first = start + len(tree.feature)
-        start = first + len(tree.value)
-        if tree.constant is None:
-            continue
-        constant[first:start] = tree.constant
-        for leaf, terms in enumerate(tree.terms):
-            for place, (feature, factor) in enumerate(terms):
-                column[first + leaf, place], weight[first + leaf, place] = feature, factor
-    rounds = len(model.trees) // model.columns
-    target = np.tile(np.arange(model.columns), rounds).astype(np.int64)
-    if len(target) != len(model.trees):
-        raise UnsupportedOperatorError(f"LightGBM: {len(model.trees)} trees for {model.columns} columns of scores")
-    operator = LinearLeaves(constant, value, column, weight, target, np.zeros(model.columns), model.n_features_in_)
-    return build.add(operator, trees, table)
+                columns.append(self._zero[feature] if decision >> 2 == _ZERO else feature)
+        return columns

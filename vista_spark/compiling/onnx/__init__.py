@@ -1,19 +1,13 @@
-"""ONNX models, ONNX-ML's operators and ONNX's own; importing this registers them. Imports no onnx."""
+"""Parsers of ONNX models and their operators. Importing the package registers them, and does not import onnx."""
 
-from vista_spark.compiling.onnx import _arithmetic, _linear, _ranks, _scaling, _shapes, _support, _texts, _trees
-from vista_spark.compiling.onnx._nodes import lowered_operators
-from vista_spark.compiling.onnx._program import opened, program_of
+from vista_spark.compiling.onnx import _arithmetic, _featurizers, _linear, _shapes, _trees
+from vista_spark.compiling.onnx._program import program_of
 
 __all__ = [
     "_arithmetic",
+    "_featurizers",
     "_linear",
-    "_ranks",
-    "_scaling",
     "_shapes",
-    "_support",
-    "_texts",
     "_trees",
-    "lowered_operators",
-    "opened",
     "program_of",
 ]

@@ -1,4 +1,4 @@
-"""ONNX operators that compute number by number, and along an axis."""
+"""Element-wise operators, reductions and matrix products of ONNX."""
 
 from __future__ import annotations
 
@@ -7,51 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    ArgMax,
-    Choose,
-    Clip,
-    Combine,
-    Finite,
-    Function,
-    Linear,
-    LogSoftmax,
-    Reduce,
-    Sigmoid,
-    Softmax,
-)
+import optimizer.compiling as ops
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
 
 if TYPE_CHECKING:
     from vista_spark.compiling.onnx._graph import Graph
 
-__all__ = [
-    "lower_argument",
-    "lower_cast",
-    "lower_choice",
-    "lower_clip",
-    "lower_combination",
-    "lower_function",
-    "lower_gemm",
-    "lower_product",
-    "lower_reduction",
-    "lower_softmax",
-]
-
 _FUNCTIONS = {
     "Abs": "abs",
-    "Ceil": "ceil",
-    "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
     "Log": "log",
     "Neg": "negative",
     "Reciprocal": "reciprocal",
     "Relu": "relu",
-    "Round": "round",
     "Sign": "sign",
-    "Sin": "sin",
     "Sqrt": "sqrt",
     "Tanh": "tanh",
 }
@@ -75,11 +46,7 @@ _TRUTHS = {
     "Or": "or",
 }
 _REDUCTIONS = {
-    "ReduceL2": "sum_square",
     "ReduceLogSumExp": "logsumexp",
-    "ReduceMax": "max",
-    "ReduceMean": "mean",
-    "ReduceMin": "min",
     "ReduceProd": "product",
     "ReduceSum": "sum",
     "ReduceSumSquare": "sum_square",
@@ -87,65 +54,65 @@ _REDUCTIONS = {
 _FLOATS = ("float32", "float64")
 
 
-@operator(*_FUNCTIONS, "Identity", "Dropout", "IsNaN", "Not", "Sigmoid")
-def lower_function(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> Any:
+@operator(*_FUNCTIONS, "Identity", "IsNaN", "Not", "Sigmoid")
+def lower_function(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Any:
     """Lower a function of each number."""
-    if node.op_type in {"Identity", "Dropout"}:
-        return given[0]
-    table = graph.table(node, given[0])
+    if node.op_type == "Identity":
+        return inputs[0]
+    table = graph.table(node, inputs[0])
     if node.op_type == "Sigmoid":
-        return graph.add(Sigmoid(), table)
+        return graph.add(ops.Sigmoid(), table)
     if node.op_type in {"IsNaN", "Not"}:
-        return graph.add(Function("is_nan" if node.op_type == "IsNaN" else "not"), table, dtype="bool")
+        return graph.add(ops.Function("is_nan" if node.op_type == "IsNaN" else "not"), table, dtype="bool")
     if table.dtype not in _FLOATS and node.op_type not in {"Abs", "Neg", "Relu", "Sign"}:
-        raise refuse(node, f"of {table.dtype}")
-    found = graph.add(Function(_FUNCTIONS[node.op_type]), table)
+        raise refuse(node, f"an input of type {table.dtype}")
+    result = graph.add(ops.Function(_FUNCTIONS[node.op_type]), table)
     if node.op_type != "Sign":
-        return found
-    return graph.add(Choose(), graph.add(Function("is_nan"), table), table, found)
+        return result
+    return graph.add(ops.Choose(), graph.add(ops.Function("is_nan"), table), table, result)
 
 
 @operator(*_COMBINATIONS, *_TRUTHS)
-def lower_combination(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> Table:
+def lower_combination(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Table:
     """Lower a function of two values, or of several one after the other."""
     if node.op_type in _TRUTHS:
-        return graph.combine(node, _TRUTHS[node.op_type], given[0], given[1], "bool")
-    if node.op_type == "Pow" and isinstance(given[1], np.ndarray) and isinstance(given[0], Table):
-        given = [given[0], given[1].astype(given[0].dtype if given[0].dtype in _FLOATS else np.int64)]
+        return graph.combine(node, _TRUTHS[node.op_type], inputs[0], inputs[1], "bool")
+    if node.op_type == "Pow" and isinstance(inputs[1], np.ndarray) and isinstance(inputs[0], Table):
+        inputs = [inputs[0], inputs[1].astype(inputs[0].dtype if inputs[0].dtype in _FLOATS else np.int64)]
     kind = _COMBINATIONS[node.op_type]
-    if kind in {"divide", "power"} and any(isinstance(one, Table) and one.dtype not in _FLOATS for one in given):
-        raise refuse(node, "of whole numbers")
-    if len(given) == 1:
-        return graph.table(node, given[0])
-    found: Table = reduce(lambda left, right: graph.combine(node, kind, left, right), given)
-    return found
+    if kind in {"divide", "power"} and any(isinstance(value, Table) and value.dtype not in _FLOATS for value in inputs):
+        raise refuse(node, "integers")
+    if len(inputs) == 1:
+        return graph.table(node, inputs[0])
+    result: Table = reduce(lambda left, right: graph.combine(node, kind, left, right), inputs)
+    return result
 
 
 @operator("Where")
-def lower_choice(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> Table:
+def lower_choice(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Table:
     """Lower a choice between two values."""
-    condition, x, y = graph.widened(node, *given)
-    return graph.add(Choose(), condition, x, y, like=x)
+    condition, x, y = graph.widened(node, *inputs)
+    return graph.add(ops.Choose(), condition, x, y, like=x)
 
 
 @operator("Clip")
-def lower_clip(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_clip(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower bounds, which have to be constants."""
-    bounds = [attributes.get("min"), attributes.get("max"), *given[1:]]
-    if any(isinstance(one, Table) for one in bounds):
-        raise refuse(node, "bounds that are no constants")
-    low = bounds[2] if len(bounds) > 2 and bounds[2] is not None else bounds[0]  # min and max
+    bounds = [attributes.get("min"), attributes.get("max"), *inputs[1:]]
+    if any(isinstance(value, Table) for value in bounds):
+        raise refuse(node, "computed bounds")
+    low = bounds[2] if len(bounds) > 2 and bounds[2] is not None else bounds[0]
     high = bounds[3] if len(bounds) > 3 and bounds[3] is not None else bounds[1]
-    table = graph.table(node, given[0])
-    return graph.add(Clip(-np.inf if low is None else float(low), np.inf if high is None else float(high)), table)
+    table = graph.table(node, inputs[0])
+    return graph.add(ops.Clip(-np.inf if low is None else float(low), np.inf if high is None else float(high)), table)
 
 
 @operator("Cast")
-def lower_cast(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Any:
+def lower_cast(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
     """Lower a change of type; to whole numbers, the fraction is cut off."""
-    from onnx import TensorProto  # an optional package
+    from onnx import TensorProto
 
-    to, value = attributes["to"], given[0]
+    to, value = attributes["to"], inputs[0]
     if isinstance(value, Table) and to == TensorProto.STRING and (value.labels is not None or value.dtype == "string"):
         return value
     table = graph.table(node, value, turned=True)
@@ -154,12 +121,12 @@ def lower_cast(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
     if to in {TensorProto.INT64, TensorProto.INT32}:
         wide = graph.cast(table, "float64")
         if table.dtype in _FLOATS:
-            size = graph.add(Function("floor"), graph.add(Function("abs"), wide))
-            wide = graph.add(Combine("multiply"), graph.add(Function("sign"), wide), size)
-        return graph.add(Function("abs"), wide, dtype="int64") if table.dtype == "bool" else _as(wide, "int64")
+            size = graph.add(ops.Function("floor"), graph.add(ops.Function("abs"), wide))
+            wide = graph.add(ops.Combine("multiply"), graph.add(ops.Function("sign"), wide), size)
+        return graph.add(ops.Function("abs"), wide, dtype="int64") if table.dtype == "bool" else _as(wide, "int64")
     if to == TensorProto.BOOL:
-        return graph.add(Function("not"), graph.add(Function("not"), table), dtype="bool")
-    raise refuse(node, f"to {TensorProto.DataType.Name(to)}")
+        return graph.add(ops.Function("not"), graph.add(ops.Function("not"), table), dtype="bool")
+    raise refuse(node, f"the output type {TensorProto.DataType.Name(to)}")
 
 
 def _as(table: Table, dtype: str) -> Table:
@@ -167,27 +134,27 @@ def _as(table: Table, dtype: str) -> Table:
 
 
 @operator("MatMul")
-def lower_product(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> Table:
+def lower_product(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Table:
     """Lower a product with a constant matrix."""
-    return _linear(graph, node, given[0], given[1], None)
+    return _linear(graph, node, inputs[0], inputs[1], None)
 
 
 @operator("Gemm")
-def lower_gemm(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_gemm(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a product with a constant matrix, and a bias."""
     if attributes.get("transA"):
         raise refuse(node, "transA=1")
-    weights = given[1]
+    weights = inputs[1]
     if isinstance(weights, np.ndarray) and attributes.get("transB"):
         weights = weights.T
     if isinstance(weights, np.ndarray):
         weights = weights * weights.dtype.type(attributes.get("alpha", 1.0))
-    bias = given[2] if len(given) > 2 else None  # A, B and C
+    bias = inputs[2] if len(inputs) > 2 else None
     if isinstance(bias, np.ndarray):
         bias = bias * bias.dtype.type(attributes.get("beta", 1.0))
     if not isinstance(bias, Table):
-        return _linear(graph, node, given[0], weights, bias)
-    product = _linear(graph, node, given[0], weights, None)
+        return _linear(graph, node, inputs[0], weights, bias)
+    product = _linear(graph, node, inputs[0], weights, None)
     return graph.combine(node, "add", product, graph.combine(node, "multiply", bias, _scalar(bias, attributes)))
 
 
@@ -197,75 +164,67 @@ def _scalar(table: Table, attributes: dict[str, Any]) -> Any:
 
 def _linear(graph: Graph, node: Any, value: Any, weights: Any, bias: Any) -> Table:
     if not isinstance(weights, np.ndarray) or weights.ndim not in {1, 2}:
-        raise refuse(node, "the right matrix is no constant")
+        raise refuse(node, "a computed right matrix")
     table = graph.table(node, value)
     if len(table.shape) != 1:
         raise refuse(node, f"rows of shape {table.shape}")
     matrix = weights.reshape(len(weights), -1)
     shift = np.zeros(matrix.shape[1], matrix.dtype) if bias is None else np.broadcast_to(bias, (1, matrix.shape[1]))[0]
     shape = () if weights.ndim == 1 else (matrix.shape[1],)
-    return graph.add(Linear(matrix.copy(), shift.copy()), table, shape=shape)
+    return graph.add(ops.Linear(matrix.copy(), shift.copy()), table, shape=shape)
 
 
-def _axes(node: Any, given: list[Any], attributes: dict[str, Any], table: Table) -> list[int]:
+def _axes(node: Any, inputs: list[Any], attributes: dict[str, Any], table: Table) -> list[int]:
     axes = attributes.get("axes")
-    if axes is None and len(given) > 1 and given[1] is not None:
-        if not isinstance(given[1], np.ndarray):
-            raise refuse(node, "axes that are no constants")
-        axes = given[1].reshape(-1).tolist()
+    if axes is None and len(inputs) > 1 and inputs[1] is not None:
+        if not isinstance(inputs[1], np.ndarray):
+            raise refuse(node, "computed axes")
+        axes = inputs[1].reshape(-1).tolist()
     if "axis" in attributes:
         axes = [attributes["axis"]]
     rank = len(table.shape) + 1
     if not axes:
-        raise refuse(node, "over all axes")
-    own = sorted(axis % rank for axis in axes)
-    if own[0] == 0:
-        raise refuse(node, f"axes {axes}, with that of the rows")
-    return own
+        raise refuse(node, "all axes")
+    places = sorted(axis % rank for axis in axes)
+    if places[0] == 0:
+        raise refuse(node, f"axes={axes}, which include the rows")
+    return places
 
 
-@operator(*_REDUCTIONS, "ReduceL1")
-def lower_reduction(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+@operator(*_REDUCTIONS)
+def lower_reduction(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a sum, or the like, along axes."""
-    table = graph.table(node, given[0])
-    if table.dtype not in _FLOATS and node.op_type not in {"ReduceMax", "ReduceMin", "ReduceSum"}:
-        raise refuse(node, f"of {table.dtype}")
-    axes = _axes(node, given, attributes, table)
-    if node.op_type in {"ReduceMax", "ReduceMin"}:
-        # Which of NaN and a number is greater is left to the runtime, which says so by their places.
-        table = graph.add(Finite("as given", nan=False, who=f"ONNX's {node.op_type}", infinite=True), table)
+    table = graph.table(node, inputs[0])
+    if table.dtype not in _FLOATS and node.op_type != "ReduceSum":
+        raise refuse(node, f"an input of type {table.dtype}")
+    axes = _axes(node, inputs, attributes, table)
     places = graph.places(table)
     last = np.moveaxis(places, axes, range(-len(axes), 0))
     kept = last.shape[1 : last.ndim - len(axes)]
     count = int(np.prod(kept, dtype=np.int64))
     flat = graph.take(table, last.reshape(-1))
-    if node.op_type == "ReduceL1":
-        flat = graph.add(Function("abs"), flat)
-    kind = "sum" if node.op_type == "ReduceL1" else _REDUCTIONS[node.op_type]
-    found = graph.add(Reduce(kind, count), flat)
-    if node.op_type == "ReduceL2":
-        found = graph.add(Function("sqrt"), found)
+    result = graph.add(ops.Reduce(_REDUCTIONS[node.op_type], count), flat)
     keep = attributes.get("keepdims", 1)
     shape = tuple(1 if axis + 1 in axes else size for axis, size in enumerate(table.shape)) if keep else kept
-    return Table(found.node, shape, table.dtype)
+    return Table(result.node, shape, table.dtype)
 
 
-@operator("Softmax", "LogSoftmax")
-def lower_softmax(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+@operator("Softmax")
+def lower_softmax(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a softmax of rows."""
-    table = graph.table(node, given[0])
+    table = graph.table(node, inputs[0])
     if len(table.shape) != 1 or attributes.get("axis", -1) not in {1, -1}:
         raise refuse(node, f"axis={attributes.get('axis', -1)} of rows of shape {table.shape}")
-    return graph.add(Softmax() if node.op_type == "Softmax" else LogSoftmax(), table)
+    return graph.add(ops.Softmax(), table)
 
 
 @operator("ArgMax", "ArgMin")
-def lower_argument(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_argument(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower the place of the greatest or least number of a row."""
-    table = graph.table(node, given[0])
+    table = graph.table(node, inputs[0])
     if attributes.get("axis", 0) not in {1, -1} or len(table.shape) != 1 or attributes.get("select_last_index"):
         raise refuse(node, f"axis={attributes.get('axis', 0)} of rows of shape {table.shape}")
     if node.op_type == "ArgMin":
-        table = graph.add(Function("negative"), table)
-    place = graph.cast(graph.add(ArgMax("stays first"), table), "float64")
+        table = graph.add(ops.Function("negative"), table)
+    place = graph.cast(graph.add(ops.ArgMax("stays first"), table), "float64")
     return Table(place.node, (1,) if attributes.get("keepdims", 1) else (), "int64")

@@ -1,4 +1,4 @@
-"""Values of an ONNX graph while its nodes are lowered: constants, and tables with a row for each row of the input."""
+"""Values of an ONNX graph during lowering: constants, and tables with one row per input row."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Builder, Cast, Combine, Constant, Select, UnsupportedOperatorError
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refusal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Operator
 
-__all__ = ["Dimensions", "Graph", "Table", "Value", "attributes_of", "refuse"]
+__all__ = ["ORIGINAL", "Dimensions", "Graph", "Table", "Value", "attributes_of", "refuse"]
 
 _FLOATS = {"float32", "float64"}
+ORIGINAL = "Compile the model that the graph was converted from, or score the graph with ONNX Runtime."
+"""Remedy for graphs that cannot be compiled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +31,7 @@ class Table:
     node : str
         Its numbers, a row flattened.
     shape : tuple of int
-        Of a row: ``()`` for an ONNX tensor of shape (N,), ``(C,)`` for one of shape (N, C).
+        Shape of a row: ``()`` for an ONNX tensor of shape (N,), ``(C,)`` for one of shape (N, C).
     dtype : str
         ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``: whole numbers and truths are computed as floats.
     labels : array of texts, or None
@@ -63,28 +65,29 @@ class Dimensions:
 Value = "Table | Dimensions | np.ndarray[Any, Any] | None"
 
 
-def refuse(node: Any, why: str) -> UnsupportedOperatorError:
-    """Make the error that names an operator and what is the matter."""
+def refuse(node: Any, option: str = "", reason: str = "") -> ops.UnsupportedOperatorError:
+    """Return the error of an operator, or an option of one, that cannot be compiled."""
     domain = f"{node.domain}." if node.domain else ""
     named = f" ({node.name})" if node.name else ""
-    return UnsupportedOperatorError(f"ONNX {domain}{node.op_type}{named}: {why}")
+    detail = f" with {option}" if option else ""
+    return refusal(f"ONNX {domain}{node.op_type}{named}{detail}", reason, ORIGINAL)
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """Give the attributes of a node as numbers, texts, lists and arrays."""
-    from onnx import helper, numpy_helper  # an optional package
+    """Return the attributes of a node as numbers, texts, lists and arrays."""
+    from onnx import helper, numpy_helper
 
-    found = {}
-    for one in node.attribute:
-        value = helper.get_attribute_value(one)
-        if one.type == one.TENSOR:
+    fields = {}
+    for entry in node.attribute:
+        value = helper.get_attribute_value(entry)
+        if entry.type == entry.TENSOR:
             value = numpy_helper.to_array(value)
         elif isinstance(value, bytes):
             value = value.decode()
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [text.decode() for text in value]
-        found[one.name] = value
-    return found
+        fields[entry.name] = value
+    return fields
 
 
 @dataclass(slots=True)
@@ -94,13 +97,14 @@ class Graph:
     Parameters
     ----------
     build : Builder
+        Builder of the program.
     values : dict of str to value
         By ONNX's names.
     opsets : dict of str to int
         Version of each domain.
     """
 
-    build: Builder
+    build: ops.Builder
     values: dict[str, Any] = field(default_factory=dict)
     opsets: dict[str, int] = field(default_factory=dict)
 
@@ -113,26 +117,26 @@ class Graph:
             It is a constant, a shape or texts.
         """
         if not isinstance(value, Table):
-            raise refuse(node, "takes a constant, or a shape, where a table is compiled")
+            raise refuse(node, "a constant or a shape for a table")
         if value.labels is not None or (value.texts is not None and not texts):
-            raise refuse(node, "computes with texts")
+            raise refuse(node, "texts")
         if value.turned and not turned:
-            raise refuse(node, "takes what ArrayFeatureExtractor gives as one row: Reshape it first")
+            raise refuse(node, "the one row of ArrayFeatureExtractor")
         return value
 
-    def add(self, operator: Operator, *tables: Table, like: Table | None = None, **changes: Any) -> Table:
+    def add(self, operator: ops.Operator, *tables: Table, like: Table | None = None, **changes: Any) -> Table:
         """Add an operator; the result is like the first table but for the changes."""
         name = self.build.add(operator, *(table.node for table in tables))
         return replace(like or tables[0], node=name, **changes)
 
     def constant(self, row: Any, like: Table) -> Table:
-        """Give a constant of shape (..., as a row) as a table."""
+        """Convert a constant row to a table."""
         array = np.asarray(row)
         kind = "bool" if array.dtype == bool else "int64" if array.dtype.kind in "iu" else array.dtype.name
         if kind not in {"bool", "int64", *_FLOATS}:
-            raise UnsupportedOperatorError(f"ONNX constant of type {array.dtype}")
-        own = array.reshape(-1).astype(array.dtype if kind in _FLOATS else np.float64)
-        return Table(self.build.add(Constant(own), like.node), array.shape, kind)
+            raise refusal(f"ONNX constant of type {array.dtype}", remedy=ORIGINAL)
+        flat = array.reshape(-1).astype(array.dtype if kind in _FLOATS else np.float64)
+        return Table(self.build.add(ops.Constant(flat), like.node), array.shape, kind)
 
     def take(self, table: Table, places: NDArray[np.int64]) -> Table:
         """Choose numbers of a row by their places; the result has the places' shape."""
@@ -142,13 +146,13 @@ class Graph:
             return replace(table, shape=places.shape, texts=chosen)
         if np.array_equal(places.reshape(-1), np.arange(table.width)):
             return replace(table, shape=places.shape)
-        return self.add(Select(places.reshape(-1).copy()), table, shape=places.shape)
+        return self.add(ops.Select(places.reshape(-1).copy()), table, shape=places.shape)
 
     def places(self, table: Table) -> NDArray[np.int64]:
-        """Give the places of a row's numbers in the shape of ONNX's tensor, with one row."""
+        """Return the indices of the numbers of a row, in the shape of a tensor of one row."""
         return np.arange(table.width).reshape(1, *table.shape)
 
-    def widened(self, node: Any, *given: Any) -> list[Table]:
+    def widened(self, node: Any, *values: Any) -> list[Table]:
         """Bring tables and constants to one shape, as ONNX broadcasts.
 
         Raises
@@ -156,13 +160,13 @@ class Graph:
         UnsupportedOperatorError
             Rows would meet other rows.
         """
-        tables = [value for value in given if isinstance(value, Table)]
+        tables = [value for value in values if isinstance(value, Table)]
         if not tables:
-            raise refuse(node, "computes with constants and shapes")
+            raise refuse(node, "constants and shapes alone")
         tables = [self.table(node, table) for table in tables]
         rank = max(len(table.shape) for table in tables)
         shapes = []
-        for value in given:
+        for value in values:
             if isinstance(value, Table):
                 if len(value.shape) != rank:
                     raise refuse(node, f"tables of shapes {[table.shape for table in tables]}")
@@ -176,12 +180,12 @@ class Graph:
         if len(shape) > rank:
             raise refuse(node, f"shapes {shapes}")
         results = []
-        for value, own in zip(given, shapes, strict=True):
+        for value, flat in zip(values, shapes, strict=True):
             if isinstance(value, Table):
-                places = np.broadcast_to(np.arange(value.width).reshape(own), shape)
+                places = np.broadcast_to(np.arange(value.width).reshape(flat), shape)
                 results.append(self.take(value, places))
             else:
-                row = np.broadcast_to(np.asarray(value).reshape(own), shape)
+                row = np.broadcast_to(np.asarray(value).reshape(flat), shape)
                 results.append(self.constant(row, tables[0]))
         return results
 
@@ -190,8 +194,8 @@ class Graph:
         x, y = self.widened(node, left, right)
         if x.dtype != y.dtype:
             raise refuse(node, f"types {x.dtype} and {y.dtype}")
-        return self.add(Combine(kind), x, y, dtype=dtype or x.dtype)
+        return self.add(ops.Combine(kind), x, y, dtype=dtype or x.dtype)
 
     def cast(self, table: Table, dtype: str) -> Table:
         """Change the type between floats, or from whole numbers and truths to floats."""
-        return self.add(Cast(dtype), table, dtype=dtype)
+        return self.add(ops.Cast(dtype), table, dtype=dtype)

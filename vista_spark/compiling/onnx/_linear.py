@@ -1,4 +1,4 @@
-"""ONNX-ML's linear models, and what classifiers do with their scores."""
+"""Linear models of ONNX-ML, and outputs of classifiers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Linear, Sigmoid, Softmax
+import optimizer.compiling as ops
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
 from vista_spark.compiling.onnx._shapes import lookup
@@ -14,7 +14,7 @@ from vista_spark.compiling.onnx._shapes import lookup
 if TYPE_CHECKING:
     from vista_spark.compiling.onnx._graph import Graph
 
-__all__ = ["both", "class_above", "class_of", "labels_of", "lower_classifier", "lower_regressor", "transformed"]
+__all__ = ["both", "class_above", "class_of", "labels_of", "transformed"]
 
 
 def transformed(graph: Graph, node: Any, scores: Table, name: str) -> Table:
@@ -22,67 +22,67 @@ def transformed(graph: Graph, node: Any, scores: Table, name: str) -> Table:
     if name == "NONE":
         return scores
     if name == "LOGISTIC":
-        return graph.add(Sigmoid(), scores)
+        return graph.add(ops.Sigmoid(), scores)
     if name == "SOFTMAX":
-        return graph.add(Softmax(), scores)
+        return graph.add(ops.Softmax(), scores)
     raise refuse(node, f"post_transform={name}")
 
 
 def labels_of(node: Any, attributes: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Give the names of the classes: whole numbers or texts."""
+    """Return the names of the classes, integers or texts."""
     for name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
         if attributes.get(name):
             return np.array(attributes[name])
-    raise refuse(node, "without names of classes")
+    raise refuse(node, "unnamed classes")
 
 
 def class_of(graph: Graph, node: Any, scores: Table, labels: np.ndarray[Any, Any]) -> Table:
-    """Give the class with the greatest score."""
-    place = graph.cast(graph.add(ArgMax("stays first"), scores), "float64")
+    """Return the class with the greatest score."""
+    place = graph.cast(graph.add(ops.ArgMax("stays first"), scores), "float64")
     return lookup(graph, node, labels, Table(place.node, (), "int64"))
 
 
 def class_above(graph: Graph, node: Any, score: Table, limit: float, labels: np.ndarray[Any, Any]) -> Table:
-    """Give the second class where a score is above a limit, else the first."""
-    place = graph.cast(graph.add(Above(limit, or_equal=False), score), "float64")
+    """Return the second class for scores above a limit, else the first."""
+    place = graph.cast(graph.add(ops.Above(limit, or_equal=False), score), "float64")
     return lookup(graph, node, labels, Table(place.node, (), "int64"))
 
 
 def both(graph: Graph, score: Table, *, complement: bool) -> Table:
-    """Give two columns of scores: one minus the score, or minus it, before it."""
-    other = graph.add(Arithmetic("multiply", np.full(1, -1, np.float32)), score)
+    """Return two columns: one minus the score, or minus the score, and the score."""
+    other = graph.add(ops.Arithmetic("multiply", np.full(1, -1, np.float32)), score)
     if complement:
-        other = graph.add(Arithmetic("add", np.ones(1, np.float32)), other)
-    return graph.add(Concatenate(), other, score, shape=(2,))
+        other = graph.add(ops.Arithmetic("add", np.ones(1, np.float32)), other)
+    return graph.add(ops.Concatenate(), other, score, shape=(2,))
 
 
-def _scores(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any], count: int) -> Table:
-    table = graph.cast(graph.table(node, given[0]), "float32")
+def _scores(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any], count: int) -> Table:
+    table = graph.cast(graph.table(node, inputs[0]), "float32")
     weights = np.asarray(attributes["coefficients"], np.float32)
     if len(table.shape) != 1 or len(weights) != count * table.width:
         raise refuse(node, f"{len(weights)} coefficients of {count} results, for rows of shape {table.shape}")
     bias = np.asarray(attributes.get("intercepts") or np.zeros(count), np.float32)
-    return graph.add(Linear(weights.reshape(count, -1).T.copy(), bias), table, shape=(count,))
+    return graph.add(ops.Linear(weights.reshape(count, -1).T.copy(), bias), table, shape=(count,))
 
 
 @operator("ai.onnx.ml.LinearRegressor")
-def lower_regressor(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_regressor(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower linear regression."""
-    scores = _scores(graph, node, given, attributes, int(attributes.get("targets", 1)))
+    scores = _scores(graph, node, inputs, attributes, int(attributes.get("targets", 1)))
     return transformed(graph, node, scores, attributes.get("post_transform", "NONE"))
 
 
 @operator("ai.onnx.ml.LinearClassifier")
-def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> list[Table]:
+def lower_classifier(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> list[Table]:
     """Lower a linear classifier: the class of the greatest score, and the scores, transformed."""
     labels, post = labels_of(node, attributes), attributes.get("post_transform", "NONE")
     count = len(attributes.get("intercepts") or labels)
-    scores = _scores(graph, node, given, attributes, count)
+    scores = _scores(graph, node, inputs, attributes, count)
     if count > 1:
         if count != len(labels):
             raise refuse(node, f"{count} scores and {len(labels)} classes")
         return [class_of(graph, node, scores, labels), transformed(graph, node, scores, post)]
     if len(labels) != 2 or post not in {"NONE", "LOGISTIC"}:  # of one score
         raise refuse(node, f"one score, {len(labels)} classes and post_transform={post}")
-    own = both(graph, transformed(graph, node, scores, post), complement=True)
-    return [class_above(graph, node, scores, 0.0, labels), own]
+    pair = both(graph, transformed(graph, node, scores, post), complement=True)
+    return [class_above(graph, node, scores, 0.0, labels), pair]

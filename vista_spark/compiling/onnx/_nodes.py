@@ -1,4 +1,4 @@
-"""Which function lowers which operator of ONNX."""
+"""Registry of functions that lower operators of ONNX."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from vista_spark.compiling.onnx._graph import Graph, refuse
 
-__all__ = ["REASONS", "Lowering", "lower_node", "lowered_operators", "operator"]
+__all__ = ["lower_node", "operator"]
 
 Lowering = Callable[[Graph, Any, list[Any], dict[str, Any]], Any]
-"""From the graph, a node, its inputs and its attributes, to its result, or a list of them."""
+"""Function of the graph, a node, its inputs and its attributes that returns the result, or a list of results."""
 
 REASONS = {
-    "CastMap": "takes one map of whole numbers, and gives as many columns as that has: no translation",
-    "If": "chooses between two graphs: no translation",
-    "Loop": "repeats a graph: no translation",
-    "Scan": "repeats a graph, as for distances row by row: no translation",
-    "SequenceConstruct": "gives a list of tables of several outputs: no translation",
-    "StringNormalizer": "gives texts: no translation",
-    "TfIdfVectorizer": "counts words that other operators cut out of texts: no translation",
-    "Tokenizer": "gives words of texts: no translation",
+    "CastMap": "it reads one map of integers",
+    "If": "it chooses between two graphs",
+    "Loop": "it repeats a graph",
+    "Scan": "it repeats a graph, as for distances row by row",
+    "SequenceConstruct": "it gives a list of tables of several outputs",
+    "StringNormalizer": "it gives texts",
+    "TfIdfVectorizer": "it counts words that other operators cut out of texts",
+    "Tokenizer": "it gives words of texts",
 }
-"""Why an operator has no translation, for the message."""
+"""Reasons of refusals, for the message."""
 
 _OPERATORS: dict[str, Lowering] = {}
 
@@ -37,20 +37,15 @@ def operator(*names: str) -> Callable[[Lowering], Lowering]:
     return enter
 
 
-def lower_node(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Any:
+def lower_node(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
     """Lower a node.
 
     Raises
     ------
     UnsupportedOperatorError
-        The operator, or an option of it, has no translation.
+        The operator, or an option of it, cannot be compiled.
     """
-    found = _OPERATORS.get(f"{node.domain}.{node.op_type}" if node.domain not in {"", "ai.onnx"} else node.op_type)
-    if found is None:
-        raise refuse(node, REASONS.get(node.op_type, "has no translation"))
-    return found(graph, node, given, attributes)
-
-
-def lowered_operators() -> list[str]:
-    """Name the operators that have a translation."""
-    return sorted(_OPERATORS)
+    lowering = _OPERATORS.get(f"{node.domain}.{node.op_type}" if node.domain not in {"", "ai.onnx"} else node.op_type)
+    if lowering is None:
+        raise refuse(node, reason=REASONS.get(node.op_type, ""))
+    return lowering(graph, node, inputs, attributes)

@@ -1,4 +1,4 @@
-"""ONNX operators that only move numbers: they become choices of columns."""
+"""Reshaping and gathering operators of ONNX, which become selections of columns."""
 
 from __future__ import annotations
 
@@ -15,26 +15,13 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.onnx._graph import Graph
 
-__all__ = [
-    "lookup",
-    "lower_concat",
-    "lower_extractor",
-    "lower_fill",
-    "lower_gather",
-    "lower_reshape",
-    "lower_shape",
-    "lower_slice",
-    "lower_split",
-    "lower_squeeze",
-    "lower_transpose",
-    "lower_unsqueeze",
-]
+__all__ = ["lookup"]
 
 
 def _constant(node: Any, value: Any, what: str) -> list[int]:
     if not isinstance(value, np.ndarray):
-        raise refuse(node, f"{what} that are no constants")
-    return [int(one) for one in value.reshape(-1)]
+        raise refuse(node, f"computed {what}")
+    return [int(value) for value in value.reshape(-1)]
 
 
 def _any(graph: Graph, node: Any, value: Any) -> Table:
@@ -50,9 +37,9 @@ def _moved(graph: Graph, table: Table, places: NDArray[np.int64]) -> Table:
 
 
 @operator("Concat", "ai.onnx.ml.FeatureVectorizer")
-def lower_concat(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower columns side by side."""
-    tables = [graph.table(node, value, texts=True) for value in given]
+    tables = [graph.table(node, value, texts=True) for value in inputs]
     if node.op_type == "FeatureVectorizer":
         tables = [graph.cast(Table(table.node, (table.width,), table.dtype), "float32") for table in tables]
     rank = len(tables[0].shape) + 1
@@ -60,7 +47,7 @@ def lower_concat(graph: Graph, node: Any, given: list[Any], attributes: dict[str
     if axis == 0 or any(len(table.shape) + 1 != rank for table in tables):
         raise refuse(node, f"axis={attributes.get('axis')} of rows of shapes {[table.shape for table in tables]}")
     if len({table.dtype for table in tables}) > 1:
-        raise refuse(node, "of several types")
+        raise refuse(node, "inputs of several types")
     starts = np.cumsum([0, *(table.width for table in tables)])
     parts = [graph.places(table) + start for table, start in zip(tables, starts, strict=False)]
     places = np.concatenate(parts, axis=axis)
@@ -73,15 +60,15 @@ def lower_concat(graph: Graph, node: Any, given: list[Any], attributes: dict[str
 
 
 @operator("Reshape", "Flatten")
-def lower_reshape(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower another shape of the rows."""
-    table = _any(graph, node, given[0])
+    table = _any(graph, node, inputs[0])
     if node.op_type == "Flatten":
         if attributes.get("axis", 1) != 1:
             raise refuse(node, f"axis={attributes['axis']}")
         wanted = [-1, table.width]
     else:
-        wanted = _constant(node, given[1], "shapes") if len(given) > 1 else list(attributes["shape"])
+        wanted = _constant(node, inputs[1], "shapes") if len(inputs) > 1 else list(attributes["shape"])
     if attributes.get("allowzero"):
         raise refuse(node, "allowzero=1")
     sizes = [table.shape[place - 1] if size == 0 and place else size for place, size in enumerate(wanted)]
@@ -90,48 +77,48 @@ def lower_reshape(graph: Graph, node: Any, given: list[Any], attributes: dict[st
         known = -int(np.prod(inner))
         inner = [table.width // known if size == -1 and known else size for size in inner]
     elif sizes[0] not in {-1, 0}:
-        raise refuse(node, f"to {wanted}, so many rows")
+        raise refuse(node, f"shape={wanted}, which fixes the number of rows")
     if int(np.prod(inner, dtype=np.int64)) != table.width or -1 in inner:
-        raise refuse(node, f"rows of shape {table.shape} to {wanted}")
+        raise refuse(node, f"shape={wanted} for rows of shape {table.shape}")
     return Table(table.node, tuple(inner), table.dtype, table.labels, texts=table.texts)
 
 
 @operator("Squeeze")
-def lower_squeeze(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_squeeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower axes of length 1 that are left out."""
-    table = _any(graph, node, given[0])
-    axes = attributes.get("axes") or (_constant(node, given[1], "axes") if len(given) > 1 else None)
+    table = _any(graph, node, inputs[0])
+    axes = attributes.get("axes") or (_constant(node, inputs[1], "axes") if len(inputs) > 1 else None)
     if axes is None or any(axis % (len(table.shape) + 1) == 0 for axis in axes):
-        raise refuse(node, f"axes={axes}: the rows may be one")
+        raise refuse(node, f"axes={axes}, which may include the rows")
     return _moved(graph, table, np.squeeze(graph.places(table), axis=tuple(axes)))
 
 
 @operator("Unsqueeze")
-def lower_unsqueeze(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_unsqueeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower new axes of length 1."""
-    table = _any(graph, node, given[0])
-    axes = attributes.get("axes") or _constant(node, given[1], "axes")
+    table = _any(graph, node, inputs[0])
+    axes = attributes.get("axes") or _constant(node, inputs[1], "axes")
     if any(axis % (len(table.shape) + 1 + len(axes)) == 0 for axis in axes):
-        raise refuse(node, f"axes={axes}: before the rows")
+        raise refuse(node, f"axes={axes}, before the rows")
     return _moved(graph, table, np.expand_dims(graph.places(table), axis=tuple(axes)))
 
 
 @operator("Transpose")
-def lower_transpose(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_transpose(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower other orders of axes, the rows first."""
-    table = graph.table(node, given[0], texts=True)
+    table = graph.table(node, inputs[0], texts=True)
     order = attributes.get("perm") or list(range(len(table.shape) + 1))[::-1]
     if order[0] != 0:
-        raise refuse(node, f"perm={order}: the rows do not come first")
+        raise refuse(node, f"perm={order}, which moves the rows")
     return _moved(graph, table, np.transpose(graph.places(table), order))
 
 
 @operator("Slice")
-def lower_slice(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_slice(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower ranges of columns."""
-    table = graph.table(node, given[0], texts=True)
-    if len(given) > 1:
-        lists = [None if one is None else _constant(node, one, "ranges") for one in given[1:]]
+    table = graph.table(node, inputs[0], texts=True)
+    if len(inputs) > 1:
+        lists = [None if value is None else _constant(node, value, "ranges") for value in inputs[1:]]
         lists += [None] * (4 - len(lists))
         starts, ends, axes, steps = lists
     else:
@@ -141,7 +128,7 @@ def lower_slice(graph: Graph, node: Any, given: list[Any], attributes: dict[str,
     for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = (axes[place] if axes else place) % places.ndim
         if axis == 0:
-            raise refuse(node, "of rows")
+            raise refuse(node, "the axis of the rows")
         step = steps[place] if steps else 1
         stop = None if end < -places.shape[axis] else end
         places = places[(slice(None),) * axis + (slice(start, stop, step),)]
@@ -149,13 +136,13 @@ def lower_slice(graph: Graph, node: Any, given: list[Any], attributes: dict[str,
 
 
 @operator("Split")
-def lower_split(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> list[Table]:
+def lower_split(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> list[Table]:
     """Lower columns in groups."""
-    table = graph.table(node, given[0], texts=True)
+    table = graph.table(node, inputs[0], texts=True)
     axis = attributes.get("axis", 0) % (len(table.shape) + 1)
     if axis == 0:
-        raise refuse(node, "of rows")
-    sizes = attributes.get("split") or (_constant(node, given[1], "sizes") if len(given) > 1 else None)
+        raise refuse(node, "the axis of the rows")
+    sizes = attributes.get("split") or (_constant(node, inputs[1], "sizes") if len(inputs) > 1 else None)
     size = table.shape[axis - 1]
     each = -(-size // len(node.output))
     sizes = sizes or [min(each, size - start) for start in range(0, size, each)]
@@ -164,68 +151,68 @@ def lower_split(graph: Graph, node: Any, given: list[Any], attributes: dict[str,
 
 
 @operator("Gather")
-def lower_gather(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_gather(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a choice of columns, or a table of constants that is asked for places."""
-    values, places = given
+    values, places = inputs
     axis = attributes.get("axis", 0)
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or axis not in {0, -1}:
-            raise refuse(node, f"of constants of shape {values.shape}")
+            raise refuse(node, f"constants of shape {values.shape}")
         return lookup(graph, node, values, graph.table(node, places))
     table = graph.table(node, values, texts=True)
     if not isinstance(places, np.ndarray) or axis % (len(table.shape) + 1) == 0:
-        raise refuse(node, "of rows, or at places that are no constants")
+        raise refuse(node, "the axis of the rows or computed indices")
     return _moved(graph, table, np.take(graph.places(table), places, axis=axis))
 
 
 @operator("ai.onnx.ml.ArrayFeatureExtractor")
-def lower_extractor(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> Table:
+def lower_extractor(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Table:
     """Lower a choice among the last axis, or a table of constants that is asked for places."""
-    values, places = given
+    values, places = inputs
     if isinstance(values, np.ndarray):
         if values.size != values.shape[-1]:
-            raise refuse(node, f"of constants of shape {values.shape}")
+            raise refuse(node, f"constants of shape {values.shape}")
         asked = graph.table(node, places)
-        found = lookup(graph, node, values.reshape(-1), asked)
-        return Table(found.node, asked.shape if asked.width > 1 else (), found.dtype, found.labels, turned=True)
+        result = lookup(graph, node, values.reshape(-1), asked)
+        return Table(result.node, asked.shape if asked.width > 1 else (), result.dtype, result.labels, turned=True)
     table = graph.table(node, values, texts=True)
     if not isinstance(places, np.ndarray) or not table.shape:
-        raise refuse(node, "of rows, or at places that are no constants")
+        raise refuse(node, "the axis of the rows or computed indices")
     return _moved(graph, table, np.take(graph.places(table), places.reshape(-1).astype(np.int64), axis=-1))
 
 
 def lookup(graph: Graph, node: Any, values: NDArray[Any], places: Table) -> Table:
-    """Give the constants at places: numbers, or names that the places stand for."""
+    """Look up constants by index: numbers, or names of the indices."""
     if values.dtype.kind in "OUS":
-        names = np.array([one.decode() if isinstance(one, bytes) else str(one) for one in values])
+        names = np.array([value.decode() if isinstance(value, bytes) else str(value) for value in values])
         return Table(_at(graph, places, np.arange(len(names)), 0.0).node, places.shape, "int64", names)
-    found = _at(graph, places, values, float("nan"))
+    result = _at(graph, places, values, float("nan"))
     if values.dtype.kind in "iub":
-        return Table(found.node, places.shape, "int64")
+        return Table(result.node, places.shape, "int64")
     if values.dtype.name not in {"float32", "float64"}:
-        raise refuse(node, f"of {values.dtype}")
-    return graph.cast(Table(found.node, places.shape, "float64"), values.dtype.name)
+        raise refuse(node, f"constants of type {values.dtype}")
+    return graph.cast(Table(result.node, places.shape, "float64"), values.dtype.name)
 
 
 def _at(graph: Graph, places: Table, values: NDArray[Any], other: float) -> Table:
     table = {float(place): value for place, value in enumerate(values.astype(np.float64).tolist())}
     each = places.width
-    found = CodeLookup.of_tables(range(each), [table] * each, [other] * each, missing=[other] * each)
-    return graph.add(found, graph.cast(places, "float64"))
+    result = CodeLookup.of_tables(range(each), [table] * each, [other] * each, missing=[other] * each)
+    return graph.add(result, graph.cast(places, "float64"))
 
 
 @operator("Shape")
-def lower_shape(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Dimensions:
+def lower_shape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Dimensions:
     """Lower the shape of a table, for operators that fill such a one."""
     if attributes.get("start") or attributes.get("end"):
-        raise refuse(node, "of some axes")
-    return Dimensions(graph.table(node, given[0]).shape)
+        raise refuse(node, "part of the axes")
+    return Dimensions(graph.table(node, inputs[0]).shape)
 
 
 @operator("ConstantOfShape")
-def lower_fill(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_fill(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a table of one number."""
-    if not isinstance(given[0], Dimensions):
-        raise refuse(node, "of a shape that is computed")
+    if not isinstance(inputs[0], Dimensions):
+        raise refuse(node, "a computed shape")
     value = attributes.get("value", np.zeros(1, np.float32)).reshape(-1)[0]
-    return graph.constant(np.full(given[0].shape, value), Table("input", (), "float64"))
+    return graph.constant(np.full(inputs[0].shape, value), Table("input", (), "float64"))

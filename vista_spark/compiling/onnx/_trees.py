@@ -1,4 +1,4 @@
-"""ONNX-ML's ensembles of trees."""
+"""Tree ensembles of ONNX-ML."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, CodeLookup, Concatenate, Sigmoid, Trees
+import optimizer.compiling as ops
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._linear import both, class_above, class_of, labels_of, transformed
 from vista_spark.compiling.onnx._nodes import operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from vista_spark.compiling.onnx._graph import Graph
-
-__all__ = ["lower_classifier", "lower_ensemble", "lower_regressor"]
 
 _LEAF = "LEAF"
 _BELOW = {"BRANCH_LEQ", "BRANCH_LT"}
@@ -28,13 +24,13 @@ _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BR
 
 
 @operator("ai.onnx.ml.TreeEnsembleRegressor")
-def lower_regressor(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_regressor(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower sums or means of leaves."""
     how = attributes.get("aggregate_function", "SUM")
     if how not in {"SUM", "AVERAGE"}:
         raise refuse(node, f"aggregate_function={how}")
     count = int(attributes.get("n_targets", 1))
-    table = _table(graph, node, given, attributes)
+    table = _table(graph, node, inputs, attributes)
     value = _leaves(node, attributes, "target", count, _dtype(attributes))
     trees = len(np.unique(attributes["nodes_treeids"]))
     scores = _sums(graph, node, table, attributes, value, trees if how == "AVERAGE" else 1)
@@ -44,15 +40,15 @@ def lower_regressor(graph: Graph, node: Any, given: list[Any], attributes: dict[
 
 
 @operator("ai.onnx.ml.TreeEnsembleClassifier")
-def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> list[Table]:
+def lower_classifier(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> list[Table]:
     """Lower sums of leaves, and the class that they speak for; one score of two classes has rules of its own."""
     labels, post = labels_of(node, attributes), attributes.get("post_transform", "NONE")
     dtype = _dtype(attributes)
-    table = _table(graph, node, given, attributes)
+    table = _table(graph, node, inputs, attributes)
     value = _leaves(node, attributes, "class", len(labels), dtype)
     base = _numbers(attributes, "base_values", dtype)
     ids = set(attributes["class_ids"])
-    if len(labels) == 2 and len(ids) == 1:  # one score for two classes
+    if len(labels) == 2 and len(ids) == 1:
         (only,) = ids
         if len(base) > 1 or (len(base) and only):
             raise refuse(node, f"one score, of class {only}, and {len(base)} base values")
@@ -63,7 +59,7 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
             raise refuse(node, f"one score, of class {only}, and post_transform={post}")
         label = class_above(graph, node, score, 0.5 if positive else 0.0, labels)
         pair = both(graph, score, complement=positive and post == "NONE")
-        return [label, graph.add(Sigmoid(), pair) if post == "LOGISTIC" else pair]
+        return [label, graph.add(ops.Sigmoid(), pair) if post == "LOGISTIC" else pair]
     scores = _sums(graph, node, table, attributes, value)
     if len(labels) == 2:
         _check_even(node, attributes)
@@ -82,7 +78,7 @@ def _check_even(node: Any, attributes: dict[str, Any]) -> None:
     """Refuse leaves of two classes that speak for one of them only: the runtime treats rows differently by them."""
     pairs = set(zip(attributes["class_treeids"], attributes["class_nodeids"], attributes["class_ids"], strict=True))
     if len(pairs) != 2 * len({pair[:2] for pair in pairs}):
-        raise refuse(node, "two classes, of which some leaves name one")
+        raise refuse(node, "leaves that name one of two classes")
 
 
 def _dtype(attributes: dict[str, Any]) -> str:
@@ -90,12 +86,12 @@ def _dtype(attributes: dict[str, Any]) -> str:
 
 
 def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> NDArray[Any]:
-    found = attributes.get(f"{name}_as_tensor")
-    return np.asarray(attributes.get(name, []) if found is None else found, dtype)
+    array = attributes.get(f"{name}_as_tensor")
+    return np.asarray(attributes.get(name, []) if array is None else array, dtype)
 
 
-def _table(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
-    table = graph.table(node, given[0])
+def _table(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
+    table = graph.table(node, inputs[0])
     if len(table.shape) != 1:
         raise refuse(node, f"rows of shape {table.shape}")
     double = _dtype(attributes) == "float64"
@@ -107,7 +103,7 @@ def _table(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]
 def _shifted(graph: Graph, scores: Table, base: NDArray[Any]) -> Table:
     if not len(base) or not base.any():
         return scores
-    return graph.add(Arithmetic("add", np.broadcast_to(base, (scores.width,)).astype(scores.dtype)), scores)
+    return graph.add(ops.Arithmetic("add", np.broadcast_to(base, (scores.width,)).astype(scores.dtype)), scores)
 
 
 def _keys(attributes: dict[str, Any], prefix: str) -> list[tuple[int, int]]:
@@ -115,7 +111,7 @@ def _keys(attributes: dict[str, Any], prefix: str) -> list[tuple[int, int]]:
 
 
 def _leaves(node: Any, attributes: dict[str, Any], prefix: str, count: int, dtype: str) -> NDArray[Any]:
-    """Give what each node adds to each result."""
+    """Return the weights of each node by result."""
     keys = _keys(attributes, "nodes")
     places = {key: place for place, key in enumerate(keys)}
     if len(places) < len(keys):
@@ -160,7 +156,7 @@ def _sums(
     sets: dict[tuple[int, float], int] = {}
     for place in np.flatnonzero(np.isin(modes, list(_SETS))).tolist():
         if tracks[place]:
-            raise refuse(node, "missing values that track true at a comparison by equality")
+            raise refuse(node, "missing values that track true at BRANCH_EQ or BRANCH_NEQ")
         key = (int(feature[place]), float(_numbers(attributes, "nodes_values", value.dtype.name)[place]))
         feature[place] = table.width + sets.setdefault(key, len(sets))
         equal = modes[place] == "BRANCH_EQ"
@@ -168,16 +164,16 @@ def _sums(
         left[place], right[place] = (no[place], yes[place]) if equal else (yes[place], no[place])
     if sets:
         none = np.zeros(len(sets))
-        asked = CodeLookup.of_tables(
-            [column for column, _ in sets], [{one: 1.0} for _, one in sets], none, missing=none
+        asked = ops.CodeLookup.of_tables(
+            [column for column, _ in sets], [{value: 1.0} for _, value in sets], none, missing=none
         )
         marks = graph.add(asked, table, shape=(len(sets),))
-        table = graph.add(Concatenate(), table, marks, shape=(table.width + len(sets),))
+        table = graph.add(ops.Concatenate(), table, marks, shape=(table.width + len(sets),))
     used = set(yes.tolist()) | set(no.tolist())
     roots = [place for place in range(len(keys)) if place not in used]
     if len(roots) != len({tree for tree, _ in keys}):
         raise refuse(node, "trees of several roots")
-    trees = Trees.of_nodes(
+    trees = ops.Trees.of_nodes(
         feature=np.where(leaf, 0, feature),
         threshold=limit,
         left=left,
@@ -192,60 +188,3 @@ def _sums(
         missing=True,
     )
     return graph.add(trees, table, shape=(value.shape[1],), dtype=value.dtype.name)
-
-
-_AGGREGATES = {0: "AVERAGE", 1: "SUM"}
-_POSTS = {0: "NONE", 1: "LOGISTIC", 2: "SOFTMAX"}
-
-
-@operator("ai.onnx.ml.TreeEnsemble")
-def lower_ensemble(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower the ensemble of version 5, whose leaves lie in a table of their own."""
-    if attributes.get("membership_values") is not None or 6 in attributes["nodes_modes"]:  # BRANCH_MEMBER
-        raise refuse(node, "nodes_modes=BRANCH_MEMBER")
-    how, post = attributes.get("aggregate_function", 1), attributes.get("post_transform", 0)
-    if how not in _AGGREGATES or post not in _POSTS:
-        raise refuse(node, f"aggregate_function={how}, post_transform={post}")
-    splits, weights = attributes["nodes_splits"], attributes["leaf_weights"]
-    inner = len(splits)
-    children: dict[str, list[int]] = {"true": [], "false": []}
-    # A leaf of its own for each split that ends there: a tree that is one leaf has it on both sides.
-    leaves: list[int] = []
-    for side, places in children.items():
-        for end, place in zip(attributes[f"nodes_{side}leafs"], attributes[f"nodes_{side}nodeids"], strict=True):
-            places.append(inner + len(leaves) if end else place)
-            leaves += [place] if end else []
-    count = inner + len(leaves)
-    plain: dict[str, Any] = {
-        "nodes_treeids": _numbered(children, attributes["tree_roots"], count, inner),
-        "nodes_nodeids": list(range(count)),
-        "nodes_modes": [_MODES[mode] for mode in attributes["nodes_modes"]] + [_LEAF] * len(leaves),
-        "nodes_featureids": list(attributes["nodes_featureids"]) + [0] * len(leaves),
-        "nodes_values": [*splits.tolist(), *([0.0] * len(leaves))],
-        "nodes_truenodeids": children["true"] + [0] * len(leaves),
-        "nodes_falsenodeids": children["false"] + [0] * len(leaves),
-    }
-    if splits.dtype == np.float64:
-        plain["nodes_values_as_tensor"] = np.array(plain["nodes_values"], np.float64)
-    tracks = attributes.get("nodes_missing_value_tracks_true")
-    if tracks:
-        plain["nodes_missing_value_tracks_true"] = list(tracks) + [0] * len(leaves)
-    value = np.zeros((count, int(attributes["n_targets"])), splits.dtype)
-    for place, leaf in enumerate(leaves):
-        value[inner + place, attributes["leaf_targetids"][leaf]] = weights[leaf]
-    table = _table(graph, node, given, plain)
-    divisor = len(attributes["tree_roots"]) if _AGGREGATES[how] == "AVERAGE" else 1
-    return transformed(graph, node, _sums(graph, node, table, plain, value, divisor), _POSTS[post])
-
-
-def _numbered(children: dict[str, list[int]], roots: Iterable[int], count: int, inner: int) -> list[int]:
-    """Give each node the number of its tree."""
-    tree = [0] * count
-    for number, root in enumerate(roots):
-        below = [int(root)]
-        while below:
-            at = below.pop()
-            tree[at] = number
-            if at < inner:
-                below += [children["true"][at], children["false"][at]]
-    return tree

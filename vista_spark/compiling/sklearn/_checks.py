@@ -1,37 +1,24 @@
-"""What the parsers of scikit-learn share: the check of rows, and results of classifiers."""
+"""Helpers of the scikit-learn parsers: validation of rows, and outputs of classifiers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    Above,
-    ArgMax,
-    Cast,
-    Finite,
-    Function,
-    Output,
-    UnsupportedOperatorError,
-)
-
-if TYPE_CHECKING:
-    from optimizer.compiling import Builder
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 
 __all__ = [
     "checked",
     "classes_of_scores",
-    "knot_side",
-    "of_dtype",
     "outliers",
     "plain",
     "probabilities",
-    "refuse",
     "widened",
 ]
 
-# Those that take NaN, but not in a sparse table.
+# Trees take NaN in dense tables only.
 _TREES = frozenset(
     f"{kind}{task}"
     for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest")
@@ -39,64 +26,50 @@ _TREES = frozenset(
 )
 
 
-def checked(model: Any, build: Builder, table: str, dtype: str = "as given", *, keep_booleans: bool = False) -> str:
-    """Hold the rows to what the model takes, as its ``validate_data`` does; booleans become float64, unless kept."""
+def checked(model: Any, build: ops.Builder, table: str, dtype: str = "as given", *, keep_booleans: bool = False) -> str:
+    """Validate rows as the model's ``validate_data`` does; booleans become float64 unless `keep_booleans`."""
     kind, nan = type(model).__name__, bool(model.__sklearn_tags__().input_tags.allow_nan)
     if nan and kind in _TREES and build.sparsity(table) != "dense":
-        # A step before them may have made a sparse table of a dense one.
+        # An earlier step may give a sparse table.
         kind, nan = f"{kind} of a sparse table", False
-    rows = build.add(Finite(dtype, nan, kind), table)
-    widens = dtype == "as given" and not keep_booleans and build.kind(table) == "bool"
-    return build.add(Cast("float64"), rows) if widens else rows
+    rows = build.add(ops.Finite(dtype, nan, kind), table)
+    widens = dtype == "as given" and not keep_booleans and build.is_boolean(table)
+    return build.add(ops.Cast("float64"), rows) if widens else rows
 
 
-def of_dtype(model: Any, build: Builder, table: str) -> str:
-    """Note that a result is of whole numbers, where the model's ``dtype=`` says so."""
-    if np.dtype(model.dtype).kind in "iu":
-        build.mark_kind(table, "int")
-    return table
-
-
-def refuse(model: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:
-    """Make the error that names a model and its option."""
-    return UnsupportedOperatorError(f"{type(model).__name__} with {option} {why}")
-
-
-def classes_of_scores(model: Any, build: Builder, scores: str, *, or_equal: bool = False) -> Output:
-    """Give the class with the greatest score; of one score, the second class above zero."""
+def classes_of_scores(model: Any, build: ops.Builder, scores: str, *, or_equal: bool = False) -> ops.Output:
+    """Return the class with the greatest score, or for one score the second class above zero."""
     classes = np.asarray(model.classes_)
     single = build.width(scores) == 1
     if (2 if single else build.width(scores)) != len(classes):
         raise refuse(model, f"{len(classes)} classes and {build.width(scores)} columns of scores")
-    place = build.add(Above(0.0, or_equal) if single else ArgMax(), scores)
-    return Output(place, flat=True, labels=classes)
+    place = build.add(ops.Above(0.0, or_equal) if single else ops.ArgMax(), scores)
+    return ops.Output(place, flat=True, labels=classes)
 
 
 def plain(array: Any) -> np.ndarray[Any, Any]:
-    """Copy an array of the model's into one of ours, of float32 or float64."""
-    own = np.array(array.toarray() if hasattr(array, "toarray") else array)
-    return own if own.dtype == np.float32 else own.astype(np.float64)
+    """Copy an array of the model, dense and of float32 or float64."""
+    copied = np.array(array.toarray() if hasattr(array, "toarray") else array)
+    return copied if copied.dtype == np.float32 else copied.astype(np.float64)
 
 
-def widened(build: Builder, rows: str, *arrays: np.ndarray[Any, Any]) -> str:
-    """Give the rows in the type in which numpy would compute with these arrays: float32 only if all are."""
-    return rows if all(array.dtype == np.float32 for array in arrays) else build.add(Cast("float64"), rows)
+def widened(build: ops.Builder, rows: str, *arrays: np.ndarray[Any, Any]) -> str:
+    """Cast rows to the type in which numpy computes with these arrays: float32 only if all are float32."""
+    return rows if all(array.dtype == np.float32 for array in arrays) else build.add(ops.Cast("float64"), rows)
 
 
-def probabilities(build: Builder, shares: str) -> dict[str, Output]:
-    """Give probabilities and their logarithms, where the library takes the one of the other."""
-    return {"predict_proba": Output(shares), "predict_log_proba": Output(build.add(Function("log"), shares))}
-
-
-def outliers(build: Builder, scores: str, *, labels: np.ndarray[Any, Any] | None = None) -> dict[str, Output]:
-    """Give the results of an outlier detector: its scores, and -1 for a row below zero, else 1."""
-    names = np.array([-1, 1]) if labels is None else labels
+def probabilities(build: ops.Builder, shares: str) -> dict[str, ops.Output]:
+    """Return probabilities and their logarithms."""
     return {
-        "predict": Output(build.add(Above(0.0, or_equal=True), scores), flat=True, labels=names),
-        "decision_function": Output(scores, flat=True),
+        "predict_proba": ops.Output(shares),
+        "predict_log_proba": ops.Output(build.add(ops.Function("log"), shares)),
     }
 
 
-def knot_side(knots: np.ndarray[Any, Any]) -> str:
-    """Tell whose line gives the value at a knot: scipy leaves float64 to numpy, and takes the left one of float32."""
-    return "right" if knots.dtype == np.float64 else "left"
+def outliers(build: ops.Builder, scores: str, *, labels: np.ndarray[Any, Any] | None = None) -> dict[str, ops.Output]:
+    """Return the outputs of an outlier detector: scores, and -1 for a row below zero, else 1."""
+    names = np.array([-1, 1]) if labels is None else labels
+    return {
+        "predict": ops.Output(build.add(ops.Above(0.0, or_equal=True), scores), flat=True, labels=names),
+        "decision_function": ops.Output(scores, flat=True),
+    }

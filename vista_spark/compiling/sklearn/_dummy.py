@@ -1,4 +1,4 @@
-"""Models that look at no feature."""
+"""Dummy models of scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import Constant, Output
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import refuse
 from vista_spark.compiling.sklearn._members import with_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.compiling import Builder
-
-__all__ = ["lower_dummy_classifier", "lower_dummy_regressor"]
 
 
 @parser("sklearn.DummyRegressor")
@@ -32,7 +30,7 @@ def lower_dummy_classifier(model: Any, build: Builder, table: str) -> Mapping[st
     """Lower the strategies that draw no random numbers."""
     strategy = model._strategy  # what the fit made of `strategy`
     if strategy in {"stratified", "uniform"}:
-        raise refuse(model, f"strategy={strategy!r}", "draws random numbers: there is nothing to compile")
+        raise refuse(model, f"strategy={strategy!r}", "it draws random numbers")
     if model.sparse_output_:
         raise refuse(model, "a sparse target")
     single = model.n_outputs_ == 1
@@ -40,14 +38,14 @@ def lower_dummy_classifier(model: Any, build: Builder, table: str) -> Mapping[st
     # One constant of texts may be an array of one row: the library flattens it too.
     constants = np.atleast_1d(np.asarray(model.constant, dtype=object)).reshape(-1) if strategy == "constant" else None
     best, shares = [], []
-    for place, (own, prior) in enumerate(zip(classes, priors, strict=True)):
-        found = int(np.argmax(prior)) if constants is None else int(np.flatnonzero(own == constants[place])[0])
-        best.append(found)
-        certain = np.zeros(len(own))
-        certain[found] = 1.0
+    for place, (names, prior) in enumerate(zip(classes, priors, strict=True)):
+        chosen = int(np.argmax(prior)) if constants is None else int(np.flatnonzero(names == constants[place])[0])
+        best.append(chosen)
+        certain = np.zeros(len(names))
+        certain[chosen] = 1.0
         shares.append(np.asarray(prior, np.float64) if strategy == "prior" else certain)
     node = build.add(Constant(np.array(best, np.int64)), table)
-    labels = tuple(np.asarray(own) for own in classes)
+    labels = tuple(np.asarray(names) for names in classes)
     split = None if single else tuple(len(share) for share in shares)
     return with_logs(
         build,

@@ -1,4 +1,4 @@
-"""Encoders of categories of scikit-learn."""
+"""Category encoders of scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Known, OneHot, Output, Recode, Select
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling._vocabularies import codes_of
-from vista_spark.compiling.sklearn._checks import of_dtype, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Builder
-
-__all__ = ["lower_label_binarizer", "lower_labels", "lower_one_hot", "lower_ordinal", "lower_target"]
-
 
 @parser("sklearn.OrdinalEncoder")
-def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_ordinal(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower the places of categories, with values of their own for missing and for unknown ones."""
     tables = []
     for column, categories in enumerate(model.categories_):
         places = np.append(np.arange(len(categories)), 0)
-        missing = model._missing_indices.get(column)  # there is no public way
+        missing = model._missing_indices.get(column)
         grouped, _ = _grouped(model, column, places, missing)
         values = grouped.astype(np.float64)
         if missing is not None:
@@ -37,14 +33,14 @@ def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output
         tables.append(values)
     codes, sizes = _codes(model, build, table)
     values = np.concatenate(tables).astype(_dtype(model))[:, None]
-    return {"transform": Output(of_dtype(model, build, build.add(Recode(values, sizes + 1), codes)))}
+    return {"transform": ops.Output(build.add(ops.Recode(values, sizes + 1), codes))}
 
 
 @parser("sklearn.OneHotEncoder")
-def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_one_hot(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a column per category; of an unknown one all are zero, or that of the rare ones is one."""
     tables = []
-    dropped = model._drop_idx_after_grouping  # there is no public way
+    dropped = model._drop_idx_after_grouping
     for column, categories in enumerate(model.categories_):
         places, shown = _grouped(model, column, np.append(np.arange(len(categories)), 0), None)
         if dropped is not None:
@@ -53,34 +49,34 @@ def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output
             places = np.where(places > (len(categories) if drop is None else drop), places - 1, places)
         tables.append(np.where(shown, places, -1))
     codes, sizes = _codes(model, build, table)
-    shown_at = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
+    shown_at = build.add(ops.Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
     widths = np.asarray(model._n_features_outs, np.int64)
-    columns = build.add(OneHot(widths, np.dtype(_dtype(model)).name), shown_at)
-    return {"transform": Output(of_dtype(model, build, columns))}
+    columns = build.add(ops.OneHot(widths, np.dtype(_dtype(model)).name), shown_at)
+    return {"transform": ops.Output(columns)}
 
 
 @parser("sklearn.TargetEncoder")
-def lower_target(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_target(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower the mean target of each category, one per class of several; an unknown one has the mean of all."""
     classes = len(model.classes_) if model.target_type_ == "multiclass" else 1
     means = np.atleast_1d(np.asarray(model.target_mean_, np.float64))
     tables = []
     for column in range(len(model.categories_)):
-        own = model.encodings_[column * classes : (column + 1) * classes]
-        tables.append(np.concatenate([np.stack(own, axis=1), means[None]]))
+        encodings = model.encodings_[column * classes : (column + 1) * classes]
+        tables.append(np.concatenate([np.stack(encodings, axis=1), means[None]]))
     codes, sizes = codes_of(type(model).__name__, build, table, model.categories_)
-    return {"transform": Output(build.add(Recode(np.concatenate(tables).astype(np.float64), sizes + 1), codes))}
+    return {"transform": ops.Output(build.add(ops.Recode(np.concatenate(tables).astype(np.float64), sizes + 1), codes))}
 
 
 @parser("sklearn.LabelEncoder")
-def lower_labels(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_labels(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower the places of labels."""
     codes, sizes = codes_of(type(model).__name__, build, table, [np.asarray(model.classes_)])
-    return {"transform": Output(build.add(Known(sizes, type(model).__name__), codes), flat=True)}
+    return {"transform": ops.Output(build.add(ops.Known(sizes, type(model).__name__), codes), flat=True)}
 
 
 @parser("sklearn.LabelBinarizer")
-def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_label_binarizer(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a column per label, or one of two; an unknown label is none of them."""
     if model.y_type_ not in {"binary", "multiclass"}:
         raise refuse(model, f"targets of type {model.y_type_}")
@@ -88,14 +84,14 @@ def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str
     codes, sizes = codes_of(type(model).__name__, build, table, [np.asarray(model.classes_)])
     values = np.full((classes + 1, classes), model.neg_label, np.int64)
     np.fill_diagonal(values, model.pos_label if classes > 1 else model.neg_label)
-    columns = build.add(Recode(values, sizes + 1), codes)
-    return {"transform": Output(build.add(Select(np.array([1])), columns) if classes == 2 else columns)}
+    columns = build.add(ops.Recode(values, sizes + 1), codes)
+    return {"transform": ops.Output(build.add(ops.Select(np.array([1])), columns) if classes == 2 else columns)}
 
 
-def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:
+def _codes(model: Any, build: ops.Builder, table: str) -> tuple[str, NDArray[np.int64]]:
     codes, sizes = codes_of(type(model).__name__, build, table, model.categories_)
     if model.handle_unknown == "error":
-        codes = build.add(Known(sizes, type(model).__name__), codes)
+        codes = build.add(ops.Known(sizes, type(model).__name__), codes)
     return codes, sizes
 
 

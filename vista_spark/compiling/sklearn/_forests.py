@@ -1,4 +1,4 @@
-"""Trees, forests and gradient boosting of scikit-learn."""
+"""Trees, forests, gradient boosting and isolation forests of scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,40 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    INPUT,
-    ArgMax,
-    Arithmetic,
-    Cast,
-    Complement,
-    Finite,
-    Leaves,
-    Missing,
-    Output,
-    Reject,
-    Sigmoid,
-    Softmax,
-    Trees,
-)
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, refuse
+from vista_spark.compiling.sklearn._checks import checked, classes_of_scores
 from vista_spark.compiling.sklearn._members import column, joined, with_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from optimizer.compiling import Builder
-
-__all__ = [
-    "joined_trees",
-    "local_leaves",
-    "lower_boosting_classifier",
-    "lower_boosting_regressor",
-    "lower_forest_classifier",
-    "lower_forest_regressor",
-]
 
 
 @parser(
@@ -48,11 +24,11 @@ __all__ = [
     "sklearn.ExtraTreesClassifier",
     "sklearn.RandomForestClassifier",
 )
-def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_forest_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a tree or a forest: the mean of the shares of the classes in the leaves, output after output."""
     single = model.n_outputs_ == 1
-    classes = [np.asarray(own) for own in ([model.classes_] if single else model.classes_)]
-    sizes = tuple(len(own) for own in classes)
+    classes = [np.asarray(names) for names in ([model.classes_] if single else model.classes_)]
+    sizes = tuple(len(names) for names in classes)
     rows = checked(model, build, table, "float32")
     trees = _members(model)
 
@@ -60,15 +36,15 @@ def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[s
         return np.concatenate([tree.value[:, place, :size] for place, size in enumerate(sizes)], axis=1)
 
     mean = joined_trees(model, trees, value, np.zeros(sum(sizes)), divisor=len(trees))
-    shares = build.add(mean, build.add(Cast("float32"), rows))
+    shares = build.add(mean, build.add(ops.Cast("float32"), rows))
     starts = np.cumsum([0, *sizes]).tolist()
     parts = [column(build, shares, *range(start, start + size)) for start, size in zip(starts, sizes, strict=False)]
-    best = joined(build, [build.add(ArgMax(), part) for part in parts])
+    best = joined(build, [build.add(ops.ArgMax(), part) for part in parts])
     # The library's array has the type of the first output's classes.
-    labels = tuple(own.astype(classes[0].dtype) for own in classes)
+    labels = tuple(names.astype(classes[0].dtype) for names in classes)
     outputs = {
-        "predict": Output(best, flat=True, labels=labels[0]) if single else Output(best, labels=labels),
-        "predict_proba": Output(shares, split=None if single else sizes),
+        "predict": ops.Output(best, flat=True, labels=labels[0]) if single else ops.Output(best, labels=labels),
+        "predict_proba": ops.Output(shares, split=None if single else sizes),
     }
     outputs["apply"] = _leaves(model, build, shares)
     return with_logs(build, outputs)
@@ -80,59 +56,63 @@ def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[s
     "sklearn.ExtraTreesRegressor",
     "sklearn.RandomForestRegressor",
 )
-def lower_forest_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_forest_regressor(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a tree or a forest: the mean of the leaves, of several outputs too."""
     rows = checked(model, build, table, "float32")
     trees = _members(model)
     mean = joined_trees(model, trees, lambda tree: tree.value[:, :, 0], np.zeros(model.n_outputs_), divisor=len(trees))
-    values = build.add(mean, build.add(Cast("float32"), rows))
-    return {"predict": Output(values, flat=model.n_outputs_ == 1), "apply": _leaves(model, build, values)}
+    values = build.add(mean, build.add(ops.Cast("float32"), rows))
+    return {"predict": ops.Output(values, flat=model.n_outputs_ == 1), "apply": _leaves(model, build, values)}
 
 
 @parser("sklearn.GradientBoostingRegressor")
-def lower_boosting_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_boosting_regressor(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower gradient boosting: leaves times the learning rate, added to the first guess."""
     scores, sums = _boosted(model, build, table)
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    leaves = build.add(Leaves(local_leaves(grown), len(grown)), sums)
-    return {"predict": Output(scores, flat=True), "apply": Output(leaves, dtype="float64")}
+    leaves = build.add(ops.Leaves(local_leaves(grown), len(grown)), sums)
+    return {"predict": ops.Output(scores, flat=True), "apply": ops.Output(leaves, dtype="float64")}
 
 
 @parser("sklearn.GradientBoostingClassifier")
-def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_boosting_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower gradient boosting: scores as the regressor's, one column a class, or one of two classes."""
     scores, sums = _boosted(model, build, table)
     flat = build.width(scores) == 1
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    leaves = build.add(Leaves(local_leaves(grown), len(grown), model.estimators_.shape[1]), sums)
+    leaves = build.add(ops.Leaves(local_leaves(grown), len(grown), model.estimators_.shape[1]), sums)
     if not flat:
-        shares = build.add(Softmax(), scores)
+        shares = build.add(ops.Softmax(), scores)
     elif model.loss == "exponential":
         shares = build.add(
-            Complement(), build.add(Sigmoid(), build.add(Arithmetic("multiply", np.full(1, 2.0)), scores))
+            ops.Complement(), build.add(ops.Sigmoid(), build.add(ops.Arithmetic("multiply", np.full(1, 2.0)), scores))
         )
     else:
-        shares = build.add(Complement(), build.add(Sigmoid(), scores))
+        shares = build.add(ops.Complement(), build.add(ops.Sigmoid(), scores))
     outputs = {
         "predict": classes_of_scores(model, build, scores, or_equal=True),
-        "predict_proba": Output(shares),
-        "decision_function": Output(scores, flat=flat),
-        "apply": Output(leaves, dtype="float64"),
+        "predict_proba": ops.Output(shares),
+        "decision_function": ops.Output(scores, flat=flat),
+        "apply": ops.Output(leaves, dtype="float64"),
     }
     return with_logs(build, outputs)
 
 
-def _boosted(model: Any, build: Builder, table: str) -> tuple[str, str]:
-    """Give the scores, and the node of the trees, which is another where rows with NaN have leaves and no scores."""
+def _boosted(model: Any, build: ops.Builder, table: str) -> tuple[str, str]:
+    """Return the nodes of the scores and of the trees, which differ if rows with NaN have leaves but no scores."""
     if not (model.init is None or model.init == "zero"):
         raise refuse(model, f"init={model.init!r}")
     # Its trees take NaN, and so does apply; inside a pipeline there is no apply.
-    name, alone = type(model).__name__, table == INPUT
-    rows = build.add(Finite("float32", nan=True, who=name), table) if alone else checked(model, build, table, "float32")
-    base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # a constant
+    name, alone = type(model).__name__, table == ops.INPUT
+    rows = (
+        build.add(ops.Finite("float32", nan=True, who=name), table)
+        if alone
+        else checked(model, build, table, "float32")
+    )
+    base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]
     columns = model.estimators_.shape[1]
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    own = joined_trees(
+    trees = joined_trees(
         model,
         grown,
         lambda tree: model.learning_rate * tree.value[:, 0, :],
@@ -140,11 +120,11 @@ def _boosted(model: Any, build: Builder, table: str) -> tuple[str, str]:
         target=np.tile(np.arange(columns), len(model.estimators_)),
         missing=alone,
     )
-    sums = build.add(own, build.add(Cast("float32"), rows))
+    sums = build.add(trees, build.add(ops.Cast("float32"), rows))
     if not alone:
         return sums, sums
-    missing = build.add(Missing(float("nan")), rows)
-    return build.add(Reject(f"NaN, which {name} does not take"), sums, missing), sums
+    missing = build.add(ops.Missing(float("nan")), rows)
+    return build.add(ops.Reject(f"NaN, which {name} does not take"), sums, missing), sums
 
 
 def local_leaves(grown: Sequence[Any]) -> NDArray[np.int64]:
@@ -152,10 +132,10 @@ def local_leaves(grown: Sequence[Any]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(tree.node_count) for tree in grown]).astype(np.int64)
 
 
-def _leaves(model: Any, build: Builder, sums: str) -> Output:
+def _leaves(model: Any, build: ops.Builder, sums: str) -> ops.Output:
     grown = _members(model)
-    leaves = build.add(Leaves(local_leaves(grown), len(grown)), sums)
-    return Output(leaves, flat=not hasattr(model, "estimators_"))
+    leaves = build.add(ops.Leaves(local_leaves(grown), len(grown)), sums)
+    return ops.Output(leaves, flat=not hasattr(model, "estimators_"))
 
 
 def _members(model: Any) -> list[Any]:
@@ -172,7 +152,7 @@ def joined_trees(
     target: NDArray[np.int64] | None = None,
     columns: Sequence[NDArray[np.int64]] | None = None,
     missing: bool | None = None,
-) -> Trees:
+) -> ops.Trees:
     """Put trees of scikit-learn into one table. It compares float32 values with float64 thresholds.
 
     A threshold rounded down to float32 decides the same for every float32. A tree that was given some columns alone
@@ -187,11 +167,11 @@ def joined_trees(
         places = [(getattr(tree, name), start) for tree, start in zip(grown, starts, strict=True)]
         return np.concatenate([np.where(child < 0, -1, child + start) for child, start in places])
 
-    return Trees.of_nodes(
+    return ops.Trees.of_nodes(
         feature=joined(lambda tree: tree.feature)
         if columns is None
         # A leaf has -2, which is no place among few columns.
-        else np.concatenate([own[np.maximum(tree.feature, 0)] for own, tree in zip(columns, grown, strict=True)]),
+        else np.concatenate([places[np.maximum(tree.feature, 0)] for places, tree in zip(columns, grown, strict=True)]),
         threshold=_rounded_down(joined(lambda tree: tree.threshold)),
         left=children("children_left"),
         right=children("children_right"),
@@ -209,3 +189,62 @@ def joined_trees(
 def _rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
     near = thresholds.astype(np.float32)
     return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+@parser("sklearn.IsolationForest")
+def lower_isolation(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
+    """Lower isolation: the mean depth of the leaves, on a scale where a usual row is near zero. Infinities may come."""
+    grown = [tree.tree_ for tree in model.estimators_]
+    lengths = [
+        depth + rest - 1.0
+        for depth, rest in zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
+    ]
+    whole = len(grown) * float(_usual_depth(model))
+    if not whole:
+        raise refuse(model, "max_samples=1", "every row has the same score")
+    values = iter(lengths)
+    trees = joined_trees(
+        model,
+        grown,
+        lambda _: next(values)[:, None],
+        np.zeros(1),
+        columns=[np.asarray(columns, np.int64) for columns in model.estimators_features_],
+    )
+    depth = build.add(trees, build.add(ops.Cast("float32"), table))
+    share = build.add(ops.Link("exp2"), build.add(ops.Arithmetic("divide", np.full(1, -whole)), depth))
+    scores = build.add(ops.Arithmetic("multiply", np.full(1, -1.0)), share)
+    decision = build.add(ops.Arithmetic("subtract", np.full(1, float(model.offset_))), scores)
+    place = build.add(ops.Above(_least_depth(whole, float(model.offset_)), or_equal=True), depth)
+    return {
+        "predict": ops.Output(place, flat=True, labels=np.array([-1, 1])),
+        "decision_function": ops.Output(decision, flat=True),
+        "score_samples": ops.Output(scores, flat=True),
+    }
+
+
+def _usual_depth(model: Any) -> float:
+    """Mean depth of a leaf in a tree of that many rows, as the library computes it."""
+    rows = int(model._max_samples)
+    if rows <= 2:
+        return float(rows == 2)
+    return 2.0 * (float(np.log(rows - 1.0)) + float(np.euler_gamma)) - 2.0 * (rows - 1.0) / rows
+
+
+def _least_depth(whole: float, offset: float) -> float:
+    """The least sum of depths whose score is not below the offset, by bisection over the floats.
+
+    The score of a row of the training data may be the offset itself: a comparison of scores would go astray by a bit.
+    """
+
+    def inside(depth: float) -> bool:
+        depths: NDArray[np.float64] = np.full(1, depth)
+        return not bool((-(2 ** (-np.divide(depths, whole))) - offset)[0] < 0)
+
+    low, high = 0.0, 2.0**40
+    if inside(low):
+        return float("-inf")
+    if not inside(high):
+        return float("inf")
+    while (middle := (low + high) / 2) not in {low, high}:
+        low, high = (low, middle) if inside(middle) else (middle, high)
+    return high

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_elimination", "lower_selection"]
-
 
 @parser(
     "sklearn.GenericUnivariateSelect",

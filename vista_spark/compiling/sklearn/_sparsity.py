@@ -1,4 +1,4 @@
-"""Which transformers of scikit-learn give sparse tables, and whether a zero may be written in one."""
+"""Sparsity of the tables that transformers of scikit-learn return, and whether they may hold explicit zeros."""
 
 from __future__ import annotations
 
@@ -12,61 +12,57 @@ if TYPE_CHECKING:
 __all__ = ["sparsity_of"]
 
 
-def sparsity_of(step: Any, given: Sparsity) -> Sparsity:
-    """Tell how a transformer's result is held: as it says of itself, or as the table that it was given.
+def sparsity_of(step: Any, layout: Sparsity) -> Sparsity:
+    """Return the layout of a transformer's result.
 
     Parameters
     ----------
     step : estimator
-        Fitted.
-    given : Sparsity
-        Of its table.
+        Fitted transformer.
+    layout : Sparsity
+        Layout of its input.
     """
     rule = _RULES.get(type(step).__name__)
     if rule is not None:
-        return rule(step, given)
-    if isinstance(found := getattr(step, "sparse_output", None), bool):
-        return "absent" if found else "dense"
-    return given if hasattr(step, "get_support") else "dense"
+        return rule(step, layout)
+    if isinstance(flag := getattr(step, "sparse_output", None), bool):
+        return "absent" if flag else "dense"
+    return layout if hasattr(step, "get_support") else "dense"
 
 
-def _of_pipeline(step: Any, given: Sparsity) -> Sparsity:
-    for one in _steps(step.steps):
-        given = given if one is None or isinstance(one, str) else sparsity_of(one, given)
-    return given
+def _of_pipeline(step: Any, layout: Sparsity) -> Sparsity:
+    for inner in _steps(step.steps):
+        layout = layout if inner is None or isinstance(inner, str) else sparsity_of(inner, layout)
+    return layout
 
 
-def _of_union(step: Any, given: Sparsity) -> Sparsity:
-    return _joined(step.transformer_list, given)
+def _of_union(step: Any, layout: Sparsity) -> Sparsity:
+    return _joined(step.transformer_list, layout)
 
 
-def _of_columns(step: Any, given: Sparsity) -> Sparsity:
+def _of_columns(step: Any, layout: Sparsity) -> Sparsity:
     if not step.sparse_output_:
         return "dense"
     # What is dense among its parts comes in without its zeros.
-    return "written" if _joined(step.transformers_, given) == "written" else "absent"
+    return "written" if _joined(step.transformers_, layout) == "written" else "absent"
 
 
-def _joined(named: Iterable[tuple[Any, ...]], given: Sparsity) -> Sparsity:
-    """Of tables side by side, which are a sparse one where one of them is."""
-    found = {given if isinstance(one, str) else sparsity_of(one, given) for one in _steps(named)}
-    return "written" if "written" in found else "absent" if "absent" in found else "dense"
+def _joined(named: Iterable[tuple[Any, ...]], layout: Sparsity) -> Sparsity:
+    """Return the layout of concatenated tables, which are sparse if one of them is."""
+    layouts = {layout if isinstance(inner, str) else sparsity_of(inner, layout) for inner in _steps(named)}
+    return "written" if "written" in layouts else "absent" if "absent" in layouts else "dense"
 
 
 def _steps(named: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [entry[1] for entry in named if not (isinstance(entry[1], str) and entry[1] == "drop")]
 
 
-def _as_given(_: Any, given: Sparsity) -> Sparsity:
-    return given
+def _as_given(_: Any, layout: Sparsity) -> Sparsity:
+    return layout
 
 
 def _absent(*_: Any) -> Sparsity:
     return "absent"
-
-
-def _written(*_: Any) -> Sparsity:
-    return "written"
 
 
 def _written_if_sparse(step: Any, _: Sparsity) -> Sparsity:
@@ -82,37 +78,36 @@ def _of_hashed_terms(step: Any, _: Sparsity) -> Sparsity:
     return "written" if step.alternate_sign else "absent"
 
 
-def _of_indicators(step: Any, given: Sparsity) -> Sparsity:
-    return "absent" if step.sparse is True or (step.sparse == "auto" and given != "dense") else "dense"
+def _of_indicators(step: Any, layout: Sparsity) -> Sparsity:
+    return "absent" if step.sparse is True or (step.sparse == "auto" and layout != "dense") else "dense"
 
 
-def _of_projection(step: Any, given: Sparsity) -> Sparsity:
-    return "dense" if given == "dense" or step.dense_output else "written"
+def _of_projection(step: Any, layout: Sparsity) -> Sparsity:
+    return "dense" if layout == "dense" or step.dense_output else "written"
 
 
-def _of_quantiles(_: Any, given: Sparsity) -> Sparsity:
-    return "dense" if given == "dense" else "written"
+def _of_quantiles(_: Any, layout: Sparsity) -> Sparsity:
+    return "dense" if layout == "dense" else "written"
 
 
-def _of_imputer(step: Any, given: Sparsity) -> Sparsity:
-    return "written" if given != "dense" and 0 in step.statistics_ else given
+def _of_imputer(step: Any, layout: Sparsity) -> Sparsity:
+    return "written" if layout != "dense" and 0 in step.statistics_ else layout
 
 
-def _of_binarizer(_: Any, given: Sparsity) -> Sparsity:
-    return "dense" if given == "dense" else "absent"
+def _of_binarizer(_: Any, layout: Sparsity) -> Sparsity:
+    return "dense" if layout == "dense" else "absent"
 
 
-def _of_weights(_: Any, given: Sparsity) -> Sparsity:
+def _of_weights(_: Any, layout: Sparsity) -> Sparsity:
     # Of dense counts it makes a sparse table.
-    return "absent" if given == "dense" else given
+    return "absent" if layout == "dense" else layout
 
 
 _RULES: Mapping[str, Callable[[Any, Sparsity], Sparsity]] = {
     **dict.fromkeys(("CountVectorizer", "TfidfVectorizer"), _absent),
-    **dict.fromkeys(("DictVectorizer", "SplineTransformer"), _written_if_sparse),
+    **dict.fromkeys(("DictVectorizer",), _written_if_sparse),
     **dict.fromkeys(
         (
-            "AdditiveChi2Sampler",
             "FunctionTransformer",
             "MaxAbsScaler",
             "Normalizer",
@@ -125,7 +120,6 @@ _RULES: Mapping[str, Callable[[Any, Sparsity], Sparsity]] = {
     ),
     "Binarizer": _of_binarizer,
     "ColumnTransformer": _of_columns,
-    "FeatureHasher": _written,
     "FeatureUnion": _of_union,
     "HashingVectorizer": _of_hashed_terms,
     "KBinsDiscretizer": _of_bins,

@@ -1,4 +1,4 @@
-"""Targets that were transformed before the fit: predictions go the way back."""
+"""Regressors with transformed targets of scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Finite, Output
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling._registry import lower, parser
-from vista_spark.compiling.sklearn._checks import plain, refuse
+from vista_spark.compiling.sklearn._checks import plain
 from vista_spark.compiling.sklearn._members import member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optimizer.compiling import Builder
-
-__all__ = ["lower_transformed_target"]
-
 
 @parser("sklearn.TransformedTargetRegressor")
-def lower_transformed_target(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_transformed_target(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower the regressor, then the inverse of what was done to its target."""
     inner = member(model, model.regressor_, build, table, "predict")
     values = _inverse(model, model.transformer_, build, inner.node)
-    single = build.width(values) == 1 and model._training_dim == 1  # there is no public way
-    return {"predict": Output(values, flat=single)}
+    single = build.width(values) == 1 and model._training_dim == 1
+    return {"predict": ops.Output(values, flat=single)}
 
 
-def _inverse(model: Any, transformer: Any, build: Builder, values: str) -> str:
+def _inverse(model: Any, transformer: Any, build: ops.Builder, values: str) -> str:
     """Lower ``transformer.inverse_transform``."""
     kind = type(transformer).__name__
     if kind == "Pipeline":
@@ -40,12 +37,12 @@ def _inverse(model: Any, transformer: Any, build: Builder, values: str) -> str:
     if kind == "FunctionTransformer":
         return _function(transformer, build, values)
     if kind not in _INVERSES:
-        raise refuse(model, f"transformer={kind}()", "has no inverse that is compiled")
-    values = build.add(Finite("as given", nan=True, who=kind), values)
+        raise refuse(model, f"transformer={kind}()", "its inverse is not compiled")
+    values = build.add(ops.Finite("as given", nan=True, who=kind), values)
     for operation, name, wanted in _INVERSES[kind]:
         operand = getattr(transformer, name)
         if operand is not None and (wanted is None or getattr(transformer, wanted)):
-            values = build.add(Arithmetic(operation, np.atleast_1d(plain(operand))), values)
+            values = build.add(ops.Arithmetic(operation, np.atleast_1d(plain(operand))), values)
     return values
 
 
@@ -58,10 +55,10 @@ _INVERSES = {
 }
 
 
-def _function(transformer: Any, build: Builder, values: str) -> str:
+def _function(transformer: Any, build: ops.Builder, values: str) -> str:
     """Lower the inverse as a function of its own."""
     if transformer.validate:
-        values = build.add(Finite("as given", nan=False, who=type(transformer).__name__), values)
+        values = build.add(ops.Finite("as given", nan=False, who=type(transformer).__name__), values)
     if transformer.inverse_func is None:
         return values
     inverse = copy(transformer)

@@ -1,4 +1,4 @@
-"""Stages of Spark ML that put columns together, and choose among them."""
+"""Assemblers and selectors of Spark ML."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import Select
-from vista_spark.compiling.sparkml._stages import refuse, stage
+from vista_spark.compiling._refusals import EXAMPLE, refuse
+from vista_spark.compiling.sparkml._stages import stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vista_spark.compiling.sparkml._columns import Columns
 
-__all__ = ["lower_assembler", "lower_selector", "lower_size_hint", "lower_slicer"]
-
 POLICIES = {"error": "raise", "skip": "drop"}
-"""What ``handleInvalid`` is for a row."""
+"""Policy for refused rows, by ``handleInvalid``."""
 
 
 @stage("VectorAssembler")
@@ -32,7 +31,7 @@ def lower_assembler(model: Any, columns: Columns) -> None:
             raise refuse(model, "handleInvalid='keep' and a column of vectors")
         parts.append(node)
     node = columns.concatenate(parts)
-    columns.give(model.getOutputCol(), node, role="transform")
+    columns.add_column(model.getOutputCol(), node, role="transform")
 
 
 @stage("VectorSizeHint")
@@ -58,11 +57,11 @@ def lower_selector(model: Any, columns: Columns) -> None:
 
 
 def _select(model: Any, columns: Columns, column: str, places: Iterable[int]) -> None:
-    own = np.asarray(list(places), np.int64)
+    indices = np.asarray(list(places), np.int64)
     node = columns.value(column)
     if not columns.is_vector(column):
-        raise refuse(model, f"the column {column!r}", "needs the length of its vectors: give example=")
-    chosen = columns.add(Select(own), node)
+        raise refuse(model, f"the column {column!r}", "the length of its vectors is unknown", EXAMPLE)
+    chosen = columns.add(Select(indices), node)
     if node in columns.whole:
         columns.whole.add(chosen)
-    columns.give(model.getOutputCol(), chosen, role="transform")
+    columns.add_column(model.getOutputCol(), chosen, role="transform")

@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Clip, Combine, Function, Linear, Power, Sigmoid
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling.sparkml._classes import (
     both_margins,
     features_of,
     give_classes,
     shares_of_margin,
-    softmax_of,
     threshold_of,
 )
-from vista_spark.compiling.sparkml._stages import refuse, stage
+from vista_spark.compiling.sparkml._stages import stage
 
 if TYPE_CHECKING:
     from vista_spark.compiling.sparkml._columns import Columns
-
-__all__ = ["lower_generalised", "lower_linear", "lower_logistic", "lower_support", "lower_survival"]
 
 _LEAST = 1e-16
 _MOST = float(np.finfo(np.float64).max)
@@ -32,12 +30,12 @@ def lower_logistic(model: Any, columns: Columns) -> None:
     """Lower logistic regression: of one margin, or of one for each class."""
     weights = model.coefficientMatrix.toArray()
     table = features_of(model, columns)
-    raw = columns.add(Linear(weights.T.copy(), model.interceptVector.toArray().copy()), table)
+    raw = columns.add(ops.Linear(weights.T.copy(), model.interceptVector.toArray().copy()), table)
     if len(weights) == 1:
         limit = threshold_of(model.getThreshold())
         give_classes(model, columns, both_margins(columns, raw), shares_of_margin(columns, raw), margin=(raw, limit))
     else:
-        give_classes(model, columns, raw, softmax_of(columns, raw, "LogisticRegressionModel"))
+        give_classes(model, columns, raw, columns.add(ops.Softmax(), raw))
 
 
 @stage("LinearSVCModel")
@@ -50,20 +48,7 @@ def lower_support(model: Any, columns: Columns) -> None:
 @stage("LinearRegressionModel")
 def lower_linear(model: Any, columns: Columns) -> None:
     """Lower linear regression."""
-    columns.give(model.getPredictionCol(), _scores(model, columns), flat=True, role="predict")
-
-
-@stage("AFTSurvivalRegressionModel")
-def lower_survival(model: Any, columns: Columns) -> None:
-    """Lower a survival regression, and its quantiles."""
-    scale = columns.add(Function("exp"), _scores(model, columns))
-    columns.give(model.getPredictionCol(), scale, flat=True, role="predict")
-    if model.isDefined("quantilesCol") and model.getQuantilesCol():
-        chances = np.asarray(model.getQuantileProbabilities(), np.float64)
-        # log1p, for a chance near zero.
-        factors = np.exp(np.log(-np.log1p(-chances)) * model.scale)
-        spread = columns.add(Linear(np.ones((1, len(factors))), np.zeros(len(factors))), scale)
-        columns.give(model.getQuantilesCol(), columns.add(Arithmetic("multiply", factors), spread))
+    columns.add_column(model.getPredictionCol(), _scores(model, columns), flat=True, role="predict")
 
 
 @stage("GeneralizedLinearRegressionModel")
@@ -71,7 +56,7 @@ def lower_generalised(model: Any, columns: Columns) -> None:
     """Lower a generalised linear model: the mean is the link's inverse, held to what the family takes."""
     link = _scores(model, columns)
     if model.isDefined("offsetCol") and model.getOffsetCol():
-        link = columns.add(Combine("add"), link, columns.number(model.getOffsetCol()))
+        link = columns.add(ops.Combine("add"), link, columns.number(model.getOffsetCol()))
     family, power = _family(model)
     mean = _unlinked(model, columns, link, _link(model, family, power))
     low, high = -_MOST, _MOST
@@ -80,13 +65,15 @@ def lower_generalised(model: Any, columns: Columns) -> None:
     elif family != "gaussian":
         low = _LEAST
     if model.isDefined("linkPredictionCol") and model.getLinkPredictionCol():
-        columns.give(model.getLinkPredictionCol(), link, flat=True)
-    columns.give(model.getPredictionCol(), columns.add(Clip(low, high), mean), flat=True, role="predict")
+        columns.add_column(model.getLinkPredictionCol(), link, flat=True)
+    columns.add_column(model.getPredictionCol(), columns.add(ops.Clip(low, high), mean), flat=True, role="predict")
 
 
 def _scores(model: Any, columns: Columns) -> str:
     weights = np.asarray(model.coefficients.toArray(), np.float64)
-    return columns.add(Linear(weights[:, None].copy(), np.full(1, float(model.intercept))), features_of(model, columns))
+    return columns.add(
+        ops.Linear(weights[:, None].copy(), np.full(1, float(model.intercept))), features_of(model, columns)
+    )
 
 
 def _family(model: Any) -> tuple[str, float]:
@@ -96,10 +83,10 @@ def _family(model: Any) -> tuple[str, float]:
 
 
 def _link(model: Any, family: str, power: float) -> str | float:
-    """Give the name of the link, or its power."""
+    """Return the name of the link, or its power."""
     if model.getFamily().lower() == "tweedie":
-        own = float(model.getLinkPower()) if model.isDefined("linkPower") else 1 - power
-        return {0.0: "log", 1.0: "identity", -1.0: "inverse", 0.5: "sqrt"}.get(own, own)
+        exponent = float(model.getLinkPower()) if model.isDefined("linkPower") else 1 - power
+        return {0.0: "log", 1.0: "identity", -1.0: "inverse", 0.5: "sqrt"}.get(exponent, exponent)
     if model.isDefined("link") and model.getLink():
         return str(model.getLink().lower())
     return {"binomial": "logit", "poisson": "log", "gamma": "inverse"}.get(family, "identity")
@@ -110,19 +97,19 @@ def _unlinked(model: Any, columns: Columns, eta: str, link: str | float) -> str:
     if link == "identity":
         return eta
     if link == "log":
-        return add(Function("exp"), eta)
+        return add(ops.Function("exp"), eta)
     if link == "logit":
-        return add(Sigmoid(), eta)
+        return add(ops.Sigmoid(), eta)
     if link == "inverse":
-        return add(Function("reciprocal"), eta)
+        return add(ops.Function("reciprocal"), eta)
     if link == "sqrt":
-        return add(Function("square"), eta)
+        return add(ops.Function("square"), eta)
     if link == "probit":
-        root = add(Function("erf"), add(Arithmetic("divide", np.full(1, math.sqrt(2.0))), eta))
-        return add(Arithmetic("multiply", np.full(1, 0.5)), add(Arithmetic("add", np.ones(1)), root))
+        root = add(ops.Function("erf"), add(ops.Arithmetic("divide", np.full(1, math.sqrt(2.0))), eta))
+        return add(ops.Arithmetic("multiply", np.full(1, 0.5)), add(ops.Arithmetic("add", np.ones(1)), root))
     if link == "cloglog":
-        inner = add(Function("negative"), add(Function("exp"), eta))
-        return add(Arithmetic("add", np.ones(1)), add(Function("negative"), add(Function("exp"), inner)))
+        inner = add(ops.Function("negative"), add(ops.Function("exp"), eta))
+        return add(ops.Arithmetic("add", np.ones(1)), add(ops.Function("negative"), add(ops.Function("exp"), inner)))
     if isinstance(link, float):
-        return add(Power(1 / link), eta)
+        return add(ops.Power(1 / link), eta)
     raise refuse(model, f"link={link!r}")

@@ -1,18 +1,31 @@
-"""Programs of Spark ML's models: one with the methods of the last stage, one with all columns that stages add."""
+"""Programs of Spark ML models and pipelines."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from optimizer.compiling import Output, Program, ProgramError, UnsupportedOperatorError
+from optimizer.compiling import Output, Program, ProgramError
+from vista_spark.compiling._refusals import refusal
 from vista_spark.compiling.sparkml._columns import NAMED, Columns
-from vista_spark.compiling.sparkml._compose import stages_of
 from vista_spark.compiling.sparkml._stages import lower_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["known_of", "named_program", "program_of"]
+__all__ = ["known_of", "named_program", "program_of", "stages_of"]
+
+
+_SEARCHES = {"CrossValidatorModel", "TrainValidationSplitModel"}
+
+
+def stages_of(model: Any) -> list[Any]:
+    """Return the fitted stages in order, with nested pipelines flattened and searches replaced by their best model."""
+    kind = type(model)
+    if kind.__module__.partition(".")[0] != "pyspark":
+        return [model]
+    if kind.__name__ == "PipelineModel":
+        return [inner for stage in model.stages for inner in stages_of(stage)]
+    return stages_of(model.bestModel) if kind.__name__ in _SEARCHES else [model]
 
 
 def program_of(model: Any, example: Any = None) -> Program:
@@ -21,18 +34,19 @@ def program_of(model: Any, example: Any = None) -> Program:
     Parameters
     ----------
     model : pyspark.ml.Model or Transformer
+        Fitted model or pipeline.
     example : pyspark.sql.DataFrame, optional
-        A DataFrame that the model reads: it tells vectors from numbers.
+        DataFrame that the model reads, whose schema tells vectors from numbers.
 
     Raises
     ------
     UnsupportedOperatorError
-        A stage, or an option of one, has no translation.
+        A stage, or an option of one, cannot be compiled.
     """
     columns = _lowered(stages_of(model), Columns() if example is None else known_of(example))
     outputs = {role: columns.added[column] for role, column in columns.roles.items()}
     if not outputs:
-        raise UnsupportedOperatorError(f"{type(model).__name__} adds no column that is compiled")
+        raise refusal(type(model).__name__, "none of the columns that it adds is compiled")
     return columns.program(outputs)
 
 
@@ -42,7 +56,7 @@ def _lowered(stages: Iterable[Any], columns: Columns) -> Columns:
         try:
             lower_stage(fitted, columns)
         except ProgramError as error:
-            raise UnsupportedOperatorError(f"{type(fitted).__name__}: {error}") from error
+            raise refusal(type(fitted).__name__, str(error)) from error
     return columns
 
 
@@ -50,7 +64,7 @@ def named_program(columns: Columns) -> Program:
     """Finish a program with every column that the stages add."""
     outputs: dict[str, Output] = {f"{NAMED}{name}": output for name, output in columns.added.items()}
     if not outputs:
-        raise UnsupportedOperatorError("the stages add no column")
+        raise refusal("A run of stages", "the stages add no column")
     return columns.program(outputs)
 
 

@@ -1,4 +1,4 @@
-"""Trees of Spark ML, which only the saved model has in full."""
+"""Nodes of Spark ML trees, read from the saved model because the API does not return them in full."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ class SavedTrees(NamedTuple):
     Parameters
     ----------
     tree, left, right, feature, categories : int64 arrays of shape (nodes,)
-        Children are places in this table, -1 for a leaf; categories are -1 for a split at a threshold.
+        Structure of the trees. Children are indices into this table, -1 for a leaf; categories are -1 for a split at a
+        threshold.
     prediction : float64 array of shape (nodes,)
+        Prediction of each node.
     stats : list of float64 arrays
         Impurity statistics of each node.
     limits : list of float64 arrays
-        The threshold, or the categories that go to the left.
+        Threshold, or categories that go to the left.
     weights : float64 array of shape (trees,)
+        Weights of the trees.
     """
 
     tree: NDArray[np.int64]
@@ -48,7 +51,7 @@ class SavedTrees(NamedTuple):
 def saved_table(model: Any, *parts: str) -> list[Any]:
     """Save a model, and read parts of it as Arrow tables.
 
-    The folder has no scheme, so that it lies where executors and driver both find it: in the default file system.
+    The folder has no scheme, so executors and driver both find it in the default file system.
     """
     folder = Path(tempfile.gettempdir()) / f"compiled-{uuid4().hex}"
     try:
@@ -60,7 +63,7 @@ def saved_table(model: Any, *parts: str) -> list[Any]:
 
 
 def _remove(session: SparkSession, folder: Path) -> None:
-    """Remove a folder that may lie in a file system which only Spark reaches: a database that lies there is dropped."""
+    """Remove a folder, by dropping a database at its location if only Spark reaches its file system."""
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -69,7 +72,7 @@ def _remove(session: SparkSession, folder: Path) -> None:
         session.sql(f"CREATE DATABASE {name} LOCATION '{folder}'")
         session.sql(f"DROP DATABASE {name} CASCADE")
     except PySparkException as error:
-        warnings.warn(f"the saved trees in {folder} could not be removed: {error}", stacklevel=2)
+        warnings.warn(f"Temporary trees in {folder} could not be removed ({error}). Remove the folder.", stacklevel=2)
 
 
 def saved_trees(model: Any, *, several: bool) -> SavedTrees:
@@ -78,8 +81,9 @@ def saved_trees(model: Any, *, several: bool) -> SavedTrees:
     Parameters
     ----------
     model : Model
+        Fitted trees.
     several : bool
-        Whether it is an ensemble.
+        The model is an ensemble.
     """
     if several:
         data, heads = saved_table(model, "data", "treesMetadata")
@@ -93,9 +97,9 @@ def saved_trees(model: Any, *, several: bool) -> SavedTrees:
         nodes = data.to_struct_array().combine_chunks()
         numbers, weights = np.zeros(len(nodes), np.int64), np.ones(1)
     columns = dict(zip(nodes.type.names, nodes.flatten(), strict=True))
-    own = columns["id"].to_numpy(zero_copy_only=False).astype(np.int64)
-    order = np.lexsort([own, numbers])
-    tree, own = numbers[order].astype(np.int64), own[order]
+    ids = columns["id"].to_numpy(zero_copy_only=False).astype(np.int64)
+    order = np.lexsort([ids, numbers])
+    tree, ids = numbers[order].astype(np.int64), ids[order]
     starts = np.searchsorted(tree, tree)
     split = dict(zip(columns["split"].type.names, columns["split"].flatten(), strict=True))
 
@@ -115,8 +119,8 @@ def saved_trees(model: Any, *, several: bool) -> SavedTrees:
         feature=ordered(split["featureIndex"], np.int64),
         categories=ordered(split["numCategories"], np.int64),
         prediction=ordered(columns["prediction"], np.float64),
-        stats=[np.asarray(one, np.float64) for one in _lists(columns["impurityStats"], order)],
-        limits=[np.asarray(one, np.float64) for one in _lists(split["leftCategoriesOrThreshold"], order)],
+        stats=[np.asarray(values, np.float64) for values in _lists(columns["impurityStats"], order)],
+        limits=[np.asarray(values, np.float64) for values in _lists(split["leftCategoriesOrThreshold"], order)],
         weights=weights,
     )
 

@@ -7,24 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Finite, Linear, Normalise
-from vista_spark.compiling.sparkml._stages import refuse, stage
+from optimizer.compiling import Arithmetic, Linear, Normalise
+from vista_spark.compiling._refusals import EXAMPLE, refuse
+from vista_spark.compiling.sparkml._stages import stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vista_spark.compiling.sparkml._columns import Columns
-
-__all__ = [
-    "lower_idf",
-    "lower_max_abs",
-    "lower_min_max",
-    "lower_normalizer",
-    "lower_pca",
-    "lower_product",
-    "lower_robust",
-    "lower_standard",
-]
 
 
 @stage("StandardScalerModel")
@@ -61,7 +51,7 @@ def lower_min_max(model: Any, columns: Columns) -> None:
     node = columns.vector(model.getInputCol(), len(least))
     for kind, operand in (("subtract", least), ("multiply", scale), ("add", np.full(len(least), low))):
         node = columns.add(Arithmetic(kind, operand), node)
-    columns.give(model.getOutputCol(), node, role="transform")
+    columns.add_column(model.getOutputCol(), node, role="transform")
 
 
 @stage("Normalizer")
@@ -69,7 +59,7 @@ def lower_normalizer(model: Any, columns: Columns) -> None:
     """Lower the scaler of rows. It reads vectors of any length."""
     node, p = _some_vector(model, columns), float(model.getP())
     norm = Normalise("max", tiny=False) if math.isinf(p) else Normalise("lp", tiny=False, p=p)
-    columns.give(model.getOutputCol(), columns.add(norm, node), role="transform")
+    columns.add_column(model.getOutputCol(), columns.add(norm, node), role="transform")
 
 
 @stage("ElementwiseProduct")
@@ -91,27 +81,13 @@ def lower_pca(model: Any, columns: Columns) -> None:
     """Lower the projection; the mean stays in."""
     axes = model.pc.toArray()
     node = columns.add(Linear(axes.copy(), np.zeros(axes.shape[1])), columns.vector(model.getInputCol(), len(axes)))
-    columns.give(model.getOutputCol(), node, role="transform")
-
-
-@stage("DCT")
-def lower_cosine_transform(model: Any, columns: Columns) -> None:
-    """Lower the discrete cosine transform (DCT-II, scaled to be orthonormal), or its inverse."""
-    columns.hold("raise")
-    # The library's fast algorithm spreads NaN and infinities in an order of its own.
-    node = columns.add(Finite("float64", nan=False, who="DCT"), _some_vector(model, columns))
-    count = columns.widths[node]
-    places = np.arange(count)
-    matrix = np.cos(math.pi * (places[:, None] + 0.5) * places / count) * math.sqrt(2 / count)
-    matrix[:, 0] /= math.sqrt(2)
-    linear = Linear(matrix.T.copy() if model.getInverse() else matrix, np.zeros(count))
-    columns.give(model.getOutputCol(), columns.add(linear, node), role="transform")
+    columns.add_column(model.getOutputCol(), node, role="transform")
 
 
 def _some_vector(model: Any, columns: Columns) -> str:
     node = columns.value(model.getInputCol())
     if not columns.is_vector(model.getInputCol()):
-        raise refuse(model, f"inputCol={model.getInputCol()!r}", "needs the length of its vectors: give example=")
+        raise refuse(model, f"inputCol={model.getInputCol()!r}", "the length of its vectors is unknown", EXAMPLE)
     return node
 
 
@@ -127,4 +103,4 @@ def _scale(
         node = columns.add(Arithmetic("subtract", np.array(shift)), node)
     if scale is not None:
         node = columns.add(Arithmetic("multiply", np.array(scale)), node)
-    columns.give(model.getOutputCol(), node, role="transform")
+    columns.add_column(model.getOutputCol(), node, role="transform")

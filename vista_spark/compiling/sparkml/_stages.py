@@ -1,22 +1,23 @@
-"""Which function lowers which stage of Spark ML."""
+"""Registry of functions that lower stages of Spark ML."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from optimizer.compiling import Builder, Output, UnsupportedOperatorError
-from optimizer.errors import nearest
+from vista_spark.compiling._refusals import REASONS, refusal
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sparkml._columns import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Lowering", "lower_stage", "refuse", "stage"]
+    from optimizer.compiling import Builder, Output
+
+__all__ = ["lower_stage", "stage"]
 
 Lowering = Callable[[Any, Columns], None]
-"""From a fitted stage and the columns so far; adds columns."""
+"""Function of a fitted stage and the columns so far that adds columns."""
 
 _STAGES: dict[str, Lowering] = {}
 
@@ -39,22 +40,18 @@ def lower_stage(fitted: Any, columns: Columns) -> None:
     Raises
     ------
     UnsupportedOperatorError
-        The class, or an option of it, has no translation.
+        The class, or an option of it, cannot be compiled.
     """
     kind = type(fitted)
-    found = _STAGES.get(kind.__name__) if kind.__module__.partition(".")[0] == "pyspark" else None
-    if found is None:
-        raise UnsupportedOperatorError(
-            f"{kind.__name__} ({kind.__module__}) has no translation{nearest(kind.__name__, sorted(_STAGES))}: "
-            "replace_stages keeps such a stage as it is"
-        )
-    found(fitted, columns)
-
-
-def refuse(fitted: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:
-    """Make the error that names a stage and its option."""
-    return UnsupportedOperatorError(f"{type(fitted).__name__} with {option} {why}")
+    lowering = _STAGES.get(kind.__name__) if kind.__module__.partition(".")[0] == "pyspark" else None
+    if lowering is None:
+        reason = f"it {REASONS[name]}" if (name := f"pyspark.{kind.__name__}") in REASONS else ""
+        raise refusal(f"{kind.__name__} ({kind.__module__})", reason, "Use replace_stages, which keeps such a stage.")
+    lowering(fitted, columns)
 
 
 def _alone(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - of a parser
-    raise UnsupportedOperatorError(f"{type(model).__name__} of Spark ML inside a pipeline of another library")
+    raise refusal(
+        f"{type(model).__name__} of Spark ML inside a pipeline of another library",
+        remedy="Compile the models of the two libraries one by one.",
+    )

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import CodeLookup, Concatenate, Shares, Trees
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling.sparkml._classes import both_margins, features_of, give_classes, shares_of_margin
 from vista_spark.compiling.sparkml._saved import SavedTrees, saved_trees
-from vista_spark.compiling.sparkml._stages import refuse, stage
+from vista_spark.compiling.sparkml._stages import stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vista_spark.compiling.sparkml._columns import Columns
-
-__all__ = ["lower_boosted_classifier", "lower_classifier", "lower_regressor"]
 
 
 @stage("DecisionTreeClassificationModel", "RandomForestClassificationModel")
@@ -30,7 +29,7 @@ def lower_classifier(model: Any, columns: Columns) -> None:
         total = counts.sum(axis=1, keepdims=True)
         counts = np.divide(counts, total, out=np.zeros_like(counts), where=total != 0)
     raw = _trees(model, columns, saved, counts)
-    give_classes(model, columns, raw, columns.add(Shares(equal=False), raw))
+    give_classes(model, columns, raw, columns.add(ops.Shares(equal=False), raw))
 
 
 @stage("GBTClassificationModel")
@@ -53,7 +52,7 @@ def lower_regressor(model: Any, columns: Columns) -> None:
     values = saved.prediction * saved.weights[saved.tree] if kind.startswith("GBT") else saved.prediction
     divisor = len(saved.weights) if kind.startswith("RandomForest") else 1
     node = _trees(model, columns, saved, values[:, None], divisor)
-    columns.give(model.getPredictionCol(), node, flat=True, role="predict")
+    columns.add_column(model.getPredictionCol(), node, flat=True, role="predict")
 
 
 def _check(model: Any) -> None:
@@ -80,16 +79,16 @@ def _trees(model: Any, columns: Columns, saved: SavedTrees, value: NDArray[np.fl
         if smaller:
             left[place], right[place] = right[place], left[place]
     if sets:
-        asked = CodeLookup.of_tables(
+        asked = ops.CodeLookup.of_tables(
             [column for column, _ in sets],
             [dict.fromkeys(members, 1.0) for _, members in sets],
             np.zeros(len(sets)),
             missing=np.zeros(len(sets)),
         )
-        table = columns.add(Concatenate(), table, columns.add(asked, table))
+        table = columns.add(ops.Concatenate(), table, columns.add(asked, table))
     roots = np.flatnonzero(np.diff(saved.tree, prepend=-1))
     return columns.add(
-        Trees.of_nodes(
+        ops.Trees.of_nodes(
             feature=feature,
             threshold=threshold,
             left=left,

@@ -1,4 +1,4 @@
-"""XGBoost's model document, from JSON or UBJ."""
+"""Model document of XGBoost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import UnsupportedOperatorError
-from vista_spark.compiling.xgboost._ubjson import parse_ubjson
+from vista_spark.compiling._refusals import damaged, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelDocument"]
 
+_CODES = "Fit on the codes (series.cat.codes) with feature_types='c'."
+
 # The objectives whose base score is a probability, or the exponential of a score.
 _LOGISTIC = frozenset({"binary:logistic", "reg:logistic"})
 _LOGARITHMIC = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox"})
@@ -26,31 +28,34 @@ _LOGARITHMIC = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelDocument:
-    """A model of XGBoost. Data: nothing in it is run.
+    """Model of XGBoost, as data.
 
     Parameters
     ----------
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : tuple of str or None
+        Names of the columns.
     objective : str
+        Name of the objective.
     base : float32 array of shape (columns,)
-        Scores that the sums begin with.
+        Base scores.
     trees : list of dict
-        As the document has them.
+        Trees of the document.
     target : int64 array of shape (trees,)
         Column of scores of each tree.
     scale : float32 array of shape (trees,)
-        Factors of the trees' leaves, of dart.
+        Factors of the leaves per tree, for dart.
     rounds : int64 array of shape (iterations + 1,)
         First tree of each iteration, and the end.
     weights : float32 array of shape (features + 1, columns), or None
-        Of a linear booster; the bias comes last.
+        Weights of a linear booster, the bias last.
     categories : dict from int to list of str
-        Texts of each column that XGBoost numbers itself, by their places.
+        Categories by code, for each column that XGBoost encodes.
     missing : float
-        What counts as missing beside NaN.
+        Mark of missing values, beside NaN.
     refuses_infinities : bool
-        Whether rows pass a ``DMatrix``, which takes none.
+        Rows pass a ``DMatrix``, which refuses infinities.
     best : int or None
         The best iteration, if training stopped early.
     """
@@ -71,25 +76,24 @@ class ModelDocument:
 
     @classmethod
     def parse(cls, data: bytes) -> ModelDocument:
-        """Read a document in JSON or UBJ.
+        """Read a document in JSON, or in UBJ with the package xgboost.
 
         Raises
         ------
         UnsupportedOperatorError
             It is no model of XGBoost, is cut off, or numbers categories that are no texts.
         """
-        # Both begin with a brace; JSON goes on with a quotation mark, UBJ with the type of a length.
-        text = data[1:].lstrip()[:1] == b'"'
+        # Both formats begin with a brace. JSON goes on with a quotation mark, UBJ with the type of a length.
+        is_json = data[1:].lstrip()[:1] == b'"'
         try:
-            document = json.loads(data) if text else parse_ubjson(data)
-            return _read(document["learner"])
+            return _read(json.loads(data if is_json else _json_of(data))["learner"])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             if isinstance(error, UnsupportedOperatorError):
                 raise
-            raise UnsupportedOperatorError(f"not a model of XGBoost, or cut off: {error!r}") from error
+            raise damaged("model of XGBoost", error) from error
 
     def until(self, iterations: int) -> ModelDocument:
-        """The model of the first iterations alone."""
+        """Return the model of the first iterations."""
         end = int(self.rounds[iterations])
         return replace(
             self,
@@ -100,12 +104,24 @@ class ModelDocument:
         )
 
 
+def _json_of(data: bytes) -> bytes:
+    """Convert a UBJ document to JSON."""
+    try:
+        from xgboost import Booster
+    except ImportError as error:
+        remedy = "Install xgboost, or save the model as JSON."
+        raise refusal("A UBJ file of XGBoost", "reading it needs the package xgboost", remedy) from error
+    booster = Booster()
+    booster.load_model(bytearray(data))
+    return bytes(booster.save_raw("json"))
+
+
 def _read(learner: Mapping[str, Any]) -> ModelDocument:
     sizes, objective = learner["learner_model_param"], learner["objective"]["name"]
     width = int(sizes["num_feature"])
     columns = max(int(sizes["num_class"]), int(sizes.get("num_target", "1")), 1)
-    given = np.array(json.loads(sizes["base_score"]), np.float32).reshape(-1)
-    base = np.broadcast_to(_margin(objective, given), columns).copy()
+    scores = np.array(json.loads(sizes["base_score"]), np.float32).reshape(-1)
+    base = np.broadcast_to(_margin(objective, scores), columns).copy()
     booster, scale = learner["gradient_booster"], None
     if booster["name"] == "dart":
         scale = np.array(booster["weight_drop"], np.float32)
@@ -149,27 +165,23 @@ def _margin(objective: str, base: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _logarithm(x: NDArray[Any]) -> NDArray[np.float32]:
-    # Rounded once: numpy's own of float32 is off by a step here and there.
+    # Rounded once: the float32 logarithm of numpy may be off by a step.
     return np.log(x.astype(np.float64)).astype(np.float32)
 
 
 def _categories(container: Mapping[str, Any]) -> dict[int, list[str]]:
-    """Texts that XGBoost numbers, by column. Numbers that it numbers mean two things: values, and in an array codes."""
-    found = {}
-    for column, held in enumerate(container.get("enc", ())):
-        values = list(held.get("values", ()))
-        if values and "offsets" in held:
-            ends = [int(end) for end in held["offsets"]]
-            data = bytes(int(one) % 256 for one in values)
+    """Return the texts that XGBoost encodes, by column. Numbers are refused: arrays hold codes, DataFrames values."""
+    texts = {}
+    for column, encoding in enumerate(container.get("enc", ())):
+        values = list(encoding.get("values", ()))
+        if values and "offsets" in encoding:
+            ends = [int(end) for end in encoding["offsets"]]
+            data = bytes(int(byte) % 256 for byte in values)
             if not data.isascii():
-                raise UnsupportedOperatorError(
-                    f"XGBoost with categories in column {column} that are not ASCII: it counts characters where bytes "
-                    "are meant, and cuts them; fit on the codes (series.cat.codes) with feature_types='c'"
-                )
-            found[column] = [data[start:end].decode() for start, end in pairwise(ends)]
-        elif values and ("type" not in held or values != list(range(len(values)))):
-            raise UnsupportedOperatorError(
-                f"XGBoost with categories of its own in column {column}, which it numbers itself: fit on the codes "
-                "(series.cat.codes) with feature_types='c'"
-            )
-    return found
+                reason = "XGBoost truncates their names"
+                raise refusal(f"XGBoost with categories in column {column} that are not ASCII", reason, _CODES)
+            texts[column] = [data[start:end].decode() for start, end in pairwise(ends)]
+        elif values and ("type" not in encoding or values != list(range(len(values)))):
+            reason = "XGBoost numbers them itself"
+            raise refusal(f"XGBoost with categories in column {column} that are numbers", reason, _CODES)
+    return texts

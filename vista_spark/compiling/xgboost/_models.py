@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    Above,
-    ArgMax,
-    Compare,
-    Complement,
-    Function,
-    Link,
-    Output,
-    Reject,
-    UnsupportedOperatorError,
-)
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import refusal
 from vista_spark.compiling._registry import parser, register
 from vista_spark.compiling.xgboost._document import ModelDocument
 from vista_spark.compiling.xgboost._trees import lower_linear, lower_trees, read_rows
@@ -25,9 +16,6 @@ from vista_spark.compiling.xgboost._trees import lower_linear, lower_trees, read
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optimizer.compiling import Builder
-
-__all__ = ["lower_booster", "lower_classifier", "lower_document", "lower_regressor"]
 
 _IDENTITY = frozenset(
     {
@@ -48,42 +36,46 @@ _HALF = 0.5
 
 
 @parser("xgboost.XGBClassifier", "xgboost.XGBRFClassifier")
-def lower_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a classifier: the class of the greatest probability, or each label whose probability is above one half."""
     document = _of_estimator(model)
     scores, leaves = _lower(document, build, table)
     labels = np.arange(int(model.n_classes_))
     if document.objective in {"multi:softmax", "multi:softprob"}:
-        shares = build.add(Link("softmax of float32"), scores)
-        place = build.add(ArgMax(), scores if document.objective == "multi:softmax" else shares)
-        return {"predict": Output(place, flat=True, labels=labels), "predict_proba": Output(shares), **leaves}
+        shares = build.add(ops.Link("softmax of float32"), scores)
+        place = build.add(ops.ArgMax(), scores if document.objective == "multi:softmax" else shares)
+        return {"predict": ops.Output(place, flat=True, labels=labels), "predict_proba": ops.Output(shares), **leaves}
     shares = _converted(document, build, scores)
     if build.width(shares) > 1:
-        return {"predict": Output(build.add(Compare(_HALF), shares)), "predict_proba": Output(shares), **leaves}
-    place = build.add(Above(_HALF, or_equal=False), shares)
-    both = build.add(Complement(), shares)
-    return {"predict": Output(place, flat=True, labels=labels), "predict_proba": Output(both), **leaves}
+        return {
+            "predict": ops.Output(build.add(ops.Compare(_HALF), shares)),
+            "predict_proba": ops.Output(shares),
+            **leaves,
+        }
+    place = build.add(ops.Above(_HALF, or_equal=False), shares)
+    both = build.add(ops.Complement(), shares)
+    return {"predict": ops.Output(place, flat=True, labels=labels), "predict_proba": ops.Output(both), **leaves}
 
 
 @parser("xgboost.XGBRanker", "xgboost.XGBRegressor", "xgboost.XGBRFRegressor")
-def lower_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_regressor(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a model of values or of ranks."""
     return lower_document(_of_estimator(model), build, table)
 
 
 @parser("xgboost.Booster")
-def lower_booster(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_booster(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a Booster with all its iterations, as its ``predict`` does."""
-    return lower_document(ModelDocument.parse(bytes(model.save_raw("ubj"))), build, table)
+    return lower_document(ModelDocument.parse(bytes(model.save_raw("json"))), build, table)
 
 
-def lower_document(model: ModelDocument, build: Builder, table: str) -> Mapping[str, Output]:
+def lower_document(model: ModelDocument, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a document: what its Booster predicts."""
     scores, leaves = _lower(model, build, table)
     if model.objective == "multi:softmax":
-        return {"predict": Output(build.add(ArgMax(), scores), flat=True), **leaves}
+        return {"predict": ops.Output(build.add(ops.ArgMax(), scores), flat=True), **leaves}
     values = _converted(model, build, scores)
-    return {"predict": Output(values, flat=build.width(values) == 1), **leaves}
+    return {"predict": ops.Output(values, flat=build.width(values) == 1), **leaves}
 
 
 register(ModelDocument, lower_document)
@@ -91,8 +83,8 @@ register(ModelDocument, lower_document)
 
 def _of_estimator(model: Any) -> ModelDocument:
     if callable(model.objective):
-        raise UnsupportedOperatorError(f"{type(model).__name__} with an objective of your own has no translation")
-    document = ModelDocument.parse(bytes(model.get_booster().save_raw("ubj")))
+        raise refusal(f"{type(model).__name__} with an objective of your own")
+    document = ModelDocument.parse(bytes(model.get_booster().save_raw("json")))
     document = replace(document, missing=float(model.missing), refuses_infinities=document.weights is not None)
     # Only trees stop at the best iteration.
     if document.best is None or document.weights is not None:
@@ -100,29 +92,25 @@ def _of_estimator(model: Any) -> ModelDocument:
     return document.until(document.best + 1)
 
 
-def _lower(model: ModelDocument, build: Builder, table: str) -> tuple[str, dict[str, Output]]:
+def _lower(model: ModelDocument, build: ops.Builder, table: str) -> tuple[str, dict[str, ops.Output]]:
     rows = read_rows(model, build, table)
     if model.weights is not None:
         return lower_linear(model, build, rows), {}
     scores, leaves = lower_trees(model, build, rows)
-    if not model.refuses_infinities:
-        # An estimator predicts from the array itself, and finds leaves by a DMatrix, which refuses infinities.
-        great = build.add(Compare(float(np.finfo(np.float32).max)), build.add(Function("abs"), rows))
-        leaves = build.add(Reject("an infinity in float32, which XGBoost's apply does not take"), leaves, great)
     # As the library gives them: floats, and of one tree a number a row.
-    return scores, {"apply": Output(leaves, flat=len(model.trees) == 1, dtype="float32")}
+    return scores, {"apply": ops.Output(leaves, flat=len(model.trees) == 1, dtype="float32")}
 
 
-def _converted(model: ModelDocument, build: Builder, scores: str) -> str:
-    """From scores to what the objective predicts."""
+def _converted(model: ModelDocument, build: ops.Builder, scores: str) -> str:
+    """Convert scores to the predictions of the objective."""
     if model.objective in _IDENTITY:
         return scores
     if model.objective in _LOGISTIC:
-        return build.add(Link("logistic of float32"), scores)
+        return build.add(ops.Link("logistic of float32"), scores)
     if model.objective in _EXPONENTIAL:
-        return build.add(Link("exp"), scores)
+        return build.add(ops.Link("exp"), scores)
     if model.objective == "multi:softprob":
-        return build.add(Link("softmax of float32"), scores)
+        return build.add(ops.Link("softmax of float32"), scores)
     if model.objective == "binary:hinge":
-        return build.add(Compare(0.0), scores)
-    raise UnsupportedOperatorError(f"XGBoost with objective={model.objective!r} has no translation")
+        return build.add(ops.Compare(0.0), scores)
+    raise refusal(f"XGBoost with objective={model.objective!r}")

@@ -1,4 +1,4 @@
-"""Trees of XGBoost in the common form."""
+"""Conversion of XGBoost trees to the operator Trees."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import (
-    Cast,
-    CodeLookup,
-    Concatenate,
-    Finite,
-    Impute,
-    Leaves,
-    Linear,
-    Replace,
-    Trees,
-    UnsupportedOperatorError,
-)
+import optimizer.compiling as ops
+from vista_spark.compiling._refusals import damaged, refusal
 from vista_spark.compiling._vocabularies import with_codes
 
 if TYPE_CHECKING:
@@ -25,13 +15,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Builder
     from vista_spark.compiling.xgboost._document import ModelDocument
 
 __all__ = ["lower_linear", "lower_trees", "read_rows"]
 
 
-def read_rows(model: ModelDocument, build: Builder, table: str) -> str:
+def read_rows(model: ModelDocument, build: ops.Builder, table: str) -> str:
     """Round the rows to float32, as XGBoost does, and mark what is missing: in a sparse table what is absent, too.
 
     Raises
@@ -41,34 +30,35 @@ def read_rows(model: ModelDocument, build: Builder, table: str) -> str:
         place of a category.
     """
     if model.categories and not np.isnan(model.missing):
-        raise UnsupportedOperatorError(f"XGBoost with categories that are texts and missing={model.missing}")
+        raise refusal(f"XGBoost with categories that are texts and missing={model.missing}")
     table = with_codes("XGBoost", build, table, model.categories, known=True)
     sparsity = build.sparsity(table) if model.weights is None else "dense"
     if sparsity == "written":
-        raise UnsupportedOperatorError(
-            "XGBoost after a transformer whose sparse table may have zeros in it (HashingVectorizer, FeatureHasher, "
-            "DictVectorizer, SplineTransformer, SparseRandomProjection) has no translation: it takes zeros that are "
-            "written for numbers, and those that are not for missing values"
+        raise refusal(
+            "XGBoost after a transformer whose sparse table may hold explicit zeros (HashingVectorizer, "
+            "DictVectorizer, SparseRandomProjection)",
+            "XGBoost reads explicit zeros as numbers, and absent entries as missing values",
+            "Use a dense table.",
         )
     if sparsity == "absent":
         zeros = np.zeros(model.n_features_in_)
-        table = build.add(Replace(zeros, zeros, np.full(model.n_features_in_, np.nan)), table)
-    rows = build.add(Cast("float32"), table)
+        table = build.add(ops.Replace(zeros, zeros, np.full(model.n_features_in_, np.nan)), table)
+    rows = build.add(ops.Cast("float32"), table)
     if not np.isnan(model.missing):
         mark = np.full(model.n_features_in_, float(np.float32(model.missing)))
-        rows = build.add(Replace(mark, mark, np.full(model.n_features_in_, np.nan)), rows)
-    return build.add(Finite("float32", True, "XGBoost"), rows) if model.refuses_infinities else rows
+        rows = build.add(ops.Replace(mark, mark, np.full(model.n_features_in_, np.nan)), rows)
+    return build.add(ops.Finite("float32", True, "XGBoost"), rows) if model.refuses_infinities else rows
 
 
-def lower_linear(model: ModelDocument, build: Builder, rows: str) -> str:
+def lower_linear(model: ModelDocument, build: ops.Builder, rows: str) -> str:
     """Add a linear booster: what is missing adds nothing."""
     weights = model.weights
-    assert weights is not None  # for mypy
-    whole = build.add(Impute(np.zeros(model.n_features_in_), float("nan")), rows)
-    return build.add(Linear(weights[:-1].copy(), weights[-1] + model.base), whole)
+    assert weights is not None
+    whole = build.add(ops.Impute(np.zeros(model.n_features_in_), float("nan")), rows)
+    return build.add(ops.Linear(weights[:-1].copy(), weights[-1] + model.base), whole)
 
 
-def lower_trees(model: ModelDocument, build: Builder, rows: str) -> tuple[str, str]:
+def lower_trees(model: ModelDocument, build: ops.Builder, rows: str) -> tuple[str, str]:
     """Add the trees, and give the names of their scores and of their leaves.
 
     A split sends ``x < threshold`` to the left, a split by categories what is *not* in its set. Sums are of float32.
@@ -76,14 +66,14 @@ def lower_trees(model: ModelDocument, build: Builder, rows: str) -> tuple[str, s
     try:
         grown = [_Grown(tree) for tree in model.trees]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise UnsupportedOperatorError(f"a tree of XGBoost that cannot be read, or cut off: {error!r}") from error
+        raise damaged("tree of XGBoost", error) from error
     starts = np.cumsum([0, *(len(tree.kept) for tree in grown)])[:-1].astype(np.int64)
     order = sorted({key for tree in grown for key in tree.sets.values()})
     places = {key: model.n_features_in_ + place for place, key in enumerate(order)}
     if order:
-        members = [dict.fromkeys(map(float, found), 1.0) for _, found in order]
-        sets = CodeLookup.of_tables([column for column, _ in order], members, [0.0] * len(order), rounding="down")
-        rows = build.add(Concatenate(), rows, build.add(sets, rows))
+        members = [dict.fromkeys(map(float, categories), 1.0) for _, categories in order]
+        sets = ops.CodeLookup.of_tables([column for column, _ in order], members, [0.0] * len(order), rounding="down")
+        rows = build.add(ops.Concatenate(), rows, build.add(sets, rows))
 
     def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -93,7 +83,7 @@ def lower_trees(model: ModelDocument, build: Builder, rows: str) -> tuple[str, s
             tree.feature[place] = places[key]
     width = len(model.base)
     scaled = [tree.values(width) * scale for tree, scale in zip(grown, model.scale, strict=True)]
-    trees = Trees.of_nodes(
+    trees = ops.Trees.of_nodes(
         feature=joined([tree.feature for tree in grown]),
         threshold=joined([tree.threshold for tree in grown]).astype(np.float32),
         left=joined([tree.child("left_children", start) for tree, start in zip(grown, starts, strict=True)]),
@@ -110,7 +100,7 @@ def lower_trees(model: ModelDocument, build: Builder, rows: str) -> tuple[str, s
     )
     scores = build.add(trees, rows)
     number = joined([tree.kept for tree in grown]).astype(np.int64)
-    return scores, build.add(Leaves(number, len(grown)), scores)
+    return scores, build.add(ops.Leaves(number, len(grown)), scores)
 
 
 class _Grown:
@@ -136,15 +126,15 @@ class _Grown:
         self.threshold[list(self.sets)] = 0.5
 
     def _sets(self) -> list[tuple[int, tuple[int, tuple[int, ...]]]]:
-        tree, found = self._tree, []
+        tree, sets = self._tree, []
         members = np.asarray(tree.get("categories", ()), np.int64)
         entries = (tree.get(f"categories_{name}", ()) for name in ("nodes", "segments", "sizes"))
         for node, start, size in zip(*entries, strict=True):
             place = int(self._place[int(node)])
             if place >= 0:
-                own = tuple(sorted(members[int(start) : int(start) + int(size)].tolist()))
-                found.append((place, (int(self.feature[place]), own)))
-        return found
+                values_of_set = tuple(sorted(members[int(start) : int(start) + int(size)].tolist()))
+                sets.append((place, (int(self.feature[place]), values_of_set)))
+        return sets
 
     def child(self, side: str, start: int) -> NDArray[np.int64]:
         """Children of the kept nodes in the table of all trees."""
@@ -152,7 +142,7 @@ class _Grown:
         return np.where(self._leaf, -1, self._place[np.where(self._leaf, 0, children)] + start)
 
     def values(self, columns: int) -> NDArray[np.float32]:
-        """What the leaves add."""
+        """Return the values of the leaves."""
         length = int(self._tree["tree_param"].get("size_leaf_vector", "1"))
         if length <= 1:
             return np.where(self._leaf, self._condition, np.float32(0))[:, None]
@@ -162,6 +152,6 @@ class _Grown:
             places = np.asarray(self._tree["right_children"], np.int64)[self.kept][self._leaf]
             values[self._leaf] = weights[places]
         else:
-            own = np.asarray(self._tree["base_weights"], np.float32).reshape(-1, length)
-            values[self._leaf] = own[self.kept][self._leaf]
+            weights = np.asarray(self._tree["base_weights"], np.float32).reshape(-1, length)
+            values[self._leaf] = weights[self.kept][self._leaf]
         return values
