@@ -553,7 +553,7 @@ def test_partitions_that_nobody_holds_yet() -> None:
         (["a"], {}, {}, "availability is empty"),
         (["a", "a"], HELD, {}, "'a' exists already"),
         (["a"], {0: "w0"}, {}, "partition 0 is on 'w0': give a list"),
-        (["a"], HELD, {"seed": -1}, "seed=-1: at least 0"),
+        (["a"], HELD, {"seed": -1}, "seed must be at least 0, got -1"),
         (["a"], HELD, {"policy": "randomised"}, "policy='randomised'; did you mean 'randomized'"),
     ],
 )
