@@ -25,7 +25,7 @@ from benchmarks.harness.bare_inference import Arrangement, Fleet, Task
 from benchmarks.harness.photographs import jpegs
 from benchmarks.harness.report import Report, load_average
 from benchmarks.harness.weights import found_weights
-from optimizer.logical import plan_layers
+from optimizer.transfer import plan_layers
 from udfs.inference import ImageFeed, open_model
 from udfs.node import keep_freed_memory
 from vista_spark import CNNFeaturizer, roster, session
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from optimizer.logical import Logical, LogicalPlan
+    from optimizer.memory import Logical
+    from optimizer.transfer import LogicalPlan
     from udfs.inference import ModelSource
     from vista_spark.network import Network
 

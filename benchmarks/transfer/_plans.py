@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.charts import bars, lines, panels
 from benchmarks.transfer._study import Cell
-from optimizer.logical import LOGICAL_PLANS
+from optimizer.memory import LOGICAL_PLANS
 
 if TYPE_CHECKING:
     from benchmarks.transfer._study import Study

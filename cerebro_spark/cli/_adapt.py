@@ -6,48 +6,39 @@ import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import pandas as pd
+import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from cerebro_spark.cli._options import (
-    TABLES,
-    BadRows,
-    Encrypt,
-    Labels,
-    Metric,
-    NumWorkers,
-    Schedule,
-    StoreUri,
-    Weight,
-    metric_names,
-)
+from cerebro_spark import Adaptation, GridSearch, SparkBackend, Store
+from cerebro_spark.adaptation import CycleResult, check_how, cycles_figure
+from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri
 from cerebro_spark.cli._search_file import adaptation_settings, load_search
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError, RunError
-from optimizer.hopper import POLICIES
 from optimizer.sizes import number_of_bytes
+from udfs.driver import check_place, launch, read_table, track_into
 from udfs.driver.command import (
-    Device,
     Json,
     Master,
     OutFolder,
     TableFormat,
-    comma_separated,
     ended_by_interrupt,
     print_json,
     refused_before_spark,
 )
+from udfs.driver.options import OptionGroup, with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from cerebro_spark.adaptation import Adaptation, Cycle
+    from cerebro_spark.adaptation import Cycle
 
 __all__ = ["adapt_command"]
 
@@ -55,96 +46,86 @@ __all__ = ["adapt_command"]
 _UNREAD = ("every other column",)
 _ASK, _HOW = 50, "least_confidence"
 
+# Settings that the file may have, too; an option wins.
+_NAMED = [
+    *("id_column", "feature_columns", "label_columns", "weight_column", "max_records", "disk_bytes", "memory_bytes"),
+    *("replicas", "metric", "test_fraction"),
+]
+_OVERRIDES: dict[str, dict[str, Any]] = {
+    "id_column": {"flags": ("--id",)},
+    "max_records": {"min": 1},
+    "disk_bytes": {
+        "flags": ("--disk",),
+        "parser": number_of_bytes,
+        "metavar": "SIZE",
+        "help": "Disk for stored layers, as 25g, the default; 0 stores none.",
+    },
+    "memory_bytes": {
+        "flags": ("--memory",),
+        "parser": number_of_bytes,
+        "metavar": "SIZE",
+        "help": "Memory of a worker for models that train together, as 10g; a quarter of this machine's by default.",
+    },
+}
 
+
+@with_options(
+    workers=BACKEND,
+    common=OptionGroup(
+        GridSearch,
+        ["schedule", "errors", "seed", "experiment"],
+        overrides=CHOICES,
+        defaults={"experiment": "adaptation"},
+    ),
+    named=OptionGroup(Adaptation, _NAMED, overrides=RENAMED | _OVERRIDES, defaults=dict.fromkeys(_NAMED)),
+)
 def adapt_command(
-    campaign: Annotated[Path, typer.Argument(help="A Python file with trainer_fn and search_space.")],
+    campaign: Annotated[Path, typer.Argument(help="Python file with trainer_fn and search_space.")],
     out: OutFolder,
+    workers: dict[str, Any],
+    common: dict[str, Any],
+    named: dict[str, Any],
     table: Annotated[
         list[str] | None,
         typer.Option(help=f"Newly labelled records: {TABLES}. A cycle; give it again for another one after it."),
     ] = None,
     table_format: TableFormat = None,
     store: StoreUri = None,
-    name: Annotated[str | None, typer.Option(help="Of the campaign in the store; that of the file by default.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column that identifies a record.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Feature columns, with commas; every one but id, labels and weights by default.")
-    ] = None,
-    labels: Labels = None,
-    weight: Weight = None,
-    max_records: Annotated[
-        int | None,
-        typer.Option(min=1, help="Records to plan for, doubled where there are more; 5000 by default."),
-    ] = None,
-    disk: Annotated[str | None, typer.Option(help="For stored layers, as 25g, the default; 0 stores none.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Of a worker, for what trains together, as 10g; a quarter of this machine's.")
+    name: Annotated[
+        str | None, typer.Option(help="Name of the campaign in the store; that of the file by default.")
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(help="Records without labels. <out>/ask.parquet has what to label next."),
+        typer.Option(help="Records without labels. <out>/ask.parquet has the records to label next."),
     ] = None,
     how: Annotated[
         str | None, typer.Option(help="least_confidence (the default), margin, entropy, diversity or random.")
     ] = None,
     ask: Annotated[int | None, typer.Option(min=1, help=f"Records of the pool to ask for; {_ASK} by default.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="First go on with the last cycle, which stopped or was over.")
+        bool, typer.Option("--resume", help="First continue the last cycle, whether it stopped or is over.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan of the next cycle, and train nothing.")] = False,
-    metric: Metric = None,
-    test_fraction: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of records held out for the metric; 0.25 by default.")
-    ] = None,
-    num_workers: NumWorkers = 2,
-    replicas: Annotated[
-        int | None,
-        typer.Option(min=1, help="Workers that read each shard; by default all where Spark is local, else 1."),
-    ] = None,
-    schedule: Schedule = POLICIES[0],
-    errors: BadRows = "drop",
-    device: Device = "auto",
-    encrypt: Encrypt = None,
-    seed: Annotated[int, typer.Option(help="Of shuffles, splits and initial weights; the same in every cycle.")] = 0,
-    experiment: Annotated[str, typer.Option(help="MLflow experiment, with a run for each cycle.")] = "adaptation",
     as_json: Json = False,
     master: Master = None,
 ) -> None:
-    """Adapt a pre-trained network in many ways, again after each batch of labels, and say what to label next.
+    """Adapt a pre-trained network in many ways, again after each batch of labels, and rank what to label next.
 
     The campaign is in the store: the next batch is another call with the same --out and --name.
     """
-    from cerebro_spark import Adaptation, SparkBackend, Store  # `--help` is not to wait
-    from udfs.driver import check_place, launch, read_table, track_into
-
     tables = table or []
     with refused_before_spark():
         module = load_search(campaign)
         place = Store.from_uri(store or str((out / "store").resolve()))
-        make_backend = partial(SparkBackend, num_workers=num_workers, device=device, encrypt=encrypt)
-        given = {
-            "id_column": id_column,
-            "feature_columns": comma_separated(features),
-            "label_columns": comma_separated(labels),
-            "weight_column": weight,
-            "max_records": max_records,
-            "disk_bytes": None if disk is None else number_of_bytes(disk),
-            "memory_bytes": None if memory is None else number_of_bytes(memory),
-            "replicas": replicas,
-            "metric": metric_names(metric),
-            "test_fraction": test_fraction,
-        }
-        settings = adaptation_settings(module, given)
+        make_backend: Callable[[Any], SparkBackend] = partial(SparkBackend, **workers)
+        settings = adaptation_settings(module, named)
         make = partial(
             Adaptation,
             store=place,
             trainer_fn=module.trainer_fn,
             search_space=module.search_space,
             name=name or campaign.stem,
-            schedule=schedule,
-            errors=errors,
-            seed=seed,
-            experiment=experiment,
+            **common,
         )
         # Sessions and columns come later; the rest is checked now.
         absent: Any = None
@@ -183,13 +164,13 @@ def adapt_command(
                 typer.echo(text)
             return
         out.mkdir(parents=True, exist_ok=True)
-        track_into(out, experiment)
+        track_into(out, common["experiment"])
         cycle = running.resume() if resume else None
         for batch in batches:
             if cycle is not None:
                 _write_cycles(cycle, before.run_ids, out)
             cycle = running.fit(batch)
-        assert cycle is not None  # seen above, before Spark
+        assert cycle is not None
         _write_cycles(cycle, before.run_ids, out)
         write_selection(cycle, out, as_json=as_json)
         if pool is not None:
@@ -211,17 +192,21 @@ def _check_order(
     plan: bool,
 ) -> None:
     """Check that what is asked for can be done in this state of the campaign, and together."""
-    from cerebro_spark.adaptation import check_how
-
     if resume and not before.run_ids:
-        raise RunError(f"{before.store.uri} has no cycle of an adaptation {before.name!r}: begin one with --table")
+        raise RunError(f"{before.store.uri} has no cycle of an adaptation {before.name!r}: begin one with --table.")
     if plan and (resume or pool is not None):
-        raise InvalidArgumentError(f"--plan trains and scores nothing: leave out --{'resume' if resume else 'pool'}")
+        raise InvalidArgumentError(
+            f"--plan must be given without --{'resume' if resume else 'pool'}, for it trains and scores nothing."
+        )
     if not tables and not resume and not (plan and before.run_ids):
-        raise InvalidArgumentError("--table names newly labelled records, unless --resume goes on with the last cycle")
+        raise InvalidArgumentError(
+            "--table must name newly labelled records, unless --resume continues the last cycle."
+        )
     for option, value in (("--how", how), ("--ask", ask)):
         if value is not None and pool is None:
-            raise InvalidArgumentError(f"{option} {value}: of which records? --pool names those without labels")
+            raise InvalidArgumentError(
+                f"{option} must be given with --pool, which names records without labels, got {option} {value} alone."
+            )
     if how is not None:
         check_how(how, ask)
 
@@ -243,10 +228,6 @@ def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
 
 def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     """Write a line a cycle; those of earlier calls stay, for a cycle that was over has nothing to measure."""
-    import pandas as pd  # `--help` is not to wait
-
-    from cerebro_spark.adaptation import CycleResult, cycles_figure
-
     path = out / "cycles.csv"
     lines = {line.run: line for line in cycle.cycles}
     if path.is_file():
@@ -259,8 +240,6 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
 
 
 def _write_wanted(ranked: DataFrame, out: Path, *, as_json: bool) -> None:
-    import pyarrow.parquet as pq
-
     wanted = ranked.toArrow()
     pq.write_table(wanted, out / "ask.parquet")
     typer.echo(f"to label next: {wanted.num_rows} records in {out / 'ask.parquet'}, the most useful first", err=as_json)

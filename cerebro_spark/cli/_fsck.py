@@ -1,4 +1,4 @@
-"""``cerebro fsck``: whether everything in a store is as it was written."""
+"""``cerebro fsck``: verification of a store by its digests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from cerebro_spark.hopper import inspect_store
 from udfs.driver.command import Json, print_json, refused_before_spark
+from udfs.store import Store
 
 __all__ = ["fsck_command"]
 
@@ -17,9 +19,6 @@ def fsck_command(
     as_json: Json = False,
 ) -> None:
     """Read all shards and runs of a store, compare them with their digests, and name what is damaged."""
-    from cerebro_spark.hopper import inspect_store  # `--help` is not to wait
-    from udfs.store import Store
-
     intact = damaged = 0
     defects = {}
     with refused_before_spark():

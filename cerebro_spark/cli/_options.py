@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from cerebro_spark import SparkBackend
 from optimizer.hopper import POLICIES
 from udfs.driver.command import choice, comma_separated
+from udfs.driver.options import OptionGroup
 
-__all__ = [
-    "TABLES",
-    "BadRows",
-    "Encrypt",
-    "Labels",
-    "Metric",
-    "NumWorkers",
-    "Schedule",
-    "StoreUri",
-    "Weight",
-    "metric_names",
-]
+__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "metric_names"]
 
 TABLES = ".csv or .tsv with a header, .json, .orc, Parquet, or what --table-format says"
-"""What a table may be, for the help of options."""
+"""Formats of a table, for the help of options."""
 
 StoreUri = Annotated[
     str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
 ]
-Labels = Annotated[str | None, typer.Option(help="Label columns, with commas.")]
-Weight = Annotated[str | None, typer.Option(help="Column with the weights of the rows.")]
-Metric = Annotated[
-    str | None, typer.Option(help="Metric that decides, or several with commas; the file's by default, or loss.")
-]
-NumWorkers = Annotated[int, typer.Option(min=1, help="Long-lived tasks that train.")]
-Schedule = Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}.", parser=choice(*POLICIES), metavar="SCHEDULE")]
-BadRows = Annotated[
-    str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
-]
-Encrypt = Annotated[
-    bool | None,
-    typer.Option("--encrypt/--no-encrypt", help="TLS between driver and workers; where Spark encrypts by default."),
-]
+
+BACKEND = OptionGroup(
+    SparkBackend,
+    ["num_workers", "device", "encrypt"],
+    overrides={"num_workers": {"min": 1}},
+    defaults={"num_workers": 2},
+)
+"""Options of the workers."""
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "schedule": {"parser": choice(*POLICIES), "metavar": "SCHEDULE", "help": f"{', '.join(POLICIES)}."}
+}
+"""Settings of options with a fixed set of values."""
 
 
-def metric_names(text: str | None) -> str | list[str] | None:
-    """Read ``--metric``: one metric, or several with commas; ``None`` stays.
+def metric_names(text: str) -> str | list[str]:
+    """Parse ``--metric``: one metric, or several with commas.
 
     Examples
     --------
     >>> metric_names("accuracy"), metric_names("accuracy, loss")
     ('accuracy', ['accuracy', 'loss'])
     """
-    return comma_separated(text) if text is not None and "," in text else text
+    return comma_separated(text) or text if "," in text else text
+
+
+RENAMED: dict[str, dict[str, Any]] = {
+    "feature_columns": {
+        "flags": ("--features",),
+        "parser": comma_separated,
+        "metavar": "NAMES",
+        "help": "Feature columns, with commas; every column without another role by default.",
+    },
+    "label_columns": {
+        "flags": ("--labels",),
+        "parser": comma_separated,
+        "metavar": "NAMES",
+        "help": "Label columns, with commas.",
+    },
+    "weight_column": {"flags": ("--weight",), "help": "Column with the weights of the rows."},
+    "metric": {
+        "parser": metric_names,
+        "metavar": "METRIC",
+        "help": "Metric that decides, or several with commas; the file's by default, or loss.",
+    },
+    "test_fraction": {"help": "Share of the rows that is held out for the metric; 0.25 by default."},
+}
+"""Settings of the options of a search whose names or values differ from its parameters."""

@@ -1,10 +1,11 @@
-"""A search or an adaptation as a Python file: trainer_fn, search_space, and settings beside them."""
+"""Reader of a Python file of a search or an adaptation: trainer_fn, search_space and settings."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
+import cerebro_spark
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from udfs.driver import FORMER_NAMES
@@ -27,64 +28,23 @@ PROCEDURES = {
     "evolution": "AgingEvolution",
 }
 
-# What the file may have beside trainer_fn, search_space and procedure: arguments of searches and adaptations, of every
-# search, and of some.
-_OF_BOTH = (
-    "feature_columns",
-    "label_columns",
-    "weight_column",
-    "metric",
-    "test_fraction",
-    "image_size",
-    "rounds",
-    "checkpoints",
-)
-_SETTINGS = (
-    *_OF_BOTH,
-    "num_shards",
-    "keep",
-    "stoppers",
-    "max_configurations",
-    "max_total_epochs",
-    "max_seconds",
-    "price",
-    "max_cost",
-)
-_OF_SOME = (
-    "num_epochs",
-    "num_configurations",
-    "max_epochs",
-    "min_epochs",
-    "eta",
-    "brackets",
-    "rungs",
-    "concurrency",
-    "sampler",
-    "population",
-    "ready",
-    "quantile",
-    "resample",
-    "factors",
-    "only",
-    "generations",
-    "sample_size",
-)
+# Parameters that a command sets itself, or that have no place in a file.
+_RESERVED = {
+    *("backend", "store", "trainer_fn", "search_space", "name", "schedule", "errors", "seed", "experiment", "replicas"),
+    *("callbacks", "tensorboard", "progress", "unit_timeout_s", "study", "study_trials"),
+    *("materialise", "fuse", "joint", "bytes_per_second"),
+}
 
-# And what a file of an adaptation may have.
-_OF_AN_ADAPTATION = (
-    *_OF_BOTH,
-    "id_column",
-    "mode",
-    "search",
-    "max_records",
-    "disk_bytes",
-    "memory_bytes",
-    "workspace_bytes",
-    "storage_dtype",
-    "warm_start",
-    "augmentation",
-    "costs",
-)
+
+def _settings_of(kind: type) -> dict[str, Parameter]:
+    """Return the parameters of a search or adaptation that a file may set."""
+    return {name: each for name, each in signature(kind).parameters.items() if name not in _RESERVED}
+
+
+_OF_SEARCHES = {name: _settings_of(getattr(cerebro_spark, search)) for name, search in PROCEDURES.items()}
+_SETTINGS = dict.fromkeys(name for settings in _OF_SEARCHES.values() for name in settings if name != "mode")
+# Settings that only some procedures have.
+_OF_SOME = [name for name in _SETTINGS if not all(name in settings for settings in _OF_SEARCHES.values())]
 
 # Epochs of a grid whose file does not say how many.
 _NUM_EPOCHS = 10
@@ -101,80 +61,79 @@ def load_search(path: Path) -> ModuleType:
     """
     module = user_module(path, "trainer_fn and search_space")
     for former, names in FORMER_NAMES.items():
-        today = next((name for name in names if name in _SETTINGS + _OF_SOME), None)
+        today = next((name for name in names if name in _SETTINGS), None)
         if today is not None and hasattr(module, former) and not callable(getattr(module, former)):
-            raise InvalidArgumentError(f"{path} sets {former}, which is called {today} today: rename it")
+            raise InvalidArgumentError(f"{former} must be renamed to {today} in {path}.")
     for name in ("trainer_fn", "search_space"):
         if not hasattr(module, name):
-            raise InvalidArgumentError(f"{path} does not define {name}{nearest(name, dir(module))}")
+            raise InvalidArgumentError(f"{path} must define {name}{nearest(name, dir(module))}.")
     return module
 
 
-def search_settings(module: ModuleType, given: dict[str, Any], kind: type) -> dict[str, Any]:
+def search_settings(module: ModuleType, options: dict[str, Any], kind: type) -> dict[str, Any]:
     """Collect the settings of a search as keywords of its class.
 
     Parameters
     ----------
     module : module
-        Of :func:`load_search`.
-    given : dict of str to object
-        Of the command line, by the same names; what is not ``None`` wins over the file.
+        Module of :func:`load_search`.
+    options : dict of str to object
+        Options of the command line, by the same names; they win over the file.
     kind : type
-        One of the classes of :data:`PROCEDURES`.
+        Class of :data:`PROCEDURES`.
 
     Raises
     ------
     InvalidArgumentError
-        Neither names the labels, or a setting that the search needs; or one names a setting of other searches.
+        The labels or a required setting are missing, or a setting belongs to other searches.
     """
-    arguments = {field.name: field for field in fields(kind)}
+    arguments = _settings_of(kind)
     settings: dict[str, Any] = {}
-    for name in _SETTINGS + _OF_SOME:
-        value = given.get(name)
-        if value is None:
-            value = getattr(module, name, None)
+    for name in _SETTINGS:
+        value = options.get(name, getattr(module, name, None))
         if value is None:
             continue
         if name not in arguments:
             known = ", ".join(other for other in _OF_SOME if other in arguments)
-            raise InvalidArgumentError(f"{name}={value!r} is no setting of a {kind.__name__}, which has {known}")
+            raise InvalidArgumentError(f"{name} must be a setting of {kind.__name__} ({known}), got {name}={value!r}.")
         settings[name] = value
     if "label_columns" not in settings:
-        raise InvalidArgumentError(f"{module.__file__} has no label_columns: name them there, or with --labels")
+        raise InvalidArgumentError(f"label_columns must be set in {module.__file__}, or with --labels.")
     if kind.__name__ == PROCEDURES["grid"]:
         settings.setdefault("num_epochs", _NUM_EPOCHS)
     for name in _OF_SOME:
-        if name in arguments and name not in settings and arguments[name].default is MISSING:
-            option = f"--{name.replace('_', '-')}"
-            raise InvalidArgumentError(f"a {kind.__name__} needs {name}: set it in {module.__file__}, or with {option}")
+        if name in arguments and name not in settings and arguments[name].default is Parameter.empty:
+            raise InvalidArgumentError(
+                f"{name} must be set for {kind.__name__} in {module.__file__}, or with --{name.replace('_', '-')}."
+            )
     return settings
 
 
-def adaptation_settings(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
+def adaptation_settings(module: ModuleType, options: dict[str, Any]) -> dict[str, Any]:
     """Collect the settings of an adaptation as keywords of its class.
 
     Parameters
     ----------
     module : module
-        Of :func:`load_search`.
-    given : dict of str to object
-        Of the command line, by the same names; what is not ``None`` wins over the file.
+        Module of :func:`load_search`.
+    options : dict of str to object
+        Options of the command line, by the same names; they win over the file.
 
     Raises
     ------
     InvalidArgumentError
-        Neither names the labels or the ids; or the file has settings of a search.
+        The labels or the ids are missing, or the file has settings of a search.
     """
     for name in ("procedure", *_OF_SOME):
         # A function of the file may have such a name.
         if isinstance(getattr(module, name, None), (str, int, float, list, tuple)):
             raise InvalidArgumentError(
-                f"{module.__file__} sets {name}, which is no setting of an adaptation: ModelTrainer(..., epochs=5) "
-                "says the epochs, search = partial(Hyperband, max_epochs=9) another search than the grid"
+                f"{name} must not be set in {module.__file__}, for an adaptation has no such setting: "
+                "ModelTrainer(..., epochs=5) sets the epochs, search = partial(Hyperband, max_epochs=9) another search."
             )
-    found = {name: getattr(module, name, None) for name in _OF_AN_ADAPTATION}
-    settings = {name: value for source in (found, given) for name, value in source.items() if value is not None}
+    written = {name: getattr(module, name, None) for name in _settings_of(cerebro_spark.Adaptation)}
+    settings = {name: value for name, value in (written | options).items() if value is not None}
     for name, option in (("id_column", "--id"), ("label_columns", "--labels")):
         if name not in settings:
-            raise InvalidArgumentError(f"{module.__file__} has no {name}: name it there, or with {option}")
+            raise InvalidArgumentError(f"{name} must be set in {module.__file__}, or with {option}.")
     return settings

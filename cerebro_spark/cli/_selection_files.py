@@ -1,4 +1,4 @@
-"""What a command leaves of a search: its trials as a table, pictures, the plan, and the best model."""
+"""Files of a search: its trials as a table, pictures, the plan, and the best model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -
 
     Parameters
     ----------
-    selection : Selection
     out : Path
         A folder that is there: ``trials.csv``, ``gantt.png``, ``learning_curves.png``, ``run.txt``, ``best_model``.
     as_json : bool
@@ -52,7 +51,7 @@ def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -
 
 
 def _facts(selection: Selection, out: Path) -> dict[str, Any]:
-    """What a scheduler may want of a search; a score that is not a number is null."""
+    """Return the facts of a search for ``--json``; a score that is not a number is null."""
     trials = [
         {
             "trial_id": trial.trial_id,

@@ -1,8 +1,10 @@
-"""A table that a command reads: whether it is there, and has its columns, before Spark starts."""
+"""Checks of a table that a command reads, before Spark starts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from udfs.driver import check_file_columns, check_rows, is_here, table_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +24,6 @@ def check_table(table: str, columns: Iterable[str], option: str, master: str | N
     EmptyInputError
         It has no row.
     """
-    from udfs.driver import check_file_columns, check_rows, is_here, table_format
-
     table_format(table, form, option)
     if is_here(table, master):
         check_file_columns(table, columns, option, form)

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from cerebro_spark.tune import run_tables
+from udfs.driver import check_place
 from udfs.driver.command import Json, print_json, refused_before_spark
+from udfs.store import Store
 
 __all__ = ["tables_command"]
 
@@ -21,18 +24,14 @@ class _Format(StrEnum):
 def tables_command(
     store: Annotated[str, typer.Argument(help="URI of the store, or a folder.")],
     run: Annotated[str, typer.Argument(help="Id of the run.")],
-    out: Annotated[Path, typer.Option(help="Folder for the files, one a table; it is made.")],
-    form: Annotated[_Format, typer.Option("--format", help="Of the files.")] = _Format.PARQUET,
+    out: Annotated[Path, typer.Option(help="Folder for the files, one per table; it is created.")],
+    form: Annotated[_Format, typer.Option("--format", help="Format of the files.")] = _Format.PARQUET,
     as_json: Json = False,
 ) -> None:
     """Write a run's record as files: experiments, configurations, params, metrics, units, decisions, states, artifacts.
 
     The run may go on meanwhile.
     """
-    from cerebro_spark.tune import run_tables  # `--help` is not to wait
-    from udfs.driver import check_place
-    from udfs.store import Store
-
     with refused_before_spark():
         check_place(str(out))
         tables = run_tables(Store.from_uri(store), run)

@@ -9,8 +9,7 @@ from optimizer.graph._cut import Cut, Part
 from optimizer.graph._graph import LayerGraph
 from optimizer.graph._layer import Layer, Window
 from optimizer.graph._memory import peak_live_bytes
-from optimizer.graph._multi import MultiModelGraph, common_prefix, frontier, materialisable, merge
-from optimizer.graph._receptive import ReceptiveField, receptive_field
+from optimizer.graph._multi import MultiModelGraph, frontier, materialisable, merge
 
 __all__ = [
     "Cut",
@@ -18,12 +17,9 @@ __all__ = [
     "LayerGraph",
     "MultiModelGraph",
     "Part",
-    "ReceptiveField",
     "Window",
-    "common_prefix",
     "frontier",
     "materialisable",
     "merge",
     "peak_live_bytes",
-    "receptive_field",
 ]

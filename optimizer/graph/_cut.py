@@ -18,7 +18,7 @@ __all__ = ["Cut", "Part", "cut", "part"]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A graph cut in two, and the tensors that cross. Made by :meth:`LayerGraph.cut`.
+    """Graph cut in two, and the tensors that cross. Returned by :meth:`LayerGraph.cut`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partial function: the layers between tensors at hand and tensors wanted. Made by :meth:`LayerGraph.part`.
+    """Partial function: the layers between available and requested tensors. Returned by :meth:`LayerGraph.part`.
 
     Attributes
     ----------

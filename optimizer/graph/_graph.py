@@ -263,7 +263,7 @@ class LayerGraph:
     def from_dict(cls, data: Mapping[str, Any]) -> LayerGraph:
         """Restore the graph that :meth:`to_dict` wrote, also after a trip through JSON; else GraphError."""
         if not {"layers", "outputs"} <= data.keys():
-            raise GraphError(f"not a layer graph: it needs 'layers' and 'outputs', got {', '.join(data) or 'nothing'}")
+            raise GraphError(f"data must have 'layers' and 'outputs', got {', '.join(data) or 'nothing'}")
         return cls((Layer.from_dict(layer) for layer in data["layers"]), data["outputs"])
 
 

@@ -1,4 +1,4 @@
-"""One operator of a network: its inputs, its output and its cost for one record."""
+"""Operator of a network: its inputs, its output and its cost for one record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _bits(dtype: str) -> int:
         return 8
     match = _WIDTH.fullmatch(dtype)
     if match is None:
-        raise GraphError(f"unknown dtype {dtype!r}: use a name like 'float32', 'bfloat16', 'int64' or 'bool'")
+        raise GraphError(f"dtype must be a name such as 'float32', 'bfloat16', 'int64' or 'bool', got {dtype!r}.")
     return int(match[1])
 
 
@@ -63,9 +63,9 @@ class Window:
         for field in ("kernel", "stride", "padding", "dilation"):
             object.__setattr__(self, field, tuple(int(n) for n in getattr(self, field)))
         if len({len(self.kernel), len(self.stride), len(self.padding), len(self.dilation)}) > 1:
-            raise GraphError(f"{self}: kernel, stride, padding and dilation need one entry per spatial axis")
+            raise GraphError(f"kernel, stride, padding and dilation must have one entry per spatial axis, got {self}.")
         if min((*self.kernel, *self.stride, *self.dilation), default=1) < 1:
-            raise GraphError(f"{self}: kernel, stride and dilation start at 1")
+            raise GraphError(f"kernel, stride and dilation must be positive integers, got {self}.")
 
     @property
     def axes(self) -> int:
@@ -139,17 +139,17 @@ class Layer:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise GraphError(f"a layer of op {self.op!r} has an empty name")
+            raise GraphError(f"name must not be empty, got a layer of op {self.op!r} without one.")
         # Arguments may have other types than the declared fields.
         inputs: Any = self.inputs
         activation_bytes: Any = self.activation_bytes
         inner_bytes: Any = self.inner_bytes
         if isinstance(inputs, str):
-            raise GraphError(f"layer {self.name!r}: inputs is the string {inputs!r}; give a tuple of names")
+            raise GraphError(f"inputs of layer {self.name!r} must be a tuple of names, got the string {inputs!r}.")
         object.__setattr__(self, "inputs", tuple(inputs))
         object.__setattr__(self, "output_shape", tuple(int(n) for n in self.output_shape))
         if self.op == INPUT and self.inputs:
-            raise GraphError(f"layer {self.name!r} is a graph input, yet reads {', '.join(self.inputs)}")
+            raise GraphError(f"inputs of the graph input {self.name!r} must be empty, got {', '.join(self.inputs)}.")
         default_bytes = (math.prod(self.output_shape) * _bits(self.dtype) + 7) // 8
         if activation_bytes is None:
             object.__setattr__(self, "activation_bytes", default_bytes)
@@ -191,4 +191,4 @@ class Layer:
                 fields["window"] = Window(**fields["window"])
             return cls(**fields)
         except TypeError as error:
-            raise GraphError(f"not a layer: {dict(data)!r} ({error})") from error
+            raise GraphError(f"data must describe a layer, got {dict(data)!r} ({error}).") from error

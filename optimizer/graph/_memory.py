@@ -22,7 +22,7 @@ def peak_live_bytes(
     want: Iterable[str] | None = None,
     order: Iterable[str] | None = None,
 ) -> int:
-    """Peak bytes of live activations while ``want`` is computed from ``have``, for one record.
+    """Compute the peak bytes of live activations while ``want`` is computed from ``have``, for one record.
 
     Live tensors are counted along the traversal (Nautilus, section 4.3.3, forward pass). Tensors of ``have`` that are
     used are live from the start. While a layer runs, its inputs and its output are live together. A tensor is freed
@@ -61,8 +61,8 @@ def peak_live_bytes(
     >>> peak_live_bytes(graph)
     200
     """
-    held = graph.resolve(have) or graph.inputs
-    part = graph.part(held, graph.outputs if want is None else want)
+    sources = graph.resolve(have) or graph.inputs
+    part = graph.part(sources, graph.outputs if want is None else want)
     steps = part.layers if order is None else _checked(graph, part, graph.resolve(order))
     uses = Counter(source for name in steps for source in set(graph[name].inputs))
     uses.update(part.outputs)

@@ -13,7 +13,7 @@ from optimizer.graph._layer import INPUT, Layer
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-__all__ = ["MultiModelGraph", "common_prefix", "frontier", "materialisable", "merge"]
+__all__ = ["MultiModelGraph", "frontier", "materialisable", "merge"]
 
 
 def materialisable(graph: LayerGraph) -> tuple[str, ...]:
@@ -67,35 +67,6 @@ def frontier(graph: LayerGraph) -> tuple[str, ...]:
     unchanging = set(materialisable(needed))
     read = {source for layer in needed if layer.name not in unchanging for source in layer.inputs}
     return tuple(name for name in needed.names if name in unchanging and name in read.union(needed.outputs))
-
-
-def common_prefix(a: LayerGraph, b: LayerGraph) -> tuple[tuple[str, str], ...]:
-    """Pair all layers of ``a`` that ``b`` computes too: the maximal prefix that two models share.
-
-    Parameters
-    ----------
-    a, b : LayerGraph
-        The models. Trainable layers are compared by their present values; to share across a training run, use
-        only those that are :func:`materialisable` in both.
-
-    Returns
-    -------
-    tuple of (str, str)
-        For each layer of ``a`` with a counterpart of identical expression, in topological order, its name and the name
-        of the first counterpart in ``b``. The set is closed under inputs.
-
-    Examples
-    --------
-    >>> trunk = [Layer("x", "input"), Layer("conv", "conv2d", ("x",), fingerprint="1")]
-    >>> a = LayerGraph([*trunk, Layer("cats", "fc", ("conv",), fingerprint="2")], ["cats"])
-    >>> b = LayerGraph([*trunk, Layer("dogs", "fc", ("conv",), fingerprint="3")], ["dogs"])
-    >>> common_prefix(a, b)
-    (('x', 'x'), ('conv', 'conv'))
-    """
-    counterpart: dict[str, str] = {}
-    for name in b.names:
-        counterpart.setdefault(b.expression(name), name)
-    return tuple((name, counterpart[a.expression(name)]) for name in a.names if a.expression(name) in counterpart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +126,7 @@ def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) ->
     ('dogs/head', ('cats', 'dogs'))
     """
     if not graphs:
-        raise GraphError("nothing to merge: give at least one model")
+        raise GraphError("graphs must have at least one model, got none.")
     merged: dict[str, Layer] = {}
     name_of: dict[Hashable, str] = {}
     names: dict[str, dict[str, str]] = {}
@@ -176,10 +147,10 @@ def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) ->
     return MultiModelGraph(LayerGraph(merged.values(), outputs), names)
 
 
-def _unused(name: str, model: str, taken: Mapping[str, Layer]) -> str:
-    if name not in taken:
+def _unused(name: str, model: str, used: Mapping[str, Layer]) -> str:
+    if name not in used:
         return name
     name = f"{model}/{name}"
-    while name in taken:
+    while name in used:
         name += "'"
     return name

@@ -10,6 +10,7 @@ from optimizer.memory._apportionment import Join, Persistence
 from optimizer.memory._constants import PAPER, SPARK4, Constants
 from optimizer.memory._envelope import Envelope, plan_inside
 from optimizer.memory._errors import InfeasiblePlanError
+from optimizer.memory._logical_names import LOGICAL_PLANS, Logical
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._search import plan_transfer
 from optimizer.memory._sizes import Table, Tables, size_tables
@@ -17,6 +18,7 @@ from optimizer.memory._spark import OS_MEMORY
 from optimizer.memory._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
 
 __all__ = [
+    "LOGICAL_PLANS",
     "OS_MEMORY",
     "PAPER",
     "SPARK4",
@@ -27,6 +29,7 @@ __all__ = [
     "InfeasiblePlanError",
     "Join",
     "LayerSize",
+    "Logical",
     "ModelFootprint",
     "Persistence",
     "Table",

@@ -1,4 +1,4 @@
-"""The values of a memory plan: cores, partitions, join, persistence and the bytes of each memory region."""
+"""Values of a memory plan: cores, partitions, join, persistence and the bytes of each memory region."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from optimizer.memory._sizes import divided
 
 if TYPE_CHECKING:
-    from optimizer.logical import Logical
     from optimizer.memory._constants import Constants
+    from optimizer.memory._logical_names import Logical
     from optimizer.memory._sizes import Tables
     from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
@@ -21,7 +21,7 @@ Persistence = Literal["deserialized", "serialized"]
 
 @dataclass(frozen=True, slots=True)
 class Apportionment:
-    """The values of a :class:`TransferPlan`, which documents them; its text and its Spark settings need no more."""
+    """Values of a :class:`TransferPlan`, which documents them."""
 
     cores: int
     executors: int
@@ -68,7 +68,7 @@ class Apportionment:
 
     @property
     def peak_bytes(self) -> int:
-        """Expected peak bytes of Spark's processes on a node: storage holds no more than the cached tables."""
+        """Expected peak bytes of Spark's processes on a node, with the cached tables in storage."""
         cached = divided(self.cached_bytes, self.executors)
         return self.executors_per_node * (self.executor_bytes - max(0, self.storage_bytes - cached))
 

@@ -1,4 +1,4 @@
-"""The parameters that turn a memory region into bytes on a machine: the paper's setting, and Spark 4's."""
+"""Parameters that turn a memory region into bytes on a machine: those of the paper and of Spark 4."""
 
 from __future__ import annotations
 
@@ -141,11 +141,15 @@ class Constants:
     def __post_init__(self) -> None:
         not_negative(self, least={"partition_bytes": 2, "cores_max": 1, "granularity_bytes": 1})
         if not 0 < self.memory_fraction_max <= 1:
-            raise CerebroError(f"memory_fraction_max={self.memory_fraction_max}; it is above 0 and at most 1")
+            raise CerebroError(f"memory_fraction_max must be above 0 and at most 1, got {self.memory_fraction_max}.")
         if self.cores_max <= self.cores_reserved:
-            raise CerebroError(f"cores_max={self.cores_max} leaves none beside cores_reserved={self.cores_reserved}")
+            raise CerebroError(
+                f"cores_max must be greater than cores_reserved={self.cores_reserved}, got {self.cores_max}."
+            )
         if self.os_reserved_fraction > 1:
-            raise CerebroError(f"os_reserved_fraction={self.os_reserved_fraction}; it is at most 1, the whole node")
+            raise CerebroError(
+                f"os_reserved_fraction must be at most 1, the whole node, got {self.os_reserved_fraction}."
+            )
 
     def os_bytes(self, memory_bytes: int) -> int:
         """Compute the bytes that are left to the operating system of a node of that size.

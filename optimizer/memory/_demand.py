@@ -1,4 +1,4 @@
-"""The memory that a number of cores needs on a node, by region (Vista, equations 10 to 12 and 15)."""
+"""Memory that a number of cores needs on a node, by region (Vista, equations 10 to 12 and 15)."""
 
 from __future__ import annotations
 
@@ -69,8 +69,6 @@ class Demand:
 
     Attributes
     ----------
-    layout : Layout
-    partitions : int
     partition_bytes : int
         The largest partition of the largest table.
     os_bytes : int
@@ -157,18 +155,8 @@ def demand(
 
     Parameters
     ----------
-    layout : Layout
-    partitions : int
     broadcast : bool
         Whether the structured table is broadcast.
-    tables : Tables
-    workload : TransferWorkload
-    cluster : ClusterSpec
-    constants : Constants
-
-    Returns
-    -------
-    Demand
     """
 
     def up(size: int) -> int:

@@ -1,4 +1,4 @@
-"""A plan within a running Spark session, whose heap and task slots are given."""
+"""Memory plan within a running Spark session, whose heap and task slots are fixed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from optimizer.memory._spec import ClusterSpec, not_negative
 from optimizer.sizes import size
 
 if TYPE_CHECKING:
-    from optimizer.logical import Logical
     from optimizer.memory._apportionment import Join, Persistence
     from optimizer.memory._constants import Constants
     from optimizer.memory._demand import Demand
+    from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import TransferWorkload
 
 __all__ = ["Envelope", "plan_inside"]
@@ -27,15 +27,14 @@ __all__ = ["Envelope", "plan_inside"]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The slots and memory with which the executors of a session were started.
+    """Slots and memory with which the executors of a session were started.
 
     Parameters
     ----------
-    executors : int
     slots : int
         Tasks that an executor runs at a time.
     heap_bytes : int
-        Of an executor, or of the one JVM if ``local``.
+        Heap of an executor, or of the one JVM if ``local``.
     beside_bytes : int
         Memory that an executor may use beside its heap: the container's overhead, or its share of the machine where
         there is no limit.
@@ -44,7 +43,7 @@ class Envelope:
     driver_heap_bytes : int
         0 where it is unknown.
     gpu_memory_bytes : int
-        Of an executor's GPU; 0 where there is none.
+        Memory of an executor's GPU; 0 without a GPU.
     local : bool
         Driver and executor are one JVM.
 
@@ -71,7 +70,7 @@ class Envelope:
     def __post_init__(self) -> None:
         not_negative(self, least={"executors": 1, "slots": 1, "heap_bytes": 1})
         if not 0 < self.memory_fraction < 1:
-            raise CerebroError(f"memory_fraction={self.memory_fraction}; it is above 0 and below 1")
+            raise CerebroError(f"memory_fraction must be above 0 and below 1, got {self.memory_fraction}.")
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -100,12 +99,10 @@ def plan_inside(
 
     Parameters
     ----------
-    workload : TransferWorkload
-    envelope : Envelope
     constants : Constants
         The memory of the operating system is no part of an envelope and is not counted.
     logical : str
-        One of :data:`optimizer.logical.LOGICAL_PLANS`.
+        One of :data:`LOGICAL_PLANS`.
     partitions, join, persistence : optional
         Decisions made by hand.
 

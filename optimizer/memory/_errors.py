@@ -1,4 +1,4 @@
-"""The error of a planner that finds no plan."""
+"""Error of a planner that finds no plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class InfeasiblePlanError(CerebroError):
 
     Parameters
     ----------
-    message : str
     constraint : {"cores", "partition", "memory", "gpu", "driver", "heap"}
         The first one that fails with the fewest cores that were asked for.
     short_bytes : int

@@ -1,4 +1,4 @@
-"""Text of a plan, and of what a plan lacks."""
+"""Texts that explain a plan and an infeasible constraint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["explain", "shortage"]
 
 
 def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -> str:
-    """Say what a failed constraint needs."""
+    """Describe what a failed constraint needs."""
     with_cores = f"with {least.cores} {'core' if least.cores == 1 else 'cores'}"
     if constraint == "gpu":
         return (

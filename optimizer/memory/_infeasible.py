@@ -1,4 +1,4 @@
-"""The reason why there is no plan, and the smallest machines with which there is one."""
+"""Reason of an infeasible plan, and the smallest machines with which there is a plan."""
 
 from __future__ import annotations
 
@@ -34,21 +34,14 @@ def missing(demand: Demand, cluster: ClusterSpec) -> dict[str, int]:
 def refusal(
     least: Demand | None, tables: Tables, cluster: ClusterSpec, constants: Constants, limit: int
 ) -> InfeasiblePlanError:
-    """Make the error that says which constraint fails.
+    """Build the error that names the failed constraint.
 
     Parameters
     ----------
     least : Demand or None
         With the fewest cores, which ask for the least of every machine; ``None`` where a record is too large.
-    tables : Tables
-    cluster : ClusterSpec
-    constants : Constants
     limit : int
         The most cores that equation 9 allows.
-
-    Returns
-    -------
-    InfeasiblePlanError
     """
     most = constants.partition_bytes - 1
     if least is None:

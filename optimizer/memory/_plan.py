@@ -1,4 +1,4 @@
-"""The plan of a feature transfer: what was decided, its reasons in words, and the Spark settings that follow."""
+"""Memory plan of a feature transfer: decisions, reasons in words, and Spark settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TransferPlan"]
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan(Apportionment, ExplainedInNotebooks):
-    """The decisions, and the bytes of one executor that each region is given. Made by :func:`plan_transfer`.
+    """Decisions, and the bytes of one executor in each memory region. Returned by :func:`plan_transfer`.
 
     Attributes
     ----------
@@ -22,12 +22,11 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     executors, executors_per_node : int
         In the whole cluster, and on a node at most.
     partitions : int
-        Of the intermediate tables (``n_p``).
-    join : {"broadcast", "shuffle"}
+        Number of partitions of the intermediate tables (``n_p``).
     persistence : {"deserialized", "serialized"}
         Format of cached tables.
     logical : str
-        One of :data:`optimizer.logical.LOGICAL_PLANS`.
+        One of :data:`LOGICAL_PLANS`.
     storage_bytes, user_bytes, core_bytes : int
         Storage, User and Core Memory. User Memory is what equation 10 asks for, or more where
         ``Constants.memory_fraction_max`` keeps Storage Memory from the rest of the heap.
@@ -36,7 +35,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     python_bytes : int
         Python workers before they load a model, Arrow batches, and the driver's Python if ``local``.
     os_bytes : int
-        Of a node, left to the operating system.
+        Memory of a node that is left to the operating system.
     heap_bytes : int
         The executor's heap: what Spark sets aside, User, Core and Storage Memory, and the driver's if ``local``.
     overhead_bytes : int
@@ -46,7 +45,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     driver_bytes : int
         The driver's heap; 0 where it was left out.
     gpu_bytes : int
-        Of the node's GPU.
+        Memory of the node's GPU.
     partition_bytes : int
         The largest partition.
     cached_bytes : int
@@ -54,11 +53,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     limited_by : str
         Why it is not one core more.
     memory_bound : bool
-        Whether that is for want of memory.
-    tables : Tables
-    workload : TransferWorkload
-    cluster : ClusterSpec
-    constants : Constants
+        Whether that is because of memory.
     """
 
     def explain(self) -> str:
@@ -72,7 +67,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
         return _explain.explain(self)
 
     def to_spark_conf(self) -> dict[str, str]:
-        """Make the configuration that gives Spark these regions.
+        """Return the Spark configuration of these regions.
 
         Returns
         -------

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from optimizer.errors import CerebroError, nearest
-from optimizer.logical import LOGICAL_PLANS
 from optimizer.memory._apportionment import Join, Persistence
 from optimizer.memory._constants import SPARK4, Constants
 from optimizer.memory._demand import Demand, Layout, demand, heap_for, overhead, rounded
 from optimizer.memory._infeasible import missing, refusal
+from optimizer.memory._logical_names import LOGICAL_PLANS
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._sizes import Tables, divided, size_tables
 from optimizer.sizes import size
 
 if TYPE_CHECKING:
-    from optimizer.logical import Logical
+    from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
 __all__ = ["plan_transfer"]
@@ -46,18 +46,12 @@ def plan_transfer(
 
     Parameters
     ----------
-    workload : TransferWorkload
-    cluster : ClusterSpec
     constants : Constants
         The mapping to memory; :data:`PAPER` is the published setting.
     logical : str
-        One of :data:`optimizer.logical.LOGICAL_PLANS`; :func:`optimizer.transfer.choose_transfer` compares them.
+        One of :data:`LOGICAL_PLANS`; :func:`optimizer.transfer.choose_transfer` compares them.
     cores, partitions, join, persistence : optional
         Decisions made by hand; the others follow from them. ``cores`` are those of one executor.
-
-    Returns
-    -------
-    TransferPlan
 
     Raises
     ------
@@ -87,7 +81,7 @@ def plan_transfer(
     _check("persistence", persistence, (None, *get_args(Persistence)))
     for name, number in (("cores", cores), ("partitions", partitions)):
         if number is not None and number < 1:
-            raise CerebroError(f"{name}={number}: at least 1")
+            raise CerebroError(f"{name} must be a positive integer, got {number}.")
     tables = size_tables(workload, logical, constants)
     return _Search(workload, cluster, constants, logical, tables, cores, partitions, join, persistence).plan()
 
@@ -95,7 +89,7 @@ def plan_transfer(
 def _check(name: str, value: str | None, known: tuple[str | None, ...]) -> None:
     if value not in known:
         names = [choice for choice in known if choice is not None]
-        raise CerebroError(f"{name}={value!r}{nearest(str(value), names)}; there are {', '.join(names)}")
+        raise CerebroError(f"{name} must be one of {', '.join(names)}, got {value!r}{nearest(str(value), names)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +159,7 @@ class _Search:
         return None, above
 
     def _splits(self, need: Demand) -> bool:
-        """Whether one executor per node would leave memory unused; a GPU has one executor, and so has one JVM."""
+        """Return whether one executor per node leaves memory unused; a GPU and a local JVM have one executor."""
         if self.cluster.local or need.gpu_bytes or not self.constants.heap_max_bytes:
             return False
         idle = self.cluster.cores > self.constants.cores_max
@@ -252,7 +246,7 @@ class _Search:
         )
 
     def _same_heap(self, need: Demand, wider: Demand) -> bool:
-        """Whether a broadcast needs no heap beyond the bound that the plan keeps to without it."""
+        """Return whether a broadcast fits into the heap of the plan without it."""
         return wider.heap_least_bytes <= max(self.constants.heap_max_bytes or wider.heap_least_bytes, self._heap(need))
 
     def _reason(self, need: Demand, above: Demand | None, limit: int) -> str:

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optimizer.logical import Logical
     from optimizer.memory._constants import Constants
+    from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import LayerSize, TransferWorkload
 
 __all__ = ["Table", "Tables", "divided", "scaled", "size_tables", "structured_table_bytes"]
@@ -64,7 +64,6 @@ class Tables:
     double_bytes : int
         Peak bytes cached at once: two successive tables (equation 6), or one table and the copy that the downstream
         routine makes of it. The structured part that two tables share counts once.
-    rows : int
     record_bytes : int
         Bytes of the largest record.
     """
@@ -82,7 +81,7 @@ class Tables:
         return max(mean, divided(self.rows, partitions) * self.record_bytes) if whole_rows else mean
 
     def partitions(self, slots: int, constants: Constants) -> int | None:
-        """Find the least multiple of the task slots with which every partition is below ``p_max``.
+        """Find the smallest multiple of the task slots with which every partition is below ``p_max``.
 
         This is NumPartitions of Algorithm 1 with the strict bound of equation 14: the two differ where the tables
         fill a whole number of partitions exactly.
@@ -103,10 +102,6 @@ class Tables:
 
 def structured_table_bytes(rows: int, features: int) -> int:
     """Compute ``|T_str|``: an id and numbers in Spark's internal record format (Figure C.2).
-
-    Parameters
-    ----------
-    rows, features : int
 
     Returns
     -------
@@ -132,14 +127,8 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
 
     Parameters
     ----------
-    workload : TransferWorkload
     logical : str
-        One of :data:`optimizer.logical.LOGICAL_PLANS`.
-    constants : Constants
-
-    Returns
-    -------
-    Tables
+        One of :data:`LOGICAL_PLANS`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The inputs of a plan: a cluster, a model's footprint, a downstream model, a feature transfer workload."""
+"""Inputs of a plan: a cluster, the footprint of a model, a downstream model, a workload."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from optimizer.errors import CerebroError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optimizer.graph import LayerGraph
-    from optimizer.logical import LogicalPlan
 
 __all__ = ["ClusterSpec", "Downstream", "LayerSize", "ModelFootprint", "TransferWorkload", "not_negative"]
 
@@ -28,30 +26,32 @@ _LBFGS_VECTORS = 25
 
 
 def not_negative(value: Any, *, least: Mapping[str, int] | None = None) -> None:
-    """Refuse a dataclass with a negative number, or with one below its minimum in ``least``."""
+    """Validate that the numbers of a dataclass are not negative and not below their minimum in ``least``."""
     for field in fields(value):
         number = getattr(value, field.name)
         floor = (least or {}).get(field.name, 0)
         if isinstance(number, int | float) and not isinstance(number, bool) and not floor <= number < math.inf:
-            raise CerebroError(f"{type(value).__name__}: {field.name}={number!r}; it is at least {floor}, and finite")
+            raise CerebroError(
+                f"{field.name} of {type(value).__name__} must be finite and at least {floor}, got {number!r}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """The machines (Vista, Table 1A).
+    """Machines of a cluster (Vista, Table 1A).
 
     Parameters
     ----------
     nodes : int
         Worker nodes; one executor runs on each.
     cores : int
-        Of one worker node (``cpu_sys``).
+        Cores of one worker node (``cpu_sys``).
     memory_bytes : int
-        Of one worker node, the whole of it (``mem_sys``), or of what limits it: a container, a cgroup.
+        Memory of one worker node (``mem_sys``), or its limit in a container or cgroup.
     gpu_memory_bytes : int
-        Of the one GPU of a worker node (``mem_GPU``); 0 where there is none.
+        Memory of the GPU of a worker node (``mem_GPU``); 0 without a GPU.
     driver_memory_bytes : int, optional
-        Of the machine that the driver runs on; by default it equals a worker node. Unused if ``local``.
+        Memory of the machine of the driver; by default that of a worker node. Unused if ``local``.
     local : bool
         Driver and executor are one JVM, Spark's ``local[*]``: the driver's memory comes out of the node's.
 
@@ -76,17 +76,17 @@ class ClusterSpec:
     def __post_init__(self) -> None:
         not_negative(self, least={"nodes": 1, "cores": 1})
         if self.local and self.nodes > 1:
-            raise CerebroError(f"{self.nodes} nodes in one JVM: a local cluster has nodes=1")
+            raise CerebroError(f"nodes must be 1 for a local cluster, which is one JVM, got {self.nodes}.")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFootprint:
-    """The memory of a network, as ``vista profile`` measures it (Vista, section 4.3).
+    """Memory of a network, as ``vista profile`` measures it (Vista, section 4.3).
 
     Parameters
     ----------
     serialized_bytes : int
-        Of the stored weights (``|f|_ser``).
+        Size of the stored weights (``|f|_ser``).
     runtime_bytes : int
         Resident bytes that running one batch adds to a worker (``|f|_mem``): framework, weights, activations.
     runtime_gpu_bytes : int
@@ -118,20 +118,23 @@ class ModelFootprint:
     def __post_init__(self) -> None:
         not_negative(self, least={"batch_size": 1})
         if self.shared_bytes > self.runtime_bytes:
-            raise CerebroError(f"shared_bytes={self.shared_bytes} is a part of runtime_bytes={self.runtime_bytes}")
+            raise CerebroError(
+                f"shared_bytes must be at most runtime_bytes={self.runtime_bytes}, got {self.shared_bytes}."
+            )
 
     def resident_bytes(self, workers: int) -> int:
-        """Bytes on a node with that many workers (equation 11; the shared part counts once)."""
+        """Return the bytes on a node with that many workers (equation 11; the shared part counts once)."""
         return self.shared_bytes + workers * (self.runtime_bytes - self.shared_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """The downstream model ``M``; its size grows with the features it reads (Vista, section 4.3).
+    """Memory of the downstream model ``M``; its size grows with the features it reads (Vista, section 4.3).
 
     Parameters
     ----------
     name : str
+            Name of the estimator.
         For :meth:`TransferPlan.explain`.
     place : {"user", "dl"}
         Where it is trained: in the dataflow system's User Memory, case (a) of equations 10 and 11, or by a deep
@@ -175,10 +178,10 @@ class Downstream:
     def __post_init__(self) -> None:
         not_negative(self)
         if self.place not in {"user", "dl"}:
-            raise CerebroError(f'place={self.place!r}: a downstream model is trained in "user" or in "dl" memory')
+            raise CerebroError(f'place must be "user" or "dl", got {self.place!r}.')
 
     def memory_bytes(self, features: int) -> int:
-        """``|M|_mem``: bytes of one worker."""
+        """Return ``|M|_mem``, the bytes of one worker."""
         wanted = self.bytes_per_feature * features + self.fixed_bytes
         if self.most_bytes is None:
             return wanted
@@ -186,8 +189,8 @@ class Downstream:
 
     @classmethod
     def logistic_regression(cls, classes: int = 2) -> Downstream:
-        """Spark ML's logistic regression: coefficients and a gradient, float64, on a worker; L-BFGS on the driver."""
-        outputs = 1 if classes <= 2 else classes  # a binary model has one row of coefficients
+        """Size Spark ML's logistic regression: float64 coefficients and gradient on a worker, L-BFGS on the driver."""
+        outputs = 1 if classes <= 2 else classes
         size = outputs * _FLOAT64
         return cls("logistic regression", "user", 2 * size, 2 * size, 0, _LBFGS_VECTORS * size)
 
@@ -200,6 +203,7 @@ class Downstream:
         Parameters
         ----------
         name : str
+            Name of the estimator.
         classes : int
             The largest label + 1; 0 for a regression, and for boosted trees, which are regressions.
         nodes : int
@@ -227,7 +231,7 @@ class Downstream:
 
     @classmethod
     def mlp(cls, hidden: Sequence[int], classes: int = 2) -> Downstream:
-        """A perceptron in a deep learning framework: float32 parameters, their gradients and Adam's two moments."""
+        """Size a perceptron of a framework: float32 parameters, their gradients and Adam's two moments."""
         widths = [*hidden, classes]
         rest = sum(widths) + sum(a * b for a, b in itertools.pairwise(widths))
         return cls(f"an MLP of {len(hidden)} hidden layers", "dl", _TRAINED * widths[0], _TRAINED * rest)
@@ -235,11 +239,12 @@ class Downstream:
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """The sizes of one layer of interest in its table, for one record.
+    """Sizes of one layer of interest in its table, for one record.
 
     Parameters
     ----------
     name : str
+            Name of the estimator.
     tensor_bytes : int
         Bytes of the feature tensor that is kept for the downstream model. FlattenOp keeps every element: the length
         of its vector is the *product* of the shape (Vista's definition 3.5 prints a sum).
@@ -259,7 +264,7 @@ class LayerSize:
 
     Examples
     --------
-    >>> LayerSize.of_shape("conv5", (256, 13, 13))
+    >>> LayerSize("conv5", tensor_bytes=4 * 256 * 13 * 13)
     LayerSize(name='conv5', tensor_bytes=173056, features=43264, carried_bytes=0, same_pass=False)
     """
 
@@ -276,15 +281,10 @@ class LayerSize:
             object.__setattr__(self, "features", self.tensor_bytes // _FLOAT32)
         not_negative(self)
 
-    @classmethod
-    def of_shape(cls, name: str, shape: Sequence[int], features: int | None = None) -> LayerSize:
-        """A layer whose whole float32 output is kept."""
-        return cls(name, _FLOAT32 * math.prod(shape), features)  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True, slots=True)
 class TransferWorkload:
-    """A feature transfer workload (Vista, section 3.2 and Table 1A).
+    """Workload of a feature transfer (Vista, section 3.2 and Table 1A).
 
     Parameters
     ----------
@@ -295,11 +295,13 @@ class TransferWorkload:
     layers : tuple of LayerSize
         The layers of interest, from the bottom to the top (``L``).
     image_bytes : int
-        Of the encoded images of one record (a JPEG), on average.
+        Mean size of the encoded images of one record (a JPEG).
     model : ModelFootprint
+        Memory of the network.
     downstream : Downstream
+        Memory of the downstream model.
     image_tensor_bytes : int
-        Of the decoded images of one record, as the network is fed: the paper's first intermediate.
+        Size of the decoded images of one record, as the network reads them: the paper's first intermediate.
 
     Raises
     ------
@@ -314,8 +316,8 @@ class TransferWorkload:
     ...     structured_rows=20_000,
     ...     structured_features=130,
     ...     layers=tuple(
-    ...         LayerSize.of_shape(name, shape)
-    ...         for name, shape in [("conv5", (13, 13, 256)), ("fc6", (4096,)), ("fc7", (4096,)), ("fc8", (1000,))]
+    ...         LayerSize(name, 4 * elements)
+    ...         for name, elements in [("conv5", 13 * 13 * 256), ("fc6", 4096), ("fc7", 4096), ("fc8", 1000)]
     ...     ),
     ...     image_bytes=14_000,
     ...     model=ModelFootprint(serialized_bytes=300_000_000, runtime_bytes=2_000_000_000),
@@ -338,88 +340,9 @@ class TransferWorkload:
         object.__setattr__(self, "layers", tuple(self.layers))
         not_negative(self, least={"structured_rows": 1})
         if not self.layers:
-            raise CerebroError("no layer to transfer: name at least one")
+            raise CerebroError("layers must have at least one layer to transfer, got none.")
 
     @property
     def features(self) -> int:
         """The most features that the downstream model reads: the structured ones and the widest layer's."""
         return self.structured_features + max(layer.features for layer in self.layers)
-
-    @classmethod
-    def from_plan(
-        cls,
-        graph: LayerGraph,
-        plan: LogicalPlan,
-        model: ModelFootprint,
-        downstream: Downstream,
-        *,
-        structured_rows: int,
-        structured_features: int,
-        image_bytes: int,
-        features: Mapping[str, int] | None = None,
-    ) -> TransferWorkload:
-        """Make the workload of a traced network.
-
-        Parameters
-        ----------
-        graph : LayerGraph
-        plan : LogicalPlan
-            Of :func:`optimizer.logical.plan_layers`. Its targets are the layers, and what a staged plan writes is
-            what it carries from one stage to the next; give :func:`plan_transfer` the same ``logical``.
-        model, downstream, structured_rows, structured_features, image_bytes
-            As for the class.
-        features : mapping of str to int, optional
-            Lengths of the vectors after pooling, by target: float32, and all of the tensor that is kept for the
-            downstream model. A target that is not named keeps its whole output.
-
-        Raises
-        ------
-        optimizer.errors.UnknownLayerError
-            A target that the graph does not have.
-
-        Examples
-        --------
-        >>> from optimizer.graph import Layer, LayerGraph
-        >>> from optimizer.logical import plan_layers
-        >>> graph = LayerGraph(
-        ...     [
-        ...         Layer("image", "input", output_shape=(3, 8, 8)),
-        ...         Layer("conv", "conv2d", ("image",), (4, 8, 8)),
-        ...         Layer("fc", "Linear", ("conv",), (10,)),
-        ...     ],
-        ...     ["fc"],
-        ... )
-        >>> workload = TransferWorkload.from_plan(
-        ...     graph,
-        ...     plan_layers(graph, ["conv", "fc"], "staged"),
-        ...     ModelFootprint(4000, 100_000),
-        ...     Downstream.logistic_regression(),
-        ...     structured_rows=100,
-        ...     structured_features=5,
-        ...     image_bytes=300,
-        ...     features={"conv": 16},
-        ... )
-        >>> for layer in workload.layers:
-        ...     print(layer)
-        LayerSize(name='conv', tensor_bytes=64, features=16, carried_bytes=1024, same_pass=False)
-        LayerSize(name='fc', tensor_bytes=40, features=10, carried_bytes=0, same_pass=False)
-        """
-        pooled = features or {}
-        layers = []
-        for stage in plan.stages:
-            for place, target in enumerate(stage.targets):
-                whole = graph[target]
-                length = pooled.get(target, math.prod(whole.output_shape))
-                kept = _FLOAT32 * length if target in pooled else whole.activation_bytes
-                # What a stage writes is carried once, however many layers it delivers.
-                carried = 0 if place else stage.write_bytes
-                layers.append(LayerSize(plan.names.get(target, target), kept, length, carried, place > 0))
-        return cls(
-            structured_rows,
-            structured_features,
-            tuple(layers),
-            image_bytes,
-            model,
-            downstream,
-            sum(graph[name].activation_bytes for name in graph.inputs),
-        )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.logical import plan_layers
 from optimizer.memory import InfeasiblePlanError
 from optimizer.notebook import ExplainedInNotebooks
+from optimizer.transfer._logical import plan_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from optimizer.graph import LayerGraph
-    from optimizer.logical import Logical, LogicalPlan
-    from optimizer.memory import TransferPlan
+    from optimizer.memory import Logical, TransferPlan
+    from optimizer.transfer._logical import LogicalPlan
     from optimizer.transfer._profile import ModelProfile
 
 __all__ = ["Choice", "TransferCost", "choose_transfer"]
@@ -30,7 +30,6 @@ class TransferCost:
 
     Parameters
     ----------
-    profile : ModelProfile
     job_seconds : float
         Seconds to start a pass: a Spark job, its tasks and the first batch.
     copy_bytes_per_second : float
@@ -57,7 +56,6 @@ class TransferCost:
 
         Parameters
         ----------
-        logical : LogicalPlan
         physical : TransferPlan
             Its memory plan.
 
@@ -90,8 +88,6 @@ class Choice(ExplainedInNotebooks):
 
     Attributes
     ----------
-    logical : LogicalPlan
-    physical : TransferPlan
     seconds : float
         Predicted seconds of the passes of inference.
     considered : tuple of (str, float or str)
@@ -134,18 +130,12 @@ def choose_transfer(
 
     Parameters
     ----------
-    graph : LayerGraph
     targets : sequence of str
         Layers, from the bottom to the top.
     apportion : callable
         Returns the memory plan of a logical plan, or raises ``InfeasiblePlanError``.
-    cost : TransferCost
     model, names
-        As for :func:`optimizer.logical.plan_layers`.
-
-    Returns
-    -------
-    Choice
+        As for :func:`optimizer.transfer.plan_layers`.
 
     Raises
     ------

@@ -22,8 +22,6 @@ class ModelProfile(ExplainedInNotebooks):
 
     Parameters
     ----------
-    model : str
-    device : str
     threads : int
         Threads of one run of the network.
     batch_size : int
@@ -67,7 +65,9 @@ class ModelProfile(ExplainedInNotebooks):
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds", tuple((int(flops), float(time)) for flops, time in self.seconds))
         if not self.seconds:
-            raise CerebroError(f"the profile of {self.model} has no seconds: measure at least one layer")
+            raise CerebroError(
+                f"seconds must have at least one measured layer in the profile of {self.model}, got none."
+            )
 
     @property
     def footprint(self) -> ModelFootprint:

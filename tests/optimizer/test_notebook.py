@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.hopper.schedules import Schedule
 from optimizer.adaptation import AdaptationPlan
 from optimizer.compiling import Plan as CompilingPlan
-from optimizer.logical import LogicalPlan
+from optimizer.hopper import Schedule
 from optimizer.memory import TransferPlan
 from optimizer.notebook import ExplainedInNotebooks, html_picture, html_table
 from optimizer.procedures import Plan as ProcedurePlan
 from optimizer.serving import ServingPlan
-from optimizer.transfer import Choice
+from optimizer.transfer import Choice, LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)

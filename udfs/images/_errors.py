@@ -1,4 +1,4 @@
-"""The error of a bad image."""
+"""Error of a bad image."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class PictureGeometry:
         for name, (first, last), extent in zip(("rows", "columns"), region, self.size, strict=True):
             if not 0 <= first < last <= extent:
                 raise InvalidArgumentError(
-                    f"{name} {first} to {last}: within 0 and the photograph's {extent}, and at least one"
+                    f"{name} must be a range within 0 and the photograph's {extent}, got {first} to {last}."
                 )
         rows, columns = (self._mapped(axis, pair, to_input=True) for axis, pair in enumerate(region))
         if rows[0] >= rows[1] or columns[0] >= columns[1]:
@@ -107,7 +107,6 @@ def picture_geometry(size: tuple[int, int], preprocessing: Preprocessing) -> Pic
     ----------
     size : tuple of two int
         Height and width of the upright photograph.
-    preprocessing : Preprocessing
     """
     crop, resize = preprocessing.crop, preprocessing.resize
     resized = (crop, crop) if resize is None else resize if isinstance(resize, tuple) else _shorter_side(size, resize)

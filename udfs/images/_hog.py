@@ -100,5 +100,5 @@ def hog_length(size: int = 128, *, orientations: int = 9, pixels_per_cell: int =
     blocks = size // pixels_per_cell - cells_per_block + 1
     if blocks < 1:
         block = cells_per_block * pixels_per_cell
-        raise ValueError(f"no block fits: size must be at least {block} (a block is {block} pixels wide), got {size}")
+        raise ValueError(f"size must be at least {block} (a block is {block} pixels wide), got {size}")
     return blocks**2 * cells_per_block**2 * orientations

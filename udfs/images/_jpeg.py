@@ -180,11 +180,11 @@ class _Frame:
     def check_scans(self, data: bytes) -> None:
         """Raise ``OSError`` unless there is a scan for every coefficient to its last bit, and every restart."""
         for component in self.sampling:
-            own = [scan for scan in self.scans if component in scan.components]
+            matching = [scan for scan in self.scans if component in scan.components]
             if self.kind != _PROGRESSIVE:
-                complete = bool(own)
+                complete = bool(matching)
             else:
-                delivered = {place for scan in own if scan.precise for place in range(scan.first, scan.last + 1)}
+                delivered = {place for scan in matching if scan.precise for place in range(scan.first, scan.last + 1)}
                 complete = len(delivered) == _COEFFICIENTS
             if not complete:
                 raise OSError("scans are missing")
@@ -198,8 +198,8 @@ class _Frame:
         """Count a scan's MCUs: the frame's, or the blocks of its only component (T.81, A.2)."""
         across = max(ways for ways, _ in self.sampling.values())
         down = max(ways for _, ways in self.sampling.values())
-        own = self.sampling[scan.components[0]] if len(scan.components) == 1 else (1, 1)
-        width, height = (math.ceil(self.width * own[0] / across), math.ceil(self.height * own[1] / down))
+        sampling = self.sampling[scan.components[0]] if len(scan.components) == 1 else (1, 1)
+        width, height = (math.ceil(self.width * sampling[0] / across), math.ceil(self.height * sampling[1] / down))
         block = (8, 8) if len(scan.components) == 1 else (8 * across, 8 * down)
         return math.ceil(width / block[0]) * math.ceil(height / block[1])
 

@@ -89,7 +89,7 @@ class Preprocessing:
             ("crop_start", self.crop_start, ("rounded", "floor")),
         ):
             if value not in known:
-                raise InvalidArgumentError(f"Preprocessing({name}={value!r}): one of {', '.join(known)}")
+                raise InvalidArgumentError(f"{name} of Preprocessing must be one of {', '.join(known)}, got {value!r}.")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -98,7 +98,7 @@ class Preprocessing:
 
     @property
     def parts(self) -> tuple[Preprocessing, ...]:
-        """One per image that the network reads: itself."""
+        """Sequence of this preprocessing alone, for a network with one image input."""
         return (self,)
 
     @property
@@ -128,12 +128,14 @@ class Preprocessing:
 def _pixels(name: str, value: Any) -> int:
     if isinstance(value, Iterable) and not isinstance(value, str):
         raise InvalidArgumentError(
-            f"Preprocessing({name}={value!r}): images are cropped to squares; give one number, "
+            f"{name} of Preprocessing must be one number, got {value!r}: images are cropped to squares. Give "
             f"{name}={max(value, default=224)!r}, and let the forward of a network that reads rectangles cut its own, "
             "as x[:, :, :height, :width]"
         )
     if value is True or not isinstance(value, Integral) or value < 1:
-        raise InvalidArgumentError(f"Preprocessing({name}={value!r}): a number of pixels, 1 or more, such as 224")
+        raise InvalidArgumentError(
+            f"{name} of Preprocessing must be a positive number of pixels, such as 224, got {value!r}."
+        )
     return int(value)
 
 

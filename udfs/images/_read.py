@@ -33,10 +33,6 @@ def read(path: str) -> bytes:
         As Spark writes it: the ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is.
         A ``file:`` URI is therefore tried literally first and percent-decoded second.
 
-    Returns
-    -------
-    bytes
-
     Raises
     ------
     ImageError

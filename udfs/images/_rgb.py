@@ -61,14 +61,15 @@ def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
         image = _from_struct(value, max_pixels)
     else:
         raise TypeError(
-            f"an image is encoded bytes, a path or URI, or a mapping (Spark's image struct); got {type(value).__name__}"
+            "an image must be encoded bytes, a path or URI, or a mapping (Spark's image struct), got "
+            f"{type(value).__name__}."
         )
     return image if image.mode == "RGB" and "transparency" not in image.info else _to_rgb(image)
 
 
 def _from_struct(value: Mapping[str, Any], max_pixels: int) -> Image.Image:
     if missing := [name for name in IMAGE_FIELDS if name not in value]:
-        raise TypeError(f"not Spark's image struct, which has the fields {', '.join(IMAGE_FIELDS)}: {missing} missing")
+        raise TypeError(f"an image struct must have the fields {', '.join(IMAGE_FIELDS)}, got one without {missing}.")
     height, width, channels, mode, data = (value[k] for k in ("height", "width", "nChannels", "mode", "data"))
     if height is None or width is None or mode is None or data is None:
         raise ImageError("null")

@@ -83,6 +83,7 @@ class ImageFeed:
     layer : str
         Name of the graph's input.
     preprocessing : Preprocessing
+        Size, crop and normalisation of the images.
     """
 
     column: str
@@ -117,6 +118,7 @@ class ImageFeed:
         Returns
         -------
         array of float32, shape (good rows, *preprocessing.shape)
+        Preprocessed images of the good rows.
         list of str or None
             Per row, why it is bad.
         """
@@ -141,7 +143,9 @@ class TensorFeed:
     Parameters
     ----------
     column, layer : str
+        Column that is read, and the layer of the graph that it feeds.
     spec : TensorSpec
+        Shape and dtype of a record's tensor.
     ragged : bool
         Whether a value holds the tensors of one or more images, one after the other.
     """
@@ -173,7 +177,9 @@ class NumbersFeed:
     Parameters
     ----------
     column, layer : str
+        Column that is read, and the layer of the graph that it feeds.
     spec : TensorSpec
+        Shape and dtype of a record's tensor.
     """
 
     column: str
@@ -187,17 +193,17 @@ class NumbersFeed:
 
     def take(self, batch: pa.RecordBatch) -> Read:
         """Copy the column into one array; a null and a tensor of the wrong shape are bad."""
-        found: list[NDArray[np.float32]] = []
+        tensors: list[NDArray[np.float32]] = []
         reasons: list[str | None] = []
         for value in batch.column(self.column):
             try:
-                found.append(_numbers(value, self.spec.shape))
+                tensors.append(_numbers(value, self.spec.shape))
                 reasons.append(None)
             except images.ImageError as error:
                 reasons.append(str(error))
-        array = np.empty((len(found), *self.spec.shape), self.spec.dtype)
-        for place, one in enumerate(found):
-            array[place] = one
+        array = np.empty((len(tensors), *self.spec.shape), self.spec.dtype)
+        for place, tensor in enumerate(tensors):
+            array[place] = tensor
         return Read({self.layer: array}, reasons)
 
 
@@ -242,13 +248,13 @@ def _numbers(value: pa.Scalar, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def _tensor(flat: pa.Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    found: tuple[int | None, ...] = (len(flat),)
+    extents: tuple[int | None, ...] = (len(flat),)
     while pa.types.is_list(flat.type):
         # Height, width, channels are as many numbers in another order: the nesting has to be the tensor's own.
         lengths = set(flat.value_lengths().to_pylist())
-        found += (lengths.pop() if len(lengths) == 1 else None,)
+        extents += (lengths.pop() if len(lengths) == 1 else None,)
         flat = flat.flatten()
-    if flat.null_count or found not in (shape, (math.prod(shape),)):
-        raise images.ImageError("tensor of the wrong shape", f"{found}, {flat.null_count} null, for {shape}")
+    if flat.null_count or extents not in (shape, (math.prod(shape),)):
+        raise images.ImageError("tensor of the wrong shape", f"{extents}, {flat.null_count} null, for {shape}")
     numbers: NDArray[np.float32] = flat.to_numpy(zero_copy_only=False).astype(np.float32)
     return numbers.reshape(shape)

@@ -23,15 +23,18 @@ def finite_records(
     tensors: Sequence[NDArray[np.generic]],
     counts: NDArray[np.int64] | None,
 ) -> NDArray[np.bool_]:
-    """Say of each record whether its vectors are finite, and its tensors free of not-a-number.
+    """Return for each record whether its vectors are finite and its tensors free of NaN.
 
     A materialised tensor may hold infinities, as a mask of attention does.
 
     Parameters
     ----------
     records : int
+        Number of records.
     vectors : sequence of array, each of shape (records, length)
+        Features that must be finite.
     tensors : sequence of array, each of shape (records, ...), or (counts.sum(), ...)
+        Tensors that must be free of NaN.
     counts : array of int, shape (records,), optional
         Items of each record; one each without it.
 
@@ -61,6 +64,7 @@ def of_records(
     Parameters
     ----------
     kept : array of bool, shape (records,)
+        Whether a record stays.
     tensors, counts
         As for :func:`finite_records`.
     """

@@ -59,7 +59,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """One column for the features of all layers: one after the other, or their sum, which needs equal lengths."""
+    """Combine the features of all layers in one column: concatenated, or summed if their lengths are equal."""
 
     column: str
     how: Combination
@@ -81,7 +81,6 @@ class Inference:
 
     Parameters
     ----------
-    source : ModelSource
     feeds : tuple of Feed
         A feed may fill several of the graph's inputs, and several feeds may read one column.
     features, materialised : tuple
@@ -173,7 +172,7 @@ class Inference:
 
 
 def _together(reads: Sequence[Read]) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.int64] | None]:
-    """All layers' arrays, with as many items each: one of a record that has several elsewhere goes with each of them.
+    """Align the arrays of all layers: an item of a record is repeated for each item of its longest array.
 
     Raises
     ------

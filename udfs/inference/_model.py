@@ -63,9 +63,9 @@ class ModelSource:
     def open(self, device: str = "cpu") -> TracedModel:
         """Build and trace the model anew."""
         register_framework(*self.registered)
-        own = framework(self.framework)
-        model = self.build() if self.skeleton is None else own.share(self.key, self.build, self.skeleton)
-        return own.trace(model, self.inputs, device=device)
+        handler = framework(self.framework)
+        model = self.build() if self.skeleton is None else handler.share(self.key, self.build, self.skeleton)
+        return handler.trace(model, self.inputs, device=device)
 
 
 def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
@@ -84,7 +84,6 @@ def check_model(source: ModelSource, model: TracedModel) -> None:
 
     Parameters
     ----------
-    source : ModelSource
     model : TracedModel
         As the source opened it.
 

@@ -34,10 +34,10 @@ class NetworkFile:
     file : str
         A path, or what :func:`udfs.weights.local_file` finds on a worker.
     code : bytes, optional
-        Of a network that a user gave: what its framework packed beside the file, for Spark's closures alone. Without it
-        the file holds a network that needs no code of its author.
+        Code of a user's network, which its framework packed for Spark's closures. Without it the network needs no code
+        of its author.
     inputs : tuple of TensorSpec
-        Of a network without its author's code: the only inputs that it reads. Empty where it reads others too.
+        Only inputs that a network without its author's code reads; empty if it reads others too.
     registered : tuple of Framework
         Frameworks that were registered by hand, for workers to register too; by default those of this process.
     """
@@ -50,34 +50,33 @@ class NetworkFile:
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, repr=False)
 
     @classmethod
-    def of(cls, model: Any, own: Framework, inputs: Sequence[TensorSpec]) -> NetworkFile:
+    def of(cls, model: Any, handler: Framework, inputs: Sequence[TensorSpec]) -> NetworkFile:
         """Copy a model that a user gave, with its weights of now; the model stays as it is.
 
         Parameters
         ----------
-        model : object
         own : Framework
             That recognises it.
         inputs : sequence of TensorSpec
-            Of the model.
+            Inputs of the model.
 
         Raises
         ------
         udfs.handlers.UntraceableModelError
             It cannot be sent to another process.
         """
-        digest = own.fingerprint(model)
+        digest = handler.fingerprint(model)
         reads = "_".join("x".join(map(str, spec.shape)) for spec in inputs)
         file = files_of_this_process() / f"{digest}-{reads}.network"
         if file not in _packed:
             partial = file.with_name(f".{file.name}")
-            code = own.pack(model, inputs, partial)
+            code = handler.pack(model, inputs, partial)
             partial.replace(file)
             _packed[file] = code
-        return cls(own.name, digest, str(file), _packed[file])
+        return cls(handler.name, digest, str(file), _packed[file])
 
     @classmethod
-    def without_code(cls, model: Any, own: Framework, inputs: Sequence[TensorSpec], file: Path) -> NetworkFile:
+    def without_code(cls, model: Any, handler: Framework, inputs: Sequence[TensorSpec], file: Path) -> NetworkFile:
         """Write a model to a file so that it needs none of its author's code.
 
         Raises
@@ -85,14 +84,14 @@ class NetworkFile:
         udfs.handlers.UntraceableModelError
             It needs its author's code; the message says for what.
         """
-        own.write_network(model, inputs, file)
-        return cls(own.name, own.fingerprint(model), str(file), inputs=tuple(inputs))
+        handler.write_network(model, inputs, file)
+        return cls(handler.name, handler.fingerprint(model), str(file), inputs=tuple(inputs))
 
     def __call__(self) -> Any:
         """Open the network, in inference mode and for the caller alone."""
         register_framework(*self.registered)
-        own, path = framework(self.framework), local_file(self.file)
-        return own.open_network(path) if self.code is None else own.unpack(self.code, path)
+        handler, path = framework(self.framework), local_file(self.file)
+        return handler.open_network(path) if self.code is None else handler.unpack(self.code, path)
 
     def at(self, file: str) -> NetworkFile:
         """The same network in another place."""

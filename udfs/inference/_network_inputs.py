@@ -1,4 +1,4 @@
-"""What a network takes, read from the columns that it was trained on."""
+"""Inputs of a network, read from the columns that it was trained on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class NetworkInputs:
 
     Parameters
     ----------
-    inputs : tuple of TensorGroup
     images : tuple of str
         Columns that arrive as images.
     """
@@ -63,7 +62,7 @@ class NetworkInputs:
         return [self._group(group, arrays, readable) for group in self.inputs], reasons
 
     def _note(self, reasons: list[str | None], values: pa.Array, column: TensorColumn) -> None:
-        """Note rows without a value, or with a tensor of another size or a null in it."""
+        """Record errors of rows without a value, with a tensor of another size, or with a null in it."""
         present = values.is_valid().to_numpy(zero_copy_only=False)
         fits, whole = present, present
         if column.shape and column.name not in self.images:
@@ -85,9 +84,9 @@ class NetworkInputs:
     ) -> NDArray[Any]:
         rows = len(values)
         if column.name in self.images:
-            own: list[str | None] = [None] * rows
-            pixels = decoded(values, column, own)
-            for place, reason in zip(np.flatnonzero(complete).tolist(), own, strict=True):
+            group_reasons: list[str | None] = [None] * rows
+            pixels = decoded(values, column, group_reasons)
+            for place, reason in zip(np.flatnonzero(complete).tolist(), group_reasons, strict=True):
                 reasons[place] = reasons[place] or reason
             array: NDArray[Any] = pixels.flatten().to_numpy().reshape(rows, *column.shape)
         elif column.shape:
@@ -98,15 +97,15 @@ class NetworkInputs:
 
     @staticmethod
     def _group(group: TensorGroup, arrays: dict[str, NDArray[Any]], good: NDArray[np.bool_]) -> NDArray[Any]:
-        own = [arrays[column.name][good] for column in group.columns]
+        columns = [arrays[column.name][good] for column in group.columns]
         if group.side_by_side:
             joined = [
                 array.reshape(len(array), column.size).astype(group.dtype)
-                for column, array in zip(group.columns, own, strict=True)
+                for column, array in zip(group.columns, columns, strict=True)
             ]
             return np.ascontiguousarray(np.concatenate(joined, axis=1))
         # As in training: eight-bit pixels are shares of one.
-        return own[0].astype(np.float32) / 255.0 if own[0].dtype == np.uint8 else own[0]
+        return columns[0].astype(np.float32) / 255.0 if columns[0].dtype == np.uint8 else columns[0]
 
 
 def _without_null(values: pa.Array) -> NDArray[np.bool_]:

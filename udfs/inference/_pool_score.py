@@ -28,12 +28,10 @@ class PoolScore:
 
     Parameters
     ----------
-    prediction : Prediction
-    uncertainty : OutputUncertainty
     output : str
         Column to add, ``double``.
     mask : str, optional
-        Of tags, the column that is 0 where a token is padding.
+        Column of the tags that is 0 where a token is padding.
     """
 
     prediction: Prediction

@@ -32,13 +32,16 @@ def pool(tensors: NDArray[np.generic], pooling: Pooling, layout: Layout = "NCHW"
     Parameters
     ----------
     tensors : array of shape (n, *shape)
+        Tensors of a layer.
     pooling : {"max2x2", "mean", "none"}
+        Pooling over the spatial axes.
     layout : {"NCHW", "NHWC"}
         Where a feature map has its channels.
 
     Returns
     -------
     array of float32, shape (n, feature_length(shape, pooling, layout))
+        Pooled vectors.
 
     Examples
     --------

@@ -51,7 +51,7 @@ class PortableNetwork:
         Parameters
         ----------
         model : object
-            Of any framework.
+            Model of any framework.
         inputs : sequence of array, each of shape (rows, ...)
             A few rows of what it reads.
 
@@ -61,11 +61,11 @@ class PortableNetwork:
             No framework recognises it, its Python cannot be turned into a graph (torch), or its classes are not
             registered (Keras).
         """
-        own = framework_of(model)
-        if own is None:
+        handler = framework_of(model)
+        if handler is None:
             raise NotPortableError(f"{type(model).__name__} is a model of no framework that this process knows")
         try:
-            return cls(own.name, own.export(model, inputs))
+            return cls(handler.name, handler.export(model, inputs))
         except Exception as error:
             raise NotPortableError(
                 f"{type(model).__name__} cannot be written without its code: {type(error).__name__}: {error}. Its "

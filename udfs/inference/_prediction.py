@@ -31,13 +31,10 @@ class Prediction:
 
     Parameters
     ----------
-    network : PortableNetwork
-    inputs : tuple of TensorGroup
     images : tuple of str
         Columns that arrive as images.
     output : str
         Column to add, ``list<float>``: the network's first output.
-    batch_size : int
     """
 
     network: PortableNetwork

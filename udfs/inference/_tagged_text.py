@@ -69,7 +69,7 @@ class TokenColumns:
     def _tokenize(self, tokenizer: Any, batch: pa.RecordBatch) -> NewColumns:
         texts = batch.column(self.text).to_pylist()
         tags: list[Any] = [None] * len(texts) if self.tags is None else batch.column(self.tags).to_pylist()
-        reasons = [self._reason(text, own) for text, own in zip(texts, tags, strict=True)]
+        reasons = [self._reason(text, tags_of_text) for text, tags_of_text in zip(texts, tags, strict=True)]
         good = [place for place, reason in enumerate(reasons) if reason is None]
         in_words = pa.types.is_list(batch.schema.field(self.text).type)
         encodings = tokenizer.encode_batch([texts[place] for place in good], is_pretokenized=in_words)
@@ -95,7 +95,7 @@ class TokenColumns:
 
 
 def _first_pieces(words: Sequence[int | None], classes: Sequence[int]) -> list[int]:
-    """Give the first token of each word its class."""
+    """Assign each word's class to its first token."""
     return [
         classes[word] if word is not None and (place == 0 or words[place - 1] != word) else UNTAGGED
         for place, word in enumerate(words)

@@ -86,7 +86,6 @@ class TextFeed:
 
     Parameters
     ----------
-    column : str
     ids, mask : str
         Names of the graph's inputs.
     tokenization : Tokenization
@@ -106,20 +105,16 @@ class TextFeed:
     def take(self, batch: pa.RecordBatch) -> Read:
         """Tokenize the column; a null is bad, an empty text is not."""
         texts = batch.column(self.column).to_pylist()
-        given = [text for text in texts if text is not None]
-        ids = np.empty((len(given), self.tokenization.max_length), np.int64)
+        present = [text for text in texts if text is not None]
+        ids = np.empty((len(present), self.tokenization.max_length), np.int64)
         mask = np.empty_like(ids)
-        for row, encoding in enumerate(_tokenizer(self.tokenization).encode_batch(given)):
+        for row, encoding in enumerate(_tokenizer(self.tokenization).encode_batch(present)):
             ids[row], mask[row] = encoding.ids, encoding.attention_mask
         return Read({self.ids: ids, self.mask: mask}, ["null" if text is None else None for text in texts])
 
 
 def open_tokenizer(tokenization: Tokenization) -> Any:
     """Open a tokenizer that pads and cuts to ``tokenization.max_length``.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
 
     Raises
     ------
@@ -133,7 +128,7 @@ def open_tokenizer(tokenization: Tokenization) -> Any:
     except ModuleNotFoundError as error:
         raise ImportError('tokenizers is not installed: pip install "cerebro-spark[text]"') from error
     if tokenization.tokenizer is None:
-        raise WeightsError("no tokenizer: name a folder of weights that has a tokenizer.json")
+        raise WeightsError("weights must be a folder with a tokenizer.json, got no tokenizer.")
     # One core a task: the library would take all of the machine's, and warn in processes that were forked.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     path = local_file(tokenization.tokenizer)

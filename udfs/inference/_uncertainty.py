@@ -1,4 +1,4 @@
-"""How useful the label of a record would be, by what a network predicts for it (Settles' survey, 2009, section 3.1)."""
+"""Usefulness of labels, by the uncertainty of a network's predictions (Settles' survey, 2009, section 3.1)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
     Parameters
     ----------
     probabilities : array, shape (rows, classes) or (rows, tokens, classes)
+        Probabilities of the classes.
     how : str
         One of :data:`UNCERTAINTIES`: 1 less the largest probability; 1 less the distance of the two largest; or the
         entropy, in nats.
@@ -33,6 +34,7 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
     Returns
     -------
     array of float64, shape (rows,)
+        Uncertainty of each row.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
 
 @dataclass(frozen=True, slots=True)
 class OutputUncertainty:
-    """How uncertain a network is, by its outputs.
+    """Uncertainty of a network, computed from its outputs.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ class OutputUncertainty:
     probabilities : bool
         Whether the outputs are probabilities; otherwise scores.
     tokens : tuple of int, optional
-        Of tags, how many tokens and classes.
+        Number of tokens and of classes of tags.
 
     Examples
     --------
@@ -90,19 +92,20 @@ class OutputUncertainty:
         Parameters
         ----------
         outputs : array, shape (rows, ...)
-            Of the labels' classes; one output is of the second of two classes.
+            Outputs for the classes of the label; a single output is that of the second of two classes.
         present : array of bool, shape (rows, tokens), optional
-            Of tags, the tokens that count.
+            Tokens of the tags that are no padding.
 
         Returns
         -------
         array of float64, shape (rows,)
+            Uncertainty of each row.
         """
         rows = outputs.reshape(len(outputs), *(self.tokens or (-1,)))
         return uncertainty(self._chances(rows), self.how, None if self.tokens is None else present)
 
-    def _chances(self, given: NDArray[Any]) -> NDArray[np.float64]:
-        outputs = given.astype(np.float64)
+    def _chances(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+        outputs = raw.astype(np.float64)
         if self.kind == "positive":
             chance = outputs[:, :1] if self.probabilities else 1 / (1 + np.exp(-outputs[:, :1]))
             return np.concatenate([1 - chance, chance], axis=1)

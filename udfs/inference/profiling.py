@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import CerebroError
-from optimizer.logical import plan_layers
-from optimizer.transfer import ModelProfile
+from optimizer.transfer import ModelProfile, plan_layers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +55,7 @@ class ProfilingRequest:
     depths : tuple of str
         Layers at which seconds are taken, from the bottom to the top.
     threads : int
-        Of one run of the network.
+        Number of threads of one run of the network.
     """
 
     model: str
@@ -72,14 +71,6 @@ def measure(request: ProfilingRequest) -> ModelProfile:
     Resident memory is what the kernel counts: what opening the model and running full batches adds to a process that
     has imported what every Spark worker imports. Pages of files (libraries, mapped weights) are told from the
     process's own. Freed memory is kept, as in a worker, so that the end shows the peak.
-
-    Parameters
-    ----------
-    request : ProfilingRequest
-
-    Returns
-    -------
-    ModelProfile
 
     Raises
     ------
@@ -122,12 +113,12 @@ def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
     for _ in range(_RUNS):
         for _out in rows([full]):
             pass
-        own = _resident()[0]
-        if own <= _SETTLED * before:
+        resident = _resident()[0]
+        if resident <= _SETTLED * before:
             break
-        before = own
-    own, mapped = _resident()
-    own = max(own, _highest() - mapped)
+        before = resident
+    resident, mapped = _resident()
+    resident = max(resident, _highest() - mapped)
     shared = max(0, mapped - bare[1])
     few = full.slice(0, min(_TIMED_RECORDS, full.num_rows))
     input_seconds, seconds = _seconds(request, model, few)
@@ -137,7 +128,7 @@ def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
         threads=request.threads,
         batch_size=inference.batch_size,
         serialized_bytes=sum(model.graph[name].param_bytes for name in model.graph.names),
-        runtime_bytes=max(0, own - bare[0]) + shared,
+        runtime_bytes=max(0, resident - bare[0]) + shared,
         shared_bytes=shared,
         runtime_gpu_bytes=framework(inference.source.framework).accelerator_bytes(),
         input_seconds=input_seconds,
@@ -159,17 +150,17 @@ def _seconds(
         for feed in request.inference.feeds:
             have |= feed.take(records).arrays
         inputs.append(time.perf_counter() - started)
-        for taken, stage in zip(parts, plan.stages, strict=True):
+        for seconds_of_stage, stage in zip(parts, plan.stages, strict=True):
             want = list(dict.fromkeys((*stage.targets, *stage.writes)))
             started = time.perf_counter()
             tensors = model.run({name: have[name] for name in stage.reads}, [name for name in want if name not in have])
-            taken.append(time.perf_counter() - started)
+            seconds_of_stage.append(time.perf_counter() - started)
             have |= tensors
     points: list[tuple[int, float]] = []
     flops, passed = 0, 0.0
-    for taken, stage in zip(parts, plan.stages, strict=True):
+    for seconds_of_stage, stage in zip(parts, plan.stages, strict=True):
         flops += stage.flops
-        passed += statistics.median(taken) / records.num_rows
+        passed += statistics.median(seconds_of_stage) / records.num_rows
         points.append((flops, passed))
     return statistics.median(inputs) / records.num_rows, tuple(points)
 

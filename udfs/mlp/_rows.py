@@ -36,7 +36,7 @@ class Census:
     shortest, longest : int
         Numbers of features; 0 where there is no row.
     least, most : float
-        Of the good labels.
+        Range of the good labels.
     weight : float
         Sum of the good weights; of all rows where there are none.
     """
@@ -90,8 +90,11 @@ class Rows:
     Parameters
     ----------
     features : array of float32, shape (n, d)
+        Features of the good rows.
     labels, weights : array of float64, shape (n,)
+        Labels and weights of the good rows.
     census : Census
+        Counts of the good and bad rows.
     """
 
     features: NDArray[np.float32]
@@ -111,8 +114,9 @@ def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tup
     Returns
     -------
     features : array of float32, shape (valid.sum(), d)
-        Of the good rows, those without NaN, infinities and nulls. Without columns where lengths differ.
+        Features of the good rows, those without NaN, infinities and nulls; without columns if lengths differ.
     valid : array of bool, shape (n,)
+        Whether a row is good.
     lengths : tuple of int
         The least and the greatest number in a list; 0 where all are null.
     """

@@ -45,7 +45,6 @@ class Scoring:
         regression.
     prediction : str
         Column to add: the class with the greatest probability, or the network's output where there is no `probability`.
-    device : str
     batch_size : int
         Rows per run of the network.
 

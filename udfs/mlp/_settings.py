@@ -22,21 +22,17 @@ class Settings:
     regression : bool
         Squared error; else softmax and cross entropy.
     classes : int, optional
-        Of classification; one more than the greatest label where it is not known.
-    epochs : int
-    step_size : float
-    solver : {"adam", "sgd"}
+        Number of classes; by default one more than the greatest label.
     batch_size : int
         Rows of a step, those of all tasks together.
     backend : {"gloo", "horovod"}
-        Of :func:`udfs.gang.gang`.
+        Backend of :func:`udfs.gang.gang`.
     standardise : bool
         Inputs (and the target of a regression) to mean 0 and standard deviation 1, over all tasks.
     l2 : float
         Half the sum of the squared weights, times this, is added to the loss; biases are left out.
     seed : int
         The same seed, rows and number of tasks give the same bits.
-    device : str
     largest : int
         Bytes of weights that a model may have.
     features, label : str

@@ -23,13 +23,14 @@ def batch_shares(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     Parameters
     ----------
     rows : sequence of int
-        Of each task.
+        Number of rows of each task.
     size : int
-        Of a global batch.
+        Rows of a global batch.
 
     Returns
     -------
     array of int, shape (steps, tasks)
+        Rows of each task in each step.
 
     Examples
     --------

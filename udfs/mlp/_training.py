@@ -29,7 +29,6 @@ class Fault(NamedTuple):
     ----------
     kind : {"empty", "features", "label", "size", "step"}
         The part at fault; ``"step"`` is a loss that became NaN.
-    message : str
     """
 
     kind: str
@@ -61,14 +60,14 @@ class Training(Settings):
         rows = read_rows(batches)
         network, report = None, {}
         with gang(backend=self.backend) as tasks:
-            found = [
+            tables = [
                 Census(**json.loads(text)) for text in tasks.all_gather(json.dumps(rows.census.to_dict()).encode())
             ]
-            census = reduce(add, found)
+            census = reduce(add, tables)
             fault = self.fault(census)
             if fault is None:
                 sizes = [census.longest, *self.hidden, self._outputs(census)]
-                fitted = fit(tasks, rows, self, sizes, [one.rows for one in found])
+                fitted = fit(tasks, rows, self, sizes, [table.rows for table in tables])
                 if len(fitted.losses) < self.epochs:
                     fault = self._diverged(len(fitted.losses) + 1)
                 network = to_bytes(fitted.network)

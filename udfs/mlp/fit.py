@@ -55,12 +55,10 @@ def fit(gang: Gang, rows: Rows, settings: Settings, sizes: list[int], counts: li
 
     Parameters
     ----------
-    gang : Gang
     rows : Rows
-        Of this task, perhaps none. They are standardised in place.
-    settings : Settings
+        Rows of this task, which may be none; they are standardised in place.
     sizes : list of int
-        Of the layers, those of input and output included.
+        Sizes of the layers, including input and output.
     counts : list of int
         Rows of each task.
     """
@@ -89,12 +87,12 @@ def _epochs(
 ) -> Iterator[float]:
     parameters = [parameter.data for parameter in network.parameters()]
     solver = (SGD if settings.solver == "sgd" else Adam)(parameters, settings.step_size)
-    own = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
+    shares = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
     for epoch in range(settings.epochs):
         draw = np.random.default_rng([settings.seed & (2**64 - 1), epoch, gang.rank])
         order = torch.from_numpy(draw.permutation(len(examples.data))).to(examples.data.device)
         loss_sum, weight_sum, start = 0.0, 0.0, 0
-        for share in own:
+        for share in shares:
             picked = examples.pick(order[start : start + share])
             start += share
             gradients, loss = _gradients(network, picked, settings)

@@ -25,16 +25,16 @@ class Perceptron(nn.Module):
     Parameters
     ----------
     sizes : sequence of int
-        Of the input, of every hidden layer and of the output.
+        Sizes of the input, of every hidden layer and of the output.
 
     Attributes
     ----------
     layers : torch.nn.Sequential
         From standardised inputs, to logits or to a standardised value.
     mean, scale : torch.Tensor
-        Of the inputs, float64, shape ``(sizes[0],)``.
+        Standardisation of the inputs, float64, shape ``(sizes[0],)``.
     target_mean, target_scale : torch.Tensor
-        Of the output, float64 scalars; 0 and 1 for logits.
+        Standardisation of the output, float64 scalars; 0 and 1 for logits.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def counted(arguments: Sequence[pa.Array], function: str, usage: str, most: int)
         There are none, or more than `most`.
     """
     if not 1 <= len(arguments) <= most:
-        raise CallError(f"{function} was given {len(arguments)} arguments: write {usage}")
+        raise CallError(f"{function} must be called as {usage}, got {len(arguments)} arguments.")
     missing = [pa.nulls(len(arguments[0]))] * (most - len(arguments))
     return (*arguments, *missing)
 
@@ -67,13 +67,16 @@ def chosen(name: Any, among: Mapping[str, Any], function: str, what: str) -> Any
     CallError
         No such name, or none where there are several.
     """
-    known = ", ".join(repr(one) for one in among)
+    known = ", ".join(repr(entry) for entry in among)
     if name is None:
         if len(among) == 1:
             return next(iter(among.values()))
-        raise CallError(f"{function}: name one of the registered {what}: {known}")
+        raise CallError(f"the first argument of {function} must name one of the registered {what}: {known}.")
     if name not in among:
-        raise CallError(f"{function}: no {what} {name!r} is registered{nearest(str(name), among)}; registered: {known}")
+        raise CallError(
+            f"the first argument of {function} must be a registered {what} ({known}), got "
+            f"{name!r}{nearest(str(name), among)}."
+        )
     return among[name]
 
 

@@ -60,12 +60,12 @@ class SQLNetwork:
         if layer is None:
             if len(self.inference.vectors) == 1:
                 return self.inference
-            raise CallError(f"{function}: the stage has several layers: name one of {', '.join(self.layers)}")
+            raise CallError(f"layer of {function} must be one of {', '.join(self.layers)}, got none.")
         name = layer
         if isinstance(layer, int):
             place = abs(layer)
             if not 1 <= place <= len(self.from_top):
-                raise CallError(f"{function}: layer {layer}: layers count from the top, 1 to {len(self.from_top)}")
+                raise CallError(f"layer of {function} must be from 1, the top, to {len(self.from_top)}, got {layer}.")
             name = self.from_top[place - 1]
         if name not in self.layers:
             raise CallError(
@@ -84,7 +84,6 @@ class NetworkCalls:
         Its name, for the messages.
     kind : {"image", "text"}
         What the networks read.
-    networks : mapping of str to SQLNetwork
     explained : bool
         Give a struct of the features, the reason why there are none, and its detail.
     """
@@ -115,8 +114,8 @@ class NetworkCalls:
             network = chosen(name, self.networks, self.function, "network")
             inference = network.at(layer, self.function)
             self._check(values.type, network)
-            own = values if len(rows) == len(values) else values.take(pa.array(rows))
-            parts.append((rows, self._computed(inference, own, network.policy)))
+            values_of_rows = values if len(rows) == len(values) else values.take(pa.array(rows))
+            parts.append((rows, self._computed(inference, values_of_rows, network.policy)))
         return in_order(parts, self.returns)
 
     def _computed(self, inference: Inference, values: pa.Array, policy: RowPolicy) -> pa.Array:
@@ -138,7 +137,7 @@ class NetworkCalls:
             return
         if self.kind == "text":
             if not _is_string(kind):
-                raise CallError(f"{self.function}: its column is {kind}; a text is a string")
+                raise CallError(f"the column of {self.function} must be a string, got {kind}.")
         elif network.tensors:
             if not _is_vector(kind) and not _is_floats(kind):
                 raise CallError(

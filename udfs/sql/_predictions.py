@@ -37,13 +37,12 @@ class SQLModel:
 
     Parameters
     ----------
-    prediction : Prediction
     columns : tuple of TensorColumn
         What it was trained on.
     kind : {"classes", "positive", "value"}
         What the label is.
     threshold : float
-        Of a single output that decides between two classes.
+        Threshold of a single output that decides between two classes.
     probabilities : bool
         Whether the outputs are probabilities.
     """
@@ -63,7 +62,6 @@ class PredictionCalls:
     ----------
     function : str
         Its name, for the messages.
-    models : mapping of str to SQLModel
     explained : bool
         Give a struct of the prediction, the probabilities, the outputs, and the reason why there are none.
     """
@@ -89,8 +87,8 @@ class PredictionCalls:
         parts = []
         for (name,), rows in rows_alike(names):
             model = chosen(name, self.models, self.function, "model")
-            own = values if len(rows) == len(values) else values.take(pa.array(rows))
-            parts.append((rows, self._computed(model, own)))
+            values_of_rows = values if len(rows) == len(values) else values.take(pa.array(rows))
+            parts.append((rows, self._computed(model, values_of_rows)))
         return in_order(parts, self.returns)
 
     def _computed(self, model: SQLModel, values: pa.Array) -> pa.Array:
@@ -117,20 +115,20 @@ class PredictionCalls:
         names = [field.name for field in kind] if is_struct else []
         if is_struct and column.name in names:
             # Not `field`, which would show what lies beneath a struct that is null.
-            found = values.flatten()[names.index(column.name)]
+            array = values.flatten()[names.index(column.name)]
         elif only and (not is_struct or set(names) == _VECTOR_FIELDS or set(names) >= set(IMAGE_FIELDS)):
-            found = values
+            array = values
         else:
             had = f"; it has {', '.join(names)}" if is_struct else f"; it was given {kind}"
             raise CallError(
                 f"{self.function}: no column {column.name!r} in its struct{nearest(column.name, names)}{had}: write "
                 f"{self.function}{_USAGE}"
             )
-        encoded = _encoded(found, column)
+        encoded = _encoded(array, column)
         if encoded is None:
             trained_on = f"{column.dtype}{list(column.shape) or ''}"
             raise CallError(
-                f"{self.function}: column {column.name!r} is {found.type}; the network was trained on {trained_on}"
+                f"{self.function}: column {column.name!r} is {array.type}; the network was trained on {trained_on}"
             )
         return encoded
 

@@ -26,14 +26,16 @@ def compile_command(
     """Compile a model file into a tensor program, which needs no training library to run."""
     with refused_before_spark():
         if out.exists():
-            raise InvalidArgumentError(f"--out {out} is there already: name another file, or delete it")
+            raise InvalidArgumentError(
+                f"--out must name a new file, got {out}, which is there already. Name another file, or delete it."
+            )
         compiled = compiled_of_file(model)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             compiled.save(out)
         except OSError as error:
             raise InvalidArgumentError(
-                f"--out {out}: {error.strerror or error}; name a file that can be written"
+                f"--out must name a file that can be written, got {out}: {error.strerror or error}."
             ) from error
     facts = {
         "out": str(out),

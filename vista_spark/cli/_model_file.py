@@ -1,4 +1,4 @@
-"""A model file of ``vista compile`` and ``vista score``: what it is, by its first bytes."""
+"""Reader of the model files of ``vista compile`` and ``vista score``, by their first bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.compiling import ProgramError, UnsupportedOperatorError
+from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from vista_spark.compiling import CompiledPipeline
 
 __all__ = ["compiled_of_file"]
 
@@ -52,8 +51,6 @@ def compiled_of_file(path: Path) -> CompiledPipeline:
     UnsupportedOperatorError
         A part of the model has no translation.
     """
-    from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model  # imports Spark
-
     if path.is_dir():
         raise InvalidArgumentError(_folder(path))
     start = _start(path)
@@ -83,7 +80,7 @@ def _snippet(before: Sequence[str], model: str, path: Path) -> str:
 
 
 def _folder(path: Path) -> str:
-    """Say what to do with a folder: Spark ML saves models as such."""
+    """Describe how to compile a folder: Spark ML saves models as folders."""
     metadata = next(iter(sorted((path / "metadata").glob("part-*"))), None)
     if metadata is None:
         return f"{path} is a folder; name {KINDS}"
@@ -107,43 +104,42 @@ def _start(path: Path) -> bytes:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as error:
-        raise InvalidArgumentError(f"{path}: {error.strerror or error}; name {KINDS}") from error
+        raise InvalidArgumentError(f"model must be {KINDS}, got {path}: {error.strerror or error}.") from error
     if not start:
-        raise InvalidArgumentError(f"{path} is empty; name {KINDS}")
+        raise InvalidArgumentError(f"model must be {KINDS}, got the empty file {path}.")
     return start
 
 
 def _is_safetensors(start: bytes) -> bool:
-    """Eight bytes of length, and the JSON of that length."""
+    """Return whether a file starts with the length of a JSON header, and the header."""
     return start[8:9] == b"{" and int.from_bytes(start[:8], "little") < 2**40
 
 
 def _onnx(path: Path) -> object:
     try:
-        import onnx  # type: ignore[import-not-found,unused-ignore]  # an optional package
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # of onnx
+        import onnx  # type: ignore[import-not-found,unused-ignore]
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     except ImportError as error:
-        raise InvalidArgumentError(f"{path}: reading it takes onnx: pip install onnx") from error
+        raise InvalidArgumentError(f"onnx must be installed to read {path}: pip install onnx") from error
     try:
         return onnx.load(str(path))
     except DecodeError as error:
-        raise InvalidArgumentError(f"{path} is no ONNX model, or cut off: {error}") from error
+        raise InvalidArgumentError(f"model must be a complete ONNX file, got {path}: {error}") from error
 
 
 def _catboost(path: Path) -> object:
-    """CatBoost's own format, by way of its JSON, which says all that a parser needs."""
-    from vista_spark.compiling import read_model
-
+    """Read CatBoost's binary format by way of its JSON, which has all that a parser needs."""
     try:
-        from catboost import CatBoost, CatBoostError  # an optional package
+        from catboost import CatBoost, CatBoostError
     except ImportError as error:
         raise InvalidArgumentError(
-            f"{path}: reading a .cbm takes catboost (pip install catboost); or save it with format='json'"
+            f"catboost must be installed to read {path} (pip install catboost), unless the model is saved with "
+            "format='json'."
         ) from error
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "model.json"
         try:
             CatBoost().load_model(str(path)).save_model(str(document), format="json")
         except CatBoostError as error:
-            raise InvalidArgumentError(f"{path}: CatBoost cannot read it: {error}") from error
+            raise InvalidArgumentError(f"model must be a file of CatBoost, got {path}: {error}") from error
         return read_model(document)

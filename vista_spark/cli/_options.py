@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,33 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optimizer.errors import CerebroError, nearest
-from optimizer.logical import LOGICAL_PLANS
+from optimizer.memory import LOGICAL_PLANS
 from udfs.driver.command import choice
-from udfs.inference import POOLINGS
-from vista_spark import roster
+from udfs.driver.options import OptionGroup
+from vista_spark import roster, sessions
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import TEXT_POOLINGS, has_random_weights
+from vista_spark.files import Source, parse_layers
+from vista_spark.network import has_random_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
     from vista_spark.roster import ModelCard
 
 __all__ = [
-    "BatchSize",
-    "Categories",
+    "OVERRIDES",
+    "PLANNED",
+    "SOURCE",
     "Downstream",
-    "Features",
-    "Image",
-    "Images",
-    "Label",
-    "Layers",
-    "MaxPixels",
-    "MaybeTable",
     "Model",
-    "On",
-    "Plan",
-    "Pooling",
     "RandomWeights",
     "Table",
     "Weights",
@@ -48,6 +44,7 @@ __all__ = [
     "known_weights",
     "opened_model",
     "opened_weights",
+    "start_spark",
 ]
 
 # The paper's downstream model is the first (Vista, Figure 8).
@@ -62,22 +59,7 @@ _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
     "forest-regression": ("pyspark.ml.regression:RandomForestRegressor", {"seed": 0}),
 }
 _IMAGENET = "imagenet"
-_POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
 
-Images = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder of image files (the id is the name, or the path below it), or a table of images or texts. Without "
-        "--table: a folder for each class, or a table that has the label too."
-    ),
-]
-MaybeTable = Annotated[
-    str | None,
-    typer.Option(
-        help="Structured data: .csv or .tsv with a header (the separator is detected), .json, .orc, Parquet, or what "
-        "--table-format says. Without --images it has them, as --image."
-    ),
-]
 Table = Annotated[
     str,
     typer.Option(
@@ -85,53 +67,40 @@ Table = Annotated[
         "--table-format says."
     ),
 ]
-Label = Annotated[str | None, typer.Option(help="The label's column; texts are indexed. Folders of classes need none.")]
-Categories = Annotated[
-    str | None,
-    typer.Option(help="Columns whose values are categories, with commas: indexed and one-hot encoded; the label too."),
-]
-On = Annotated[str, typer.Option(help="The id's column.")]
-Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
-Image = Annotated[str, typer.Option(help="The column of images (bytes or paths) or texts, where a table has them.")]
 Model = Annotated[
     str,
-    typer.Option(help="The network: a name of `vista models`, a folder of transformers, or package.module:function."),
+    typer.Option(help="Network: a name of `vista models`, a folder of transformers, or package.module:function."),
 ]
 Weights = Annotated[
     str | None,
-    typer.Option(help="Path or URI of a state dict, or imagenet: what `vista weights fetch` fetched for the network."),
+    typer.Option(help="Path or URI of a state dict, or imagenet: the file that `vista weights fetch` fetched."),
 ]
 RandomWeights = Annotated[
-    bool, typer.Option("--random-weights", help="Run the network with random weights: a trial of the command alone.")
+    bool, typer.Option("--random-weights", help="Run the network with random weights, to try the command.")
 ]
-Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
 Downstream = Annotated[
     str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
 ]
-Pooling = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Of images {', '.join(POOLINGS)}; of texts {', '.join(TEXT_POOLINGS)}; the first of each by default.",
-        parser=choice(*_POOLINGS),
-        metavar="POOLING",
-    ),
-]
-Plan = Annotated[
-    str,
-    typer.Option(
-        help="auto, or a logical plan by name; `vista plan` compares them.",
-        parser=choice("auto", *LOGICAL_PLANS),
-        metavar="PLAN",
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(min=1, help="Images per run of the network; 32 by default, fewer where memory is short."),
-]
-MaxPixels = Annotated[
-    int | None,
-    typer.Option(min=1, help="An image of more pixels is a bad one; the plan counts decoding one of so many."),
-]
+
+SOURCE = OptionGroup(Source, [each.name for each in fields(Source)])
+"""Options of the data of a transfer."""
+
+PLANNED = ["layers", "pooling", "plan", "batch_size", "max_pixels", "device"]
+"""Parameters of a transfer that its memory plan depends on."""
+
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "layers": {"parser": parse_layers, "metavar": "LAYERS"},
+    "plan": {"parser": choice("auto", *LOGICAL_PLANS), "metavar": "PLAN"},
+    "batch_size": {"min": 1},
+    "max_pixels": {"min": 1},
+}
+"""Settings of these options that the command line has of its own."""
+
+
+def start_spark(master: str | None, console: Console, *, ship: bool = False) -> SparkSession:
+    """Start the session of a command, with a status line meanwhile."""
+    with console.status("starting Spark"):
+        return sessions.session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
 
 
 def downstream_factory(text: str) -> Callable[[], Any]:
@@ -166,7 +135,7 @@ def downstream_factory(text: str) -> Callable[[], Any]:
 
 
 def _of_the_users(option: str, error: Exception) -> InvalidArgumentError:
-    """Say where code of the user's failed."""
+    """Describe where code of the user failed."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return InvalidArgumentError(f"{option}: {last.filename}, line {last.lineno}: {type(error).__name__}: {error}")
 
@@ -183,7 +152,9 @@ def opened_model(text: str) -> Any:
         The function cannot be imported, fails, or returns no model; the folder holds no network.
     """
     if not text:
-        raise InvalidArgumentError("--model names no network; `vista models` lists those that ship")
+        raise InvalidArgumentError(
+            "--model must name a network, got an empty name; it names no network. `vista models` lists the roster."
+        )
     if text not in roster.names() and ("/" in text or Path(text).is_dir()):
         return roster.from_pretrained(text)
     if roster.is_name(text):
@@ -205,7 +176,7 @@ def opened_weights(weights: str | None, model: str) -> str | None:
     Raises
     ------
     InvalidArgumentError
-        Nobody publishes weights for the network.
+        No weights are published for the network.
     udfs.weights.WeightsError
         They have not been fetched.
     """
@@ -230,18 +201,21 @@ def known_weights(card: ModelCard, weights: object, *, random_weights: bool = Fa
             "--random-weights tries the command without"
         )
     if random_weights and not is_random:
-        raise InvalidArgumentError(f"--random-weights: {card.name} has weights; leave out one of the two")
+        raise InvalidArgumentError(
+            f"--random-weights must not be given with weights, and {card.name} has some; leave out one of the two."
+        )
 
 
 def is_regression(downstream: str) -> bool:
-    """Whether ``--downstream`` is a regression, by the name of its class; a function's name does not tell."""
+    """Return whether the class name of ``--downstream`` is that of a regression; function names are not."""
     name = downstream_name(downstream)
     return name.endswith(("Regressor", "Regression")) and name != "LogisticRegression"
 
 
-def features_line(columns: Sequence[str], on: str, label: str, *, chosen: bool) -> str:
-    """Say which structured features are used, and why where nobody named them."""
-    why = f" (every numeric column but {on} and {label}; --features names others)" if chosen else ""
+def features_line(source: Source, columns: Sequence[str]) -> str:
+    """Return the line about the structured features that a command uses."""
+    others = f"{source.on} and {source.learned}"
+    why = f" (every numeric column but {others}; --features names others)" if source.features is None else ""
     return f"structured features: {', '.join(columns) or 'none'}{why}"
 
 
@@ -257,7 +231,7 @@ def downstream_name(text: str) -> str:
     attribute = target.partition(":")[2]
     if not attribute:
         raise InvalidArgumentError(
-            f"--downstream {text!r}{nearest(text, _DOWNSTREAM)}; one of {', '.join(_DOWNSTREAM)}, or "
-            "package.module:callable"
+            f"--downstream must be one of {', '.join(_DOWNSTREAM)}, or package.module:callable, got {text!r}"
+            f"{nearest(text, _DOWNSTREAM)}."
         )
     return attribute

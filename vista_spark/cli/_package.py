@@ -1,4 +1,4 @@
-"""``vista package``: what spark-submit takes."""
+"""``vista package``: archive and script for spark-submit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from udfs.driver.command import out_folder
+from vista_spark.sessions import write_packages
 
 __all__ = ["package_command"]
 
@@ -18,9 +19,7 @@ def package_command(
         Path, typer.Option(help="Folder for the .zip and the script.", parser=out_folder, metavar="FOLDER")
     ] = Path("dist"),
 ) -> None:
-    """Write what spark-submit takes: these packages as a .zip, and vista.py, which runs this command from them."""
-    from vista_spark.sessions import write_packages  # `vista --help` is not to wait for it
-
+    """Write these packages as a .zip, and vista.py, which runs this command from them, for spark-submit."""
     archive = write_packages(out)
     script = out / "vista.py"
     script.write_bytes(pkgutil.get_data("vista_spark", "__main__.py") or b"")

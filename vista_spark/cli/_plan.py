@@ -6,38 +6,22 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
 from optimizer.sizes import number_of_bytes
-from udfs.driver.command import (
-    Device,
-    Json,
-    TableFormat,
-    comma_separated,
-    out_file,
-    picture_file,
-    print_json,
-    refused_before_spark,
-)
+from udfs.driver.command import Json, out_file, picture_file, print_json, refused_before_spark
+from udfs.driver.options import OptionGroup, with_options
+from udfs.node import memory_limit
 from vista_spark.cli._options import (
-    BatchSize,
-    Categories,
+    OVERRIDES,
+    PLANNED,
+    SOURCE,
     Downstream,
-    Features,
-    Image,
-    Images,
-    Label,
-    Layers,
-    MaxPixels,
-    MaybeTable,
     Model,
-    On,
-    Plan,
-    Pooling,
     Weights,
     downstream_name,
     features_line,
@@ -45,6 +29,9 @@ from vista_spark.cli._options import (
     opened_model,
     opened_weights,
 )
+from vista_spark.files import Source, survey
+from vista_spark.network import network
+from vista_spark.transfer import FeatureTransfer, memory_figure, named_size, plan_feature_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,24 +41,13 @@ if TYPE_CHECKING:
 __all__ = ["plan_command"]
 
 
+@with_options(source=SOURCE, settings=OptionGroup(FeatureTransfer, PLANNED, overrides=OVERRIDES))
 def plan_command(
     model: Model,
-    images: Images = None,
-    table: MaybeTable = None,
-    label: Label = None,
-    on: On = "id",
+    source: dict[str, Any],
+    settings: dict[str, Any],
     weights: Weights = None,
-    layers: Layers = "4",
-    features: Features = None,
-    categories: Categories = None,
-    table_format: TableFormat = None,
-    image: Image = "image",
     downstream: Downstream = "logistic",
-    pooling: Pooling = None,
-    plan: Plan = "auto",
-    batch_size: BatchSize = None,
-    max_pixels: MaxPixels = None,
-    device: Device = "auto",
     rows: Annotated[int | None, typer.Option(min=1, help="Plan for so many rows instead of the table's.")] = None,
     nodes: Annotated[
         int, typer.Option(min=0, help="Worker nodes; 0 (default) plans for this machine, in one JVM.")
@@ -99,11 +75,6 @@ def plan_command(
     as_json: Json = False,
 ) -> None:
     """Plan a transfer: which passes, how many tasks at a time, and the memory that Spark is to be started with."""
-    from udfs.node import memory_limit  # `vista --help` is not to wait for it
-    from vista_spark.files import Source, parse_layers
-    from vista_spark.network import network
-    from vista_spark.transfer import memory_figure, named_size, plan_feature_transfer
-
     here, contained = memory_limit()
     with refused_before_spark():
         cluster = ClusterSpec(
@@ -120,22 +91,11 @@ def plan_command(
             SPARK4 if reserved is None else replace(SPARK4, os_reserved_bytes=reserved, os_reserved_fraction=1.0)
         )
         estimator = downstream_name(downstream)
-        named = comma_separated(features)
-        source = Source(
-            images=images,
-            table=table,
-            on=on,
-            label=label,
-            image=image,
-            features=named,
-            categories=comma_separated(categories) or (),
-            table_format=table_format,
-        )
-        sizes = source.survey(classification=not is_regression(downstream))
-        wanted = parse_layers(layers)
+        data_source = Source(**source)
+        sizes = survey(data_source, classification=not is_regression(downstream))
         opened = opened_model(model)
         weights = opened_weights(weights, model)
-        network(opened, weights, 0).targets(wanted, pooling)
+        network(opened, weights, 0).targets(settings["layers"], settings.get("pooling"))
     with Console(stderr=as_json).status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
             opened,
@@ -144,16 +104,11 @@ def plan_command(
             structured_features=sizes.structured_features,
             image_bytes=sizes.image_bytes,
             weights=weights,
-            layers=wanted,
-            pooling=pooling,
-            plan=plan,
-            batch_size=batch_size,
-            max_pixels=max_pixels,
-            device=device,
             downstream=named_size(estimator, sizes.classes),
             constants=constants,
+            **settings,
         )
-    typer.echo(features_line(sizes.features, on, source.learned, chosen=named is None), err=as_json)
+    typer.echo(features_line(data_source, sizes.features), err=as_json)
     conf = chosen.physical.to_spark_conf()
     if defaults is not None:
         defaults.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``vista profile``: what a model takes on this machine."""
+"""``vista profile``: memory and speed of a model on this machine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from optimizer.sizes import size
 from udfs.driver.command import Device, Json, print_json, refused_before_spark
 from vista_spark.cli._options import Weights, opened_model, opened_weights
 from vista_spark.errors import InvalidArgumentError, RandomWeightsWarning
+from vista_spark.network import network, profile
+from vista_spark.serving import Session, profile_batches
 
 if TYPE_CHECKING:
     from optimizer.serving import BatchingProfile
@@ -40,8 +42,6 @@ def profile_command(
     as_json: Json = False,
 ) -> None:
     """Measure a model's memory and speed on this machine, as the planner takes them."""
-    from vista_spark.network import network, profile  # `vista --help` is not to wait for it
-
     with refused_before_spark():
         _check_options(batches, batch_size, threads, fresh=fresh)
         named = opened_model(model)
@@ -49,17 +49,15 @@ def profile_command(
         sizes = None if batches is None else _sizes(batches)
         network(named, weights, 0)
     if sizes is not None:
-        from vista_spark.serving import Session, profile_batches
-
         session = Session("profiled", model=named, weights=weights)
         with Console(stderr=True).status(f"measuring {model}"), warnings.catch_warnings():
             # They cost the same time.
             warnings.simplefilter("ignore", RandomWeightsWarning)
-            found = profile_batches(session, sizes, threads=threads or 1, device=device)
+            batching = profile_batches(session, sizes, threads=threads or 1, device=device)
         if as_json:
-            print_json(found.document())
+            print_json(batching.document())
         else:
-            Console().print(_table(model, found, sizes))
+            Console().print(_table(model, batching, sizes))
         return
     with Console().status(f"measuring {model}"):
         measured = profile(named, weights=weights, batch_size=batch_size or _BATCH_SIZE, device=device, fresh=fresh)
@@ -72,11 +70,15 @@ def profile_command(
 def _check_options(batches: str | None, batch_size: int | None, threads: int | None, *, fresh: bool) -> None:
     """Refuse options that the other one of the two measurements has."""
     if batches is None and threads is not None:
-        raise InvalidArgumentError(f"--threads {threads} is for --batches: give that too")
+        raise InvalidArgumentError(
+            f"--threads must be given with --batches, got --threads {threads} alone; it is for --batches."
+        )
     if batches is not None and batch_size is not None:
-        raise InvalidArgumentError(f"--batch-size {batch_size} and --batches {batches}: give one of them")
+        raise InvalidArgumentError(
+            f"--batch-size and --batches must not be given together, got {batch_size} and {batches}."
+        )
     if batches is not None and fresh:
-        raise InvalidArgumentError("--fresh and --batches: those are measured each time, and not remembered")
+        raise InvalidArgumentError("--fresh must not be given with --batches, which are measured each time.")
 
 
 def _sizes(text: str) -> list[int]:
@@ -84,18 +86,22 @@ def _sizes(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     wrong = [part for part in parts if not part.isdecimal() or int(part) < 1]
     if wrong:
-        raise InvalidArgumentError(f"--batches {text}: {wrong[0]!r} is no size; whole numbers from 1, such as 1,4,16")
+        raise InvalidArgumentError(
+            f"--batches must be positive integers, such as 1,4,16, got {text}: {wrong[0]!r} is no size."
+        )
     sizes = sorted({int(part) for part in parts})
     if sizes[0] != 1:
-        raise InvalidArgumentError(f"--batches {text}: add 1, no plan can do without the latency of one request")
+        raise InvalidArgumentError(f"--batches must include 1, got {text}: a plan needs the latency of one request.")
     return sizes
 
 
-def _table(model: str, found: BatchingProfile, sizes: list[int]) -> Table:
-    title = f"{model}: {found.hardware}, threads: {found.threads}, reading a request {found.preprocess_ms:.1f} ms"
+def _table(model: str, measured: BatchingProfile, sizes: list[int]) -> Table:
+    reading = f"reading a request {measured.preprocess_ms:.1f} ms"
+    title = f"{model}: {measured.hardware}, threads: {measured.threads}, {reading}"
     table = Table("batch", "milliseconds", "of each", "requests/s", "memory", title=title, title_justify="left")
     for batch in sizes:
-        taken = float(found.latencies[batch])
-        memory = size(int(found.memory[batch]))
-        table.add_row(str(batch), f"{taken:.1f}", f"{taken / batch:.2f}", f"{found.throughput(batch):.1f}", memory)
+        milliseconds = float(measured.latencies[batch])
+        memory = size(int(measured.memory[batch]))
+        throughput = f"{measured.throughput(batch):.1f}"
+        table.add_row(str(batch), f"{milliseconds:.1f}", f"{milliseconds / batch:.2f}", throughput, memory)
     return table

@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 from rich.console import Console
 
 from optimizer.compiling import BACKENDS, STRATEGIES
+from udfs.driver import check_file_columns, check_present, check_rows, file_columns, is_here, quoted, read_table
 from udfs.driver.command import (
     Json,
     Master,
@@ -21,15 +26,14 @@ from udfs.driver.command import (
     refused_before_spark,
 )
 from vista_spark.cli._model_file import compiled_of_file
-from vista_spark.cli._options import Table
+from vista_spark.cli._options import Table, start_spark
+from vista_spark.compiling import CompiledPipeline, TensorPipeline
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
-
-    from vista_spark.compiling import CompiledPipeline
 
 __all__ = ["score_command"]
 
@@ -70,22 +74,11 @@ def score_command(
     master: Master = None,
 ) -> None:
     """Add the predictions of a model file to a table, on executors that have no training library."""
-    from pyspark.sql import functions as F  # `vista --help` is not to wait for Spark
-
-    from udfs.driver import (
-        check_file_columns,
-        check_present,
-        check_rows,
-        file_columns,
-        is_here,
-        read_table,
-    )
-    from vista_spark.compiling import CompiledPipeline, TensorPipeline
-    from vista_spark.sessions import session
-
     with refused_before_spark():
         if out.exists():
-            raise InvalidArgumentError(f"--out {out} is there already: name another folder, or delete it")
+            raise InvalidArgumentError(
+                f"--out must name a new folder, got {out}, which is there already. Name another folder, or delete it."
+            )
         compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy, backend=backend)
         named = comma_separated(features)
         _check_named(compiled, named, model)
@@ -99,8 +92,7 @@ def score_command(
                 _check_free(present, compiled, errors)
                 check_rows(table, "--table", table_format)
     began = time.monotonic()
-    with _CONSOLE.status("starting Spark"):
-        spark = session(master, conf={"spark.log.level": "ERROR"})
+    spark = start_spark(master, _CONSOLE)
     rows = read_table(spark, table, table_format)
     reads = named or compiled.columns_in(rows.columns) or []
     check_present(rows, reads, "--table")
@@ -124,7 +116,7 @@ def score_command(
 
 
 def _check_named(compiled: CompiledPipeline, named: Sequence[str] | None, model: Path) -> None:
-    """Hold ``--features`` to the model.
+    """Validate ``--features`` against the model.
 
     Raises
     ------
@@ -137,16 +129,11 @@ def _check_named(compiled: CompiledPipeline, named: Sequence[str] | None, model:
             f"{model} takes {width} columns and does not know their names: name them in its order with --features"
         )
     if named is not None and len(named) != width:
-        raise ColumnError(f"--features names {len(named)} columns; {model} takes {width}")
+        raise ColumnError(f"--features must name the {width} columns of {model}, got {len(named)}.")
 
 
 def _as_numbers(table: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Columns of numbers without a value, which separated values give as texts, as columns of missing numbers."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType
-
-    from udfs.driver import quoted
-
     texts = [name for name in columns if isinstance(table.schema[name].dataType, StringType)]
     if not texts:
         return table
@@ -164,16 +151,13 @@ def _added(compiled: CompiledPipeline) -> list[str]:
 
 
 def _check_free(columns: Sequence[str], compiled: CompiledPipeline, errors: str) -> None:
-    taken = {*_added(compiled), *([_ERROR] if errors == "null" else [])} & set(columns)
-    if taken:
-        raise ColumnError(f"--table has columns {', '.join(sorted(taken))}, which are to be added: rename them first")
+    present = {*_added(compiled), *([_ERROR] if errors == "null" else [])} & set(columns)
+    if present:
+        raise ColumnError(f"--table has columns {', '.join(sorted(present))}, which are to be added: rename them first")
 
 
 def _plain(scored: DataFrame) -> DataFrame:
     """Vectors of Spark ML as arrays, which every reader of Parquet knows."""
-    from pyspark.ml.functions import vector_to_array
-    from pyspark.ml.linalg import VectorUDT
-
     for field in scored.schema:
         if isinstance(field.dataType, VectorUDT):
             scored = scored.withColumn(field.name, vector_to_array(scored[field.name]))

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from udfs.driver.command import Device, Master, refused_before_spark
 from vista_spark import roster
-from vista_spark.cli._options import RandomWeights, known_weights
+from vista_spark.cli._options import RandomWeights, known_weights, start_spark
 from vista_spark.cli._sessions_file import load_sessions
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving import App, Server
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -60,34 +61,32 @@ def serve_command(
     master: Master = None,
 ) -> None:
     """Serve models over HTTP within their deadlines, until interrupted."""
-    from udfs.serving.http import HttpLimits, check_address  # an optional extra
-    from vista_spark.serving import App  # `vista --help` is not to wait for Spark
+    from udfs.serving.http import HttpLimits, check_address
 
     with refused_before_spark():
         if token is not None and no_token:
-            raise InvalidArgumentError("--token and --no-token: give one of them")
+            raise InvalidArgumentError("--token and --no-token must not be given together; leave one out.")
         check_address(host, port, token)
         bounds = _bounds(backends)
         sessions = load_sessions(file)
-        for one in sessions:
-            if isinstance(one, App):
+        for each in sessions:
+            if isinstance(each, App):
                 continue
-            if store is None and isinstance(one.model, str) and one.model.startswith("store:/"):
-                raise InvalidArgumentError(f"session {one.name!r} has model={one.model!r}: say where, with --store")
-            if not random_weights and isinstance(one.model, str) and one.model in roster.names():
-                card = roster.card(one.model)
-                known_weights(card, card.weights if one.weights is None else one.weights)
-    from vista_spark.serving import Server
-    from vista_spark.sessions import session as spark_session
+            if store is None and isinstance(each.model, str) and each.model.startswith("store:/"):
+                raise InvalidArgumentError(
+                    f"--store must name the store of session {each.name!r}, whose model is {each.model!r}."
+                )
+            if not random_weights and isinstance(each.model, str) and each.model in roster.names():
+                card = roster.card(each.model)
+                known_weights(card, card.weights if each.weights is None else each.weights)
 
     over = threading.Event()
-    with _CONSOLE.status("starting Spark"):
-        spark = spark_session(master, conf={"spark.log.level": "ERROR"})
+    spark = start_spark(master, _CONSOLE)
     try:
         server = Server(spark, backends=bounds, epoch_s=epoch, threads=threads, device=device, store=store)
-        for one in sessions:
-            with _CONSOLE.status(f"measuring {one.name}"):
-                server.deploy(one)
+        for each in sessions:
+            with _CONSOLE.status(f"measuring {each.name}"):
+                server.deploy(each)
         plan = server.plan()
         with _CONSOLE.status("starting backends"):
             api = server.start(
@@ -117,7 +116,7 @@ def _bounds(text: str) -> int | tuple[int, int]:
     """Read ``8``, or ``0:8``."""
     numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in text.split(":")]
     if len(numbers) > len(("least", "most")) or min(numbers) < 0 or numbers[-1] < max(1, numbers[0]):
-        raise InvalidArgumentError(f"--backends {text}: give a number from 1 on, or the least and the most, as 0:8")
+        raise InvalidArgumentError(f"--backends must be a positive integer, or LEAST:MOST such as 0:8, got {text}.")
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[-1])
 
 

@@ -1,4 +1,4 @@
-"""A Python file that says which sessions and applications a server has."""
+"""Python file that defines the sessions and applications of a server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from optimizer.errors import nearest
 from udfs.driver.command import user_module
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving import App, Session
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from vista_spark.serving import App, Session
 
 __all__ = ["load_sessions"]
 
@@ -26,16 +25,14 @@ def load_sessions(path: Path) -> list[Session | App]:
     InvalidArgumentError
         There is no such Python file, it fails, or it defines no list of sessions.
     """
-    from vista_spark.serving import App, Session  # `vista --help` is not to wait for Spark
-
     module = user_module(path, "sessions = [Session(...), ...]")
     if not hasattr(module, _NAME):
-        raise InvalidArgumentError(f"{path} does not define sessions{nearest(_NAME, dir(module))}")
+        raise InvalidArgumentError(f"{path} must define sessions{nearest(_NAME, dir(module))}.")
     sessions = getattr(module, _NAME)
     if (
         not isinstance(sessions, list | tuple)
         or not sessions
         or not all(isinstance(s, Session | App) for s in sessions)
     ):
-        raise InvalidArgumentError(f"{path}: sessions is not a list of vista_spark.serving.Session, or App")
+        raise InvalidArgumentError(f"sessions of {path} must be a list of vista_spark.serving.Session or App.")
     return list(sessions)

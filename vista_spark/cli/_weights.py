@@ -46,7 +46,9 @@ def fetch_command(
         for model in models:
             roster.published_weights(model)
         if mirror is not None and not mirror.startswith(("http://", "https://")):
-            raise InvalidArgumentError(f"--mirror {mirror!r}: the address of a folder, http://... or https://...")
+            raise InvalidArgumentError(
+                f"--mirror must be the address of a folder, http://... or https://..., got {mirror!r}."
+            )
     fetched = {}
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:

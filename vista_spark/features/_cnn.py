@@ -79,7 +79,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int
-        Of random weights.
+        Seed of random weights.
 
     Raises
     ------

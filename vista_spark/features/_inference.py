@@ -22,9 +22,8 @@ def inference_of(stage: NetworkFeaturizer, net: Network, *, reads: Sequence[str]
 
     Parameters
     ----------
-    stage : NetworkFeaturizer
     net : Network
-        Of the stage, as the process that runs it reaches its files.
+        Network of the stage, with paths as the process that runs it reaches them.
     reads : sequence of str
         Columns that the network reads.
     outputs : sequence of str

@@ -62,7 +62,7 @@ class TextFeaturizer(NetworkFeaturizer):
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int
-        Of random weights.
+        Seed of random weights.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""The two tables of a feature transfer in files: read by Spark, or surveyed without it."""
+"""Tables of a feature transfer in files, read by Spark or surveyed without it."""
 
 from udfs.driver import read_table
 from vista_spark.files._layers import parse_layers
 from vista_spark.files._source import CLASS_LABEL, Loaded, Source
-from vista_spark.files._survey import Survey, check_tables, survey
+from vista_spark.files._survey import Survey, check_source, survey
 from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "Loaded",
     "Source",
     "Survey",
-    "check_tables",
+    "check_source",
     "numeric_columns",
     "parse_layers",
     "read_class_folders",

@@ -1,4 +1,4 @@
-"""Layers as a user writes them in one word."""
+"""Parser of ``--layers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of a transfer as a user has it: two tables, one table with images, or a folder for each class."""
+"""Data of a transfer: two tables, one table with images, or a folder for each class."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pyspark.ml.feature import OneHotEncoder, StringIndexer
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
-from udfs.driver import check_absent, check_present, is_here, is_table, quoted, read_table
+from udfs.driver import check_absent, check_present, is_table, quoted, read_table
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
-from vista_spark.files._survey import Survey, check_tables, survey
 from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
 
 if TYPE_CHECKING:
@@ -54,30 +53,34 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the images, the labels and the structured features of a transfer are.
+    """Location of the images, the labels and the structured features of a transfer.
 
     Parameters
     ----------
     images : str, optional
-        A folder of image files, or a table. Without it, `image` is a column of `table`: encoded bytes or paths.
+        Folder of image files, or a table of images or texts; without `table`, one folder per class or a table with the
+        label. The id of an image file is its name, or the path below the folder.
     table : str, optional
-        The structured data. Without it, `images` is a table that has the label, or a folder for each class.
+        Structured data: .csv or .tsv with a header, .json, .orc, Parquet, or another format of Spark. Without `images`
+        it also holds the column `image`.
     on : str
-        The id's column. Where one table has none and its images are paths, the paths are the ids.
+        Column of the id. If one table has no such column and its images are paths, the paths are the ids.
     label : str, optional
-        The label's column; needed unless the folders are the classes.
+        Column of the label; needed unless the folders are the classes. Texts are indexed.
     image : str
-        The column of images in a table.
-    features, categories : sequence of str, optional
-        Structured columns: numbers, and those whose values are categories, which are indexed and one-hot encoded. By
-        default every numeric column, and no category. A label among the categories is indexed.
+        Column of images (bytes or paths) or texts of a table.
+    features : sequence of str, optional
+        Structured columns; every numeric one by default.
+    categories : sequence of str, optional
+        Structured columns of categories, which are indexed and one-hot encoded; a label among them is indexed.
     table_format : str, optional
-        Of the table, as for :func:`udfs.driver.read_table`.
+        Format of the table: csv, json, orc, parquet, delta, iceberg, ..., or catalog for a table's name; by its ending
+        by default. See :func:`udfs.driver.read_table`.
 
     Raises
     ------
     InvalidArgumentError
-        Neither images nor a table, or no label.
+        Neither images nor a table is named, or no label.
     """
 
     images: str | None = None
@@ -91,15 +94,20 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.images is None and self.table is None:
-            raise InvalidArgumentError("--images or --table: name at least one; a folder of class folders is --images")
+            raise InvalidArgumentError(
+                "--images or --table must be given: name at least one. A folder of class folders is --images."
+            )
         if self.label is None and not self.has_class_folders:
-            raise InvalidArgumentError("--label names the column to learn, unless --images is a folder for each class")
+            raise InvalidArgumentError(
+                "--label must name the column to learn, unless --images is a folder for each class."
+            )
         if self.on == self.image:
             raise InvalidArgumentError(
-                f"--on and --image are both {self.on!r}: leave out --on, and the paths of one table are its ids"
+                f"--on and --image must differ, got {self.on!r} for both. Leave out --on: the paths of one table are "
+                "its ids."
             )
         if self.has_class_folders and (self.features or self.categories):
-            raise InvalidArgumentError("--features and --categories are columns of a table: name it with --table")
+            raise InvalidArgumentError("--features and --categories must be columns of a table: name it with --table.")
 
     @property
     def only_table(self) -> str | None:
@@ -110,7 +118,7 @@ class Source:
 
     @property
     def has_class_folders(self) -> bool:
-        """Whether the label of an image is the name of its folder."""
+        """True if the label of an image is the name of its folder."""
         return self.table is None and self.only_table is None
 
     @property
@@ -118,58 +126,11 @@ class Source:
         """The label's column."""
         return self.label or CLASS_LABEL
 
-    def check(self, master: str | None, *, classification: bool = True) -> None:
-        """Check what this machine can see of it, before Spark starts.
-
-        Raises
-        ------
-        InvalidArgumentError, ColumnError, EmptyInputError, LabelError
-            As :func:`vista_spark.files.check_tables`.
-        """
-        seen = [path if path is not None and is_here(path, master) else None for path in (self.table, self.images)]
-        if seen != [None, None]:
-            self._check(*seen, classification=classification)
-
-    def _check(self, table: str | None, images: str | None, *, classification: bool) -> None:
-        check_tables(
-            table,
-            images,
-            on=self.on,
-            label=self.learned,
-            image=self.image,
-            features=self.features,
-            categories=self.categories,
-            table_format=self.table_format,
-            alone=self.images is None or self.table is None,
-            classification=classification,
-        )
-
-    def survey(self, *, classification: bool = True) -> Survey:
-        """Count rows, columns, labels and bytes without Spark.
-
-        Raises
-        ------
-        InvalidArgumentError, ColumnError, EmptyInputError
-            As :func:`vista_spark.files.survey`.
-        """
-        self._check(self.table, self.images, classification=classification)
-        return survey(
-            self.table,
-            self.images,
-            on=self.on,
-            label=self.learned,
-            image=self.image,
-            features=self.features,
-            categories=self.categories,
-            table_format=self.table_format,
-        )
-
     def load(self, spark: SparkSession, *, classification: bool) -> Loaded:
         """Read the tables with Spark, and index what is to be indexed.
 
         Parameters
         ----------
-        spark : SparkSession
         classification : bool
             Whether the label is a class; a label of words for a regression is refused.
 
@@ -213,7 +174,9 @@ class Source:
         named = [name for name in self.features if name not in categories]
         for name in named:
             if isinstance(structured.schema[name].dataType, StringType):
-                raise ColumnError(f"--features: {name!r} is text, not a number; --categories {name} indexes it")
+                raise ColumnError(
+                    f"--features must be numbers, got {name!r}: {name!r} is text. --categories {name} indexes it."
+                )
         return named
 
     def _indexed(self, table: DataFrame, *, classification: bool) -> tuple[DataFrame, str, tuple[str, ...]]:
@@ -223,7 +186,8 @@ class Source:
             return table, label, ()
         if not classification:
             raise LabelError(
-                f"--label {label!r} is {kind.simpleString()}: a regression learns numbers; give a classifier"
+                f"--label must be a number for a regression, got {label!r} of type {kind.simpleString()}. Give a "
+                "classifier."
             )
         target, text = f"{label}_index", f"{label}_text"
         check_absent(table, [target, text], "it is the name of the label's numbers: rename it")
@@ -245,7 +209,7 @@ def _encoded(table: DataFrame, names: Sequence[str]) -> tuple[DataFrame, tuple[T
             continue
         if not isinstance(kind, (StringType, NumericType)):
             raise ColumnError(
-                f"--categories: {name!r} is {kind.simpleString()}; texts, numbers and booleans are indexed"
+                f"--categories must be texts, numbers or booleans, got {name!r} of type {kind.simpleString()}."
             )
         index, encoded = f"{name}_category", f"{name}_onehot"
         check_absent(table, [index, encoded], "it is the name of a category's numbers: rename it")

@@ -14,6 +14,7 @@ from udfs.driver import (
     check_file_columns,
     check_rows,
     file_infos,
+    is_here,
     is_numeric,
     is_table,
     open_dataset,
@@ -22,11 +23,13 @@ from udfs.driver import (
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyarrow import ChunkedArray, dataset
 
-__all__ = ["Survey", "check_tables", "survey"]
+    from vista_spark.files._source import Source
+
+__all__ = ["Survey", "check_source", "survey"]
 
 # Images of a Parquet table whose size is looked at.
 _SAMPLED = 64
@@ -39,14 +42,13 @@ class Survey:
     Attributes
     ----------
     rows : int
-        Of the structured table.
-    structured_features : int
+        Rows of the structured table.
     classes : int
-        As Spark ML counts them: the largest label + 1; of text, which is indexed, the distinct labels.
+        Number of classes as Spark ML counts them: the largest label + 1, or the number of distinct texts.
     image_bytes : int
-        Of an encoded image, on average.
+        Mean size of an encoded image.
     features : tuple of str
-        Names of the structured features; of no matter for equality.
+        Names of the structured features, which equality ignores.
     """
 
     rows: int
@@ -56,69 +58,72 @@ class Survey:
     features: tuple[str, ...] = field(default=(), compare=False)
 
 
-def check_tables(
-    table: str | None,
-    images: str | None,
-    *,
-    on: str,
-    label: str,
-    image: str = "image",
-    features: Sequence[str] | None = None,
-    categories: Sequence[str] = (),
-    table_format: str | None = None,
-    alone: bool = False,
-    classification: bool = True,
-) -> None:
-    """See that the files, their columns and a row are there; no more is read.
+def check_source(source: Source, master: str | None, *, classification: bool = True) -> None:
+    """Check what this machine can see of a source, before Spark starts.
 
     Parameters
     ----------
-    table, images : str or None
-        As for :func:`survey`; ``None`` is not looked at.
-    on, label, image, features, categories, table_format
-        As for :func:`survey`.
-    alone : bool
-        Whether one of the two is everything: a table that has the images, or a folder for each class.
+    source : Source
+        Source of a transfer.
+    master : str or None
+        Spark's master; of a remote one, local paths are those of other machines.
     classification : bool
-        Whether a folder for each class needs two of them.
+        Whether folders of classes must be at least two.
 
     Raises
     ------
     InvalidArgumentError
-        Another kind of file, or one that cannot be read.
+        A file is of an unknown format, or cannot be read.
     ColumnError
         A column is missing, or a feature is text and not among the categories.
     EmptyInputError
-        No image, or no row.
+        There is no image, or no row.
     LabelError
         The class folders hold fewer than two classes.
     """
-    columns = (label, *(features or ()), *categories)
-    if alone and (table is not None or (images is not None and is_table(images, table_format))):
-        option, path = ("--table", table) if table is not None else ("--images", images)
-        assert path is not None  # one of the two
-        present = check_file_columns(path, (image, *columns), option, table_format)
-        if present is not None and on not in present:
-            data = open_dataset(path, option, table_format)
-            if data is None or not pa.types.is_string(data.schema.field(image).type):
-                check_file_columns(path, (on,), option, table_format)
-        _check_features(path, option, features, categories, table_format)
-        check_rows(path, option, table_format)
+    seen = {path for path in (source.table, source.images) if path is not None and is_here(path, master)}
+    _check(source, seen, classification=classification)
+
+
+def _check(source: Source, seen: Collection[str], *, classification: bool) -> None:
+    table = source.table if source.table in seen else None
+    images = source.images if source.images in seen else None
+    if source.has_class_folders:
+        if images is not None:
+            _check_classes(class_files(images), images, classification=classification)
         return
-    if alone and images is not None:
-        _check_classes(class_files(images), images, classification=classification)
+    if source.only_table is not None:
+        if source.only_table in seen:
+            _check_only_table(source, source.only_table)
         return
     if table is not None:
-        check_file_columns(table, (on, *columns), "--table", table_format)
-        _check_features(table, "--table", features, categories, table_format)
-        check_rows(table, "--table", table_format)
+        check_file_columns(table, (source.on, *_read_columns(source)), "--table", source.table_format)
+        _check_features(source, table, "--table")
+        check_rows(table, "--table", source.table_format)
     if images is None:
         return
     if is_table(images):
-        check_file_columns(images, (image, on), "--images")
+        check_file_columns(images, (source.image, source.on), "--images")
         check_rows(images, "--images")
     elif not file_infos(images, "--images"):
-        raise EmptyInputError(f"--images {images!r} holds no image")
+        raise EmptyInputError(f"--images must hold images, got {images!r}, which holds no image.")
+
+
+def _read_columns(source: Source) -> tuple[str, ...]:
+    """Return the label, the features and the categories."""
+    return (source.learned, *(source.features or ()), *source.categories)
+
+
+def _check_only_table(source: Source, path: str) -> None:
+    """Check a table that has the images, too."""
+    option = "--images" if source.table is None else "--table"
+    present = check_file_columns(path, (source.image, *_read_columns(source)), option, source.table_format)
+    if present is not None and source.on not in present:
+        data = open_dataset(path, option, source.table_format)
+        if data is None or not pa.types.is_string(data.schema.field(source.image).type):
+            check_file_columns(path, (source.on,), option, source.table_format)
+    _check_features(source, path, option)
+    check_rows(path, option, source.table_format)
 
 
 def class_files(images: str) -> dict[str, list[int]]:
@@ -133,84 +138,61 @@ def class_files(images: str) -> dict[str, list[int]]:
 
 def _check_classes(classes: Mapping[str, Sequence[int]], images: str, *, classification: bool) -> None:
     if not classes:
-        raise EmptyInputError(f"--images {images!r} holds no image")
+        raise EmptyInputError(f"--images must hold images, got {images!r}, which holds no image.")
     named = sorted(set(classes) - {""})
     if not classification:
         raise LabelError(
             "a folder for each class has classes to learn: give a classifier as --downstream, or a --table"
         )
-    if len(named) < 2:  # a classifier tells at least two apart
+    if len(named) < 2:
         has = f"one folder with images, {named[0]!r}" if named else "images, and no folder with any"
         raise LabelError(
             f"--images {images!r} has {has}: without a --table each folder is a class, and a classifier needs two"
         )
 
 
-def _check_features(
-    path: str, option: str, features: Sequence[str] | None, categories: Sequence[str], form: str | None
-) -> None:
-    data = open_dataset(path, option, form)
+def _check_features(source: Source, path: str, option: str) -> None:
+    data = open_dataset(path, option, source.table_format)
     if data is None:
         return
-    for name in features or ():
+    for name in source.features or ():
         kind = data.schema.field(name).type
-        if name not in categories and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise ColumnError(f"--features: {name!r} is text, not a number; --categories {name} indexes it")
+        if name not in source.categories and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise ColumnError(
+                f"--features must be numbers, got {name!r}: {name!r} is text. --categories {name} indexes it."
+            )
 
 
-def survey(
-    table: str | None,
-    images: str | None,
-    *,
-    on: str,
-    label: str,
-    image: str = "image",
-    features: Sequence[str] | None = None,
-    categories: Sequence[str] = (),
-    table_format: str | None = None,
-) -> Survey:
-    """Count rows, columns, labels and bytes.
+def survey(source: Source, *, classification: bool = True) -> Survey:
+    """Count rows, columns, labels and bytes without Spark.
 
     Parameters
     ----------
-    table : str or None
-        A ``.csv`` or ``.tsv`` with a header, whose separator is detected, Parquet, ``.orc`` or ``.json``; a path or a
-        URI that pyarrow knows. ``None`` where `images` has everything.
-    images : str or None
-        A folder of image files, a table, or a folder for each class. ``None`` where `table` has them.
-    on, label, image : str
-        Columns.
-    features : sequence of str, optional
-        Structured columns; every numeric one by default.
-    categories : sequence of str
-        Structured columns whose values are categories: each is as many features as it has values.
-    table_format : str, optional
-        As for :func:`udfs.driver.read_table`.
+    source : Source
+        Source of a transfer, in files that this machine can read.
+    classification : bool
+        Whether folders of classes must be at least two.
 
     Raises
     ------
-    InvalidArgumentError
-        Another kind of file, one that cannot be read, or one that only Spark can read.
-    ColumnError
-        A column is missing.
-    EmptyInputError
-        No image.
+    InvalidArgumentError, ColumnError, EmptyInputError, LabelError
+        As :func:`check_source`; also if only Spark can read the table.
     """
-    alone = table is None or images is None
-    if alone and table is None and images is not None and not is_table(images, table_format):
+    table, images = source.table, source.images
+    _check(source, {path for path in (table, images) if path is not None}, classification=classification)
+    if source.has_class_folders:
+        assert images is not None
         classes = {name: sizes for name, sizes in class_files(images).items() if name}
-        sizes = [size for held in classes.values() for size in held]
+        sizes = [size for class_sizes in classes.values() for size in class_sizes]
         if not sizes:
-            raise EmptyInputError(f"--images {images!r} holds no image")
+            raise EmptyInputError(f"--images must hold images, got {images!r}, which holds no image.")
         return Survey(len(sizes), 0, len(classes), sum(sizes) // len(sizes))
-    check_tables(
-        table, images, on=on, label=label, image=image, features=features, categories=categories,
-        table_format=table_format, alone=alone,
-    )  # fmt: skip
+    alone = source.only_table is not None
+    label, features, categories = source.learned, source.features, source.categories
     path = table if table is not None else images
-    assert path is not None  # one of them is there
-    data = _open(path, "--table" if table is not None else "--images", table_format)
-    without = (on, label, *([image] if alone else ()), *categories)
+    assert path is not None
+    data = _open(path, "--table" if table is not None else "--images", source.table_format)
+    without = (source.on, label, *([source.image] if alone else ()), *categories)
     numeric = [entry.name for entry in data.schema if entry.name not in without and is_numeric(entry.type)]
     named = numeric if features is None else [name for name in features if name not in categories]
     labels = data.to_table(columns=[label]).column(label)
@@ -220,7 +202,7 @@ def survey(
         structured_features=len(named) + sum(coded.values()),
         features=(*named, *coded),
         classes=int(pc.count_distinct(labels).as_py()) if label in categories else _classes(labels),
-        image_bytes=_image_bytes(path if alone else images or "", image, table_format if alone else None),
+        image_bytes=_image_bytes(path if alone else images or "", source.image, source.table_format if alone else None),
     )
 
 
@@ -256,5 +238,5 @@ def _image_bytes(path: str, image: str, form: str | None) -> int:
     else:
         sizes = [info.size for info in file_infos(path, "--images")]
     if not sizes:
-        raise EmptyInputError(f"--images {path!r} holds no image")
+        raise EmptyInputError(f"--images must hold images, got {path!r}, which holds no image.")
     return int(sum(sizes) // len(sizes))

@@ -34,14 +34,12 @@ def read_images(
 
     Parameters
     ----------
-    spark : SparkSession
-    path : str
     on, image : str
         Columns.
     ids : DataFrame
         The structured table, which has the column ``on``.
     form : str, optional
-        Of a table of images, as for :func:`udfs.driver.read_table`.
+        Format of a table of images, as for :func:`udfs.driver.read_table`.
 
     Raises
     ------
@@ -67,8 +65,6 @@ def read_class_folders(spark: SparkSession, path: str, on: str, label: str, imag
 
     Parameters
     ----------
-    spark : SparkSession
-    path : str
     on, label, image : str
         Columns to make: the path of the file below the folder, the class, and the encoded image. The class is null for
         an image that lies in no folder.
@@ -85,7 +81,7 @@ def _images_of(table: DataFrame, on: str, image: str) -> DataFrame:
 
 
 def _spelling(ids: DataFrame, on: str) -> tuple[bool, bool]:
-    """Whether ids have folders, and whether they have the ending of an image file."""
+    """Return whether ids have folders, and whether they end like an image file."""
     column = F.col(quoted(on))
     row = ids.agg(
         F.bool_or(column.contains("/")).alias("folders"), F.bool_or(column.rlike(_ENDINGS)).alias("ending")
@@ -124,6 +120,7 @@ def numeric_columns(table: DataFrame, without: Sequence[str], *, at_least: int =
     numeric = [field.name for field in table.schema if is_numeric(field.dataType) and field.name not in without]
     if len(numeric) < at_least:
         raise ColumnError(
-            f"no numeric column beside {', '.join(without)}: name the structured features with --features"
+            f"the table must have a numeric column beside {', '.join(without)}. Name the structured features with "
+            "--features."
         )
     return numeric

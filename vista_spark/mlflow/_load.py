@@ -40,19 +40,14 @@ _FEATURIZERS: Mapping[str, type[Any]] = {"CNNFeaturizer": CNNFeaturizer, "TextFe
 
 
 class Served(Protocol):
-    """What ``mlflow.pyfunc.load_model`` calls."""
+    """Load the model for ``mlflow.pyfunc.load_model``."""
 
     def predict(self, rows: Any, params: Any = None) -> pd.DataFrame:
         """Compute the rows of a DataFrame."""
 
 
 class FeatureModel:
-    """A featurizer.
-
-    Parameters
-    ----------
-    stage : CNNFeaturizer or TextFeaturizer
-    """
+    """A featurizer."""
 
     def __init__(self, stage: CNNFeaturizer | TextFeaturizer) -> None:
         self._column = stage.getInputCol()
@@ -77,12 +72,7 @@ class FeatureModel:
 
 
 class ExplainerModel:
-    """An explainer.
-
-    Parameters
-    ----------
-    stage : OcclusionExplainerModel
-    """
+    """An explainer."""
 
     def __init__(self, stage: OcclusionExplainerModel) -> None:
         rows = stage.open_explainer()
@@ -112,7 +102,6 @@ class TransferModel:
     ----------
     downstream : CompiledPipeline
         Reads the structured numbers, and behind them the features.
-    inputs : PredictorInputs
     features : FeatureModel, optional
         ``None`` where no layer was the best.
     read : str
@@ -164,14 +153,14 @@ class TransferModel:
 
     @staticmethod
     def _numbers(column: Any, name: str, reasons: list[str | None]) -> list[np.ndarray[Any, Any]]:
-        found = []
+        paths = []
         for place, value in enumerate(column):
             plain = getattr(value, "toArray", lambda value=value: value)()
             missing = plain is None or (np.ndim(plain) == 0 and plain != plain)  # NaN, or pandas' null
             if missing:
                 reasons[place] = reasons[place] or f"{NULL_FEATURE} '{name}'"
-            found.append(np.empty(0) if missing else np.asarray(plain, np.float64).reshape(-1))
-        return found
+            paths.append(np.empty(0) if missing else np.asarray(plain, np.float64).reshape(-1))
+        return paths
 
 
 def open_model(folder: Path) -> Served:
@@ -212,7 +201,7 @@ def _frame(rows: Any, columns: Any) -> pd.DataFrame:
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
     for name in columns:
         if name not in frame:
-            raise ColumnError(f"no column {name!r}; columns: {', '.join(map(str, frame.columns))}")
+            raise ColumnError(f"the input must have a column {name!r}, got {', '.join(map(str, frame.columns))}.")
     return frame
 
 

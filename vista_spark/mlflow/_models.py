@@ -89,7 +89,7 @@ def log_model(
     model : stage or TransferResult
         As for :func:`save_model`.
     name : str
-        Of the model in the run.
+        Name of the model in the run.
     registered_model_name : str, optional
         Register a new version under this name; ``MlflowClient().set_registered_model_alias`` gives it an alias, by
         which ``models:/name@alias`` is loaded.
@@ -97,10 +97,6 @@ def log_model(
         As for :func:`save_model`.
     **options
         More of ``mlflow.pyfunc.log_model``: ``tags``, ``metadata``, ...
-
-    Returns
-    -------
-    mlflow.models.model.ModelInfo
 
     Raises
     ------
@@ -200,7 +196,9 @@ def _checked(stage: CNNFeaturizer | TextFeaturizer) -> Network:
 
 def _refuse_drop(stage: Any) -> None:
     if stage.getErrors() == "drop":
-        raise InvalidArgumentError('errors="drop": a model of MLflow gives a row for each row; take "null"')
+        raise InvalidArgumentError(
+            'errors must be "null" or "raise" in a model of MLflow, which predicts every row, got "drop".'
+        )
 
 
 def _extra(net: Network) -> str:

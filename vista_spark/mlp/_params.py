@@ -62,7 +62,7 @@ class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasWeightCol
 
     @property
     def _hasWeight(self) -> bool:
-        """Whether the rows have weights."""
+        """True if the rows have weights."""
         return bool(self.isDefined(self.weightCol) and self.getWeightCol())
 
     def getDevice(self) -> str:

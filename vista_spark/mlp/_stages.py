@@ -124,7 +124,7 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
         features = features_array(dataset, self.getFeaturesCol(), type(self).__name__, self.numFeatures)
         vectors = {name: self._facts["sizes"][-1] for name in (raw, probability) if name is not None}
         if len(vectors) < (raw is not None) + (probability is not None):
-            raise ColumnError(f"rawPredictionCol and probabilityCol are both {raw!r}: set another one")
+            raise ColumnError(f"rawPredictionCol and probabilityCol must differ, got {raw!r} for both.")
         added = [*vectors, self.getPredictionCol()]
         check_absent(dataset, added, "set another predictionCol, probabilityCol or rawPredictionCol, or drop it first")
         scoring = Scoring(self._network, "features", raw, probability, self.getPredictionCol(), self.getDevice())
@@ -252,7 +252,7 @@ class _Trained(HasNetworkCols, HasTraining):
         data = data.sortWithinPartitions(F.xxhash64(*data.columns))
         rows = data.mapInArrow(training, Training.schema, barrier=True).collect()
         if not rows:  # Spark saw that there are none, and made no partition
-            raise EmptyInputError("no rows to train on")
+            raise EmptyInputError("the training set must have rows, got none.")
         report = json.loads(rows[0]["report"])
         if "fault" in report:
             kind, message = report["fault"]
@@ -312,7 +312,7 @@ class MLPClassifier(
         Classes, whole numbers from 0 on; how many there are is taken from the column's metadata (``StringIndexer``
         writes it), else the greatest label tells. A class may have no rows. Default ``"label"``.
     predictionCol, probabilityCol, rawPredictionCol : str
-        Of the model: the class, the probabilities of all classes, and the logits they are made of. Default
+        Columns of the model: the class, the probabilities of all classes, and their logits. Default
         ``"prediction"``, ``"probability"`` and ``"rawPrediction"``.
     weightCol : str, optional
         Weights of the rows, from 0 on: a row of weight 2 counts as two. Without it every row counts once.
@@ -419,7 +419,7 @@ class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, Defau
     labelCol : str
         Any finite number. Default ``"label"``.
     predictionCol : str
-        Of the model. Default ``"prediction"``.
+        Column of the prediction. Default ``"prediction"``.
     weightCol, layers, maxIter, stepSize, solver, batchSize, numWorkers, backend : object
         As for :class:`MLPClassifier`.
     standardization, regParam, seed, device : object

@@ -18,9 +18,7 @@ class _Summary:
     Parameters
     ----------
     predictions : DataFrame
-        Of the model, with the label as a double; rows without a prediction, a label or a weight are left out.
-    prediction_column, label_column : str
-    weight_column : str, optional
+        Predictions of the model, with the label as a double, without rows that lack a prediction, label or weight.
     """
 
     def __init__(

@@ -47,13 +47,13 @@ class Images:
 
     @property
     def layout(self) -> Layout:
-        """Where feature maps have their channels."""
+        """Position of the channels in feature maps."""
         return self.preprocessing.layout
 
     def resized(self, image_size: int | None, max_length: int | None) -> Images:
         """The same for another image size."""
         if max_length is not None:
-            raise InvalidArgumentError(f"max_length={max_length} is for text, and this model reads images")
+            raise InvalidArgumentError(f"max_length must be None for a model of images, got {max_length}.")
         return self if image_size is None else Images(self.preprocessing.with_size(image_size))
 
     @property
@@ -113,7 +113,7 @@ class Texts:
     def resized(self, image_size: int | None, max_length: int | None) -> Texts:
         """The same for another number of tokens."""
         if image_size is not None:
-            raise InvalidArgumentError(f"image_size={image_size} is for images, and this model reads text")
+            raise InvalidArgumentError(f"image_size must be None for a model of texts, got {image_size}.")
         return self if max_length is None else Texts(self.preprocessing.with_size(max_length))
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:
@@ -170,12 +170,12 @@ class Layers:
 
     @property
     def preprocessing(self) -> Preprocessing | Preprocessings:
-        """Of the images that the tensors were made of."""
+        """Preprocessing of the images that the tensors were computed from."""
         return self.images.preprocessing
 
     @property
     def layout(self) -> Layout:
-        """Where feature maps have their channels."""
+        """Position of the channels in feature maps."""
         return self.images.layout
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:

@@ -1,4 +1,4 @@
-"""A model of the roster made ready on the driver: weights checked, graph at hand, ready for workers to build."""
+"""Network of a stage on the driver: checked weights and graph, ready for workers to build."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".ckpt")
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One model with one set of weights for one size of its inputs."""
+    """Model with one set of weights for one size of its inputs."""
 
     card: ModelCard
     weights: str | None
@@ -60,7 +60,7 @@ class Network:
 
     @property
     def structure(self) -> str:
-        """Tells networks apart by all but their weights."""
+        """Key of everything but the weights."""
         structure = self.source.key.partition("|weights|")[0]
         return f"{structure}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else structure
 
@@ -93,7 +93,9 @@ class Network:
         if max_pixels is None:
             return self
         if not isinstance(self.reads, Images):
-            raise InvalidArgumentError(f"max_pixels={max_pixels} is for images, and {self.card.name} reads text")
+            raise InvalidArgumentError(
+                f"max_pixels must be None for {self.card.name}, which reads text, got {max_pixels}."
+            )
         return replace(self, reads=self.reads.limited(max_pixels))
 
     def above(self, start: str | None) -> Network:
@@ -114,7 +116,9 @@ class Network:
         if start is None:
             return self
         if not isinstance(self.reads, Images):
-            raise InvalidArgumentError(f"start_layer={start!r}: {self.card.name} reads text, which it begins with")
+            raise InvalidArgumentError(
+                f"start_layer must be None for {self.card.name}, which reads text, got {start!r}."
+            )
         (feature,) = self.layers(start)
         layer = self.layer(feature)
         try:
@@ -134,8 +138,8 @@ class Network:
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """Of a network that reads images, one a record."""
-        assert isinstance(self.reads, Images)  # asked of no other
+        """Preprocessing of a network that reads one image per record."""
+        assert isinstance(self.reads, Images)
         (only,) = self.reads.preprocessing.parts
         return only
 
@@ -175,8 +179,6 @@ class Network:
 
         Parameters
         ----------
-        layer : FeatureLayer
-        column : str
         pooling : str or None
             One of ``reads.poolings``; ``None`` is the first of them.
 
@@ -206,29 +208,29 @@ class Network:
             return self.reads.poolings[0]
         if wanted not in self.reads.poolings:
             raise InvalidArgumentError(
-                f"pooling={wanted!r}: {self.card.name} reads {self.reads.kind}; "
-                f"one of: {', '.join(self.reads.poolings)}"
+                f"pooling must be one of {', '.join(self.reads.poolings)}, for {self.card.name} reads "
+                f"{self.reads.kind}, got {wanted!r}."
             )
         return wanted
 
     def shipped(self, spark: SparkSession, ship: Callable[..., str | None] = ship_weights) -> Network:
         """The same network, built by the session's workers from what is in their reach."""
         weights = ship(spark, self.weights)
-        held, card = self.reads, self.card
-        if isinstance(held, Texts) and held.preprocessing.tokenizer is not None:
-            held = Texts(replace(held.preprocessing, tokenizer=ship(spark, held.preprocessing.tokenizer)))
+        inputs, card = self.reads, self.card
+        if isinstance(inputs, Texts) and inputs.preprocessing.tokenizer is not None:
+            inputs = Texts(replace(inputs.preprocessing, tokenizer=ship(spark, inputs.preprocessing.tokenizer)))
         if isinstance(card.builder, NetworkFile):
             file = ship(spark, card.builder.file) or card.builder.file
             card = replace(card, builder=card.builder.at(file))
         if weights == self.weights and card.builder is self.card.builder:
-            return replace(self, reads=held)
+            return replace(self, reads=inputs)
         source = replace(
             self.source,
             key=f"{self.source.key}|{weights}",
             build=partial(roster.load, card, weights, seed=self.seed),
             skeleton=card.skeleton,
         )
-        return replace(self, source=source, reads=held)
+        return replace(self, source=source, reads=inputs)
 
 
 def network(
@@ -264,28 +266,28 @@ def network(
         A registered model that cannot be opened into layers.
     """
     card = roster.of(model, image_size=image_size)
-    held = reads(card).resized(image_size, max_length)
-    if isinstance(card.builder, NetworkFile) and card.builder.inputs not in ((), held.preprocessing.inputs):
+    inputs = reads(card).resized(image_size, max_length)
+    if isinstance(card.builder, NetworkFile) and card.builder.inputs not in ((), inputs.preprocessing.inputs):
         raise InvalidArgumentError(
             f"model {card.name!r} was saved for {card.kind}s of {card.preprocessing.size}, not of "
-            f"{held.preprocessing.size}: leave the size out, or save it anew from the network itself"
+            f"{inputs.preprocessing.size}: leave the size out, or save it anew from the network itself"
         )
     weights = card.weights if weights is None else os.fspath(weights)
-    if isinstance(held, Texts):
-        weights, held = _beside(card, weights, held)
+    if isinstance(inputs, Texts):
+        weights, inputs = _beside(card, weights, inputs)
     # Equal builders may lie in two places, and the one that was opened first may be gone.
     place = card.builder.file if isinstance(card.builder, NetworkFile) else ""
-    return _network(replace(card, preprocessing=held.preprocessing), weights, _file_version(weights), seed, place)
+    return _network(replace(card, preprocessing=inputs.preprocessing), weights, _file_version(weights), seed, place)
 
 
-def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | None, Texts]:
+def _beside(card: ModelCard, weights: str | None, texts: Texts) -> tuple[str | None, Texts]:
     """The file of weights and the tokenizer that lies beside it."""
-    longest = getattr(card.builder, "longest", held.preprocessing.max_length)
-    if held.preprocessing.max_length > longest:
+    longest = getattr(card.builder, "longest", texts.preprocessing.max_length)
+    if texts.preprocessing.max_length > longest:
         raise InvalidArgumentError(
-            f"max_length={held.preprocessing.max_length}: {card.name} takes {longest} tokens at most"
+            f"max_length must be at most the {longest} tokens of {card.name}, got {texts.preprocessing.max_length}."
         )
-    tokenizer = held.preprocessing.tokenizer
+    tokenizer = texts.preprocessing.tokenizer
     if weights is not None:
         folder, _, name = weights.rpartition("/")
         is_file = name.endswith(_FILES) if "://" in weights else not Path(weights).expanduser().is_dir()
@@ -294,8 +296,8 @@ def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | No
         if tokenizer is None or not is_file:
             tokenizer = beside
     if tokenizer is None:
-        return weights, held
-    tokenization = replace(held.preprocessing, tokenizer=tokenizer, version=_file_version(tokenizer))
+        return weights, texts
+    tokenization = replace(texts.preprocessing, tokenizer=tokenizer, version=_file_version(tokenizer))
     _known(tokenization)
     return weights, Texts(tokenization)
 
@@ -309,19 +311,19 @@ def _known(tokenization: Tokenization) -> None:
 # Each holds its weights; two serve a featurizer beside the transfer that made it.
 @lru_cache(maxsize=2)
 def _network(card: ModelCard, weights: str | None, version: str, seed: int, _place: str) -> Network:
-    held = reads(card)
+    inputs = reads(card)
     structure, values = _told_apart(card.builder)
     source = ModelSource(
         key="|".join(
-            map(str, (card.name, structure, held.preprocessing.size, "weights", values, weights, version, seed))
+            map(str, (card.name, structure, inputs.preprocessing.size, "weights", values, weights, version, seed))
         ),
         framework=card.framework,
-        inputs=held.preprocessing.inputs,
+        inputs=inputs.preprocessing.inputs,
         build=partial(roster.load, card, weights, seed=seed),
         skeleton=card.skeleton,
     )
     traced = source.open("cpu")
-    return Network(card, weights, seed, held, source, traced, traced.graph)
+    return Network(card, weights, seed, inputs, source, traced, traced.graph)
 
 
 def _told_apart(builder: object) -> tuple[str, str]:

@@ -36,7 +36,8 @@ def layer_list(value: Any) -> int | str | list[int | str]:
     if isinstance(listed, (list, tuple)) and listed and all(isinstance(item, _LAYER) for item in listed):
         return [_plain(item) for item in listed]
     raise TypeError(
-        f"layers={value!r}: a number of layers from the top, a layer's name, or a list of names and numbers"
+        "layers must be a number of layers from the top, a layer's name, or a list of names and numbers, got "
+        f"{value!r}."
     )
 
 
@@ -50,7 +51,7 @@ def _plain(layer: Any) -> int | str:
 def _path(value: Any) -> str:
     """Accept a path as a string or an object."""
     if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"weights={value!r}: the path or URI of a file of weights")
+        raise TypeError(f"weights must be the path or URI of a file of weights, got {value!r}.")
     return os.fspath(value)
 
 
@@ -128,10 +129,10 @@ class HasNetwork(HasSeed):
         return self._set(model=value)
 
     def _set(self, **params: Any) -> Self:
-        given, card = params.get("model"), self._given
-        if given is not None:
-            card = None if roster.is_name(given) else roster.of(given, image_size=params.get("imageSize"))
-            params["model"] = given if card is None else card.name
+        model, card = params.get("model"), self._given
+        if model is not None:
+            card = None if roster.is_name(model) else roster.of(model, image_size=params.get("imageSize"))
+            params["model"] = model if card is None else card.name
         super()._set(**params)
         self._given = card
         if params.get("weights") is not None:

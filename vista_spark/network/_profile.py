@@ -54,13 +54,14 @@ def profile(
     Returns
     -------
     optimizer.transfer.ModelProfile
+        Memory and speed of the network.
 
     Raises
     ------
     InvalidArgumentError
         No such device.
     udfs.inference.profiling.ProfilingError
-        The measuring process failed, for example for want of memory.
+        The measuring process failed, for example for lack of memory.
     vista_spark.errors.UnknownModelError, optimizer.errors.UnknownLayerError, udfs.weights.WeightsError
         As everywhere.
 
@@ -79,7 +80,6 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
 
     Parameters
     ----------
-    net : Network
     batch_size, device, fresh
         As for :func:`profile`.
     """
@@ -105,5 +105,5 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
 
 
 def _path(net: Network, batch_size: int, device: str) -> Path:
-    of = (net.structure, batch_size, device, __version__, platform.processor(), platform.machine())
-    return node_folder("profiles") / f"{hashlib.sha256(repr(of).encode()).hexdigest()}.json"
+    identity = (net.structure, batch_size, device, __version__, platform.processor(), platform.machine())
+    return node_folder("profiles") / f"{hashlib.sha256(repr(identity).encode()).hexdigest()}.json"

@@ -1,4 +1,4 @@
-"""The warning that a network has no trained weights."""
+"""Warning about networks without trained weights."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _ROSTER = "udfs.roster."
 
 
 def has_random_weights(card: ModelCard, weights: object) -> bool:
-    """Whether the roster draws a network's weights at random.
+    """Return whether the roster draws a network's weights at random.
 
     Parameters
     ----------
-    card : ModelCard
     weights : object
         As the network is opened with; ``None`` are random ones.
     """
@@ -29,7 +28,7 @@ def has_random_weights(card: ModelCard, weights: object) -> bool:
 
 
 def is_shipped(card: ModelCard) -> bool:
-    """Say whether a card's network is one of the roster's own architectures."""
+    """Return whether a card's network is one of the roster's architectures."""
     builder = getattr(card.builder, "func", card.builder)  # of a partial
     return str(getattr(builder, "__module__", "")).startswith(_ROSTER)
 
@@ -42,11 +41,10 @@ def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
 
     Parameters
     ----------
-    card : ModelCard
     weights : object
         As the network is opened with; ``None`` are random ones.
     seed : int
-        Of the random weights.
+        Seed of the random weights.
     """
     if not has_random_weights(card, weights):
         return

@@ -1,4 +1,4 @@
-"""Saving a stage with its network: the card as JSON, weights and exported graphs as the bytes of files, no pickle."""
+"""Stages saved with their network: the card as JSON, weights and exported graphs as files, no pickle."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ _IMAGENET = "imagenet-1k"
 
 
 class NetworkPersistable(StageReadable, MLWritable):
-    """A stage that is saved with its network, and loads in a process that knows nothing of it."""
+    """Stage that is saved with its network, and loads in any process."""
 
     def write(self) -> _Writer:
-        """Make a writer: Params, and the network unless every process knows it by its name."""
+        """Return a writer of the Params, and of the network unless it is in the roster."""
         return _Writer(cast("Params", self))
 
     @classmethod
     def read(cls) -> StageReader:
-        """Make a reader of what the stage's ``write()`` wrote."""
+        """Return a reader of saved stages."""
         return _Reader(cls)
 
 
@@ -71,7 +71,6 @@ def write_folder(stage: Any, folder: Path) -> None:
 
     Parameters
     ----------
-    stage : NetworkPersistable
     folder : Path
         Made if it is not there.
 
@@ -115,7 +114,7 @@ def read_folder(cls: type[Any], folder: Path) -> Any:
 
 
 def _attach(stage: Any, facts: Mapping[str, Any], folder: Path | None) -> None:
-    """Give a stage the network that it was saved with."""
+    """Attach to a stage the network that it was saved with."""
     if "card" in facts:
         stage._given = _card_from(facts["card"], folder)  # noqa: SLF001 - what the writer took from there
     if "weights" in facts:
@@ -159,12 +158,12 @@ def _carried(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
     """Decide what is saved beside a stage's Params: facts, and files by the names that they get."""
     if not stage.isDefined(stage.model):
         return {}, {}
-    given = stage._given  # noqa: SLF001 - the stage's own writer
-    if given is None and roster.is_shipped(stage.getModel()):
+    explicit = stage._given  # noqa: SLF001 - the stage's own writer
+    if explicit is None and roster.is_shipped(stage.getModel()):
         return _weights_of(stage)
-    if given is None and stage.getModel() not in roster.names():
+    if explicit is None and stage.getModel() not in roster.names():
         return {}, {}  # an unknown name: transform says so
-    card = roster.of(stage.getModel() if given is None else given)
+    card = roster.of(stage.getModel() if explicit is None else explicit)
     if type(card.builder) not in _BUILDERS:
         return _exported(stage._network_to_save())  # noqa: SLF001
     facts, files = _weights_of(stage)
@@ -198,21 +197,21 @@ def _weights_of(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
 
 def _exported(net: Network) -> tuple[dict[str, Any], dict[str, Path]]:
     """The network as a graph that needs no code of its author, with its weights."""
-    card, own = net.card, framework(net.card.framework)
+    card, handler = net.card, framework(net.card.framework)
     inputs = card.preprocessing.inputs
     builder = card.builder
     if not (isinstance(builder, NetworkFile) and builder.code is None and net.weights is None):
         model = roster.load(card, net.weights, seed=net.seed)
-        partial = Path(tempfile.mkdtemp(dir=files_of_this_process())) / f"network{own.suffix}"
-        builder = NetworkFile.without_code(model, own, inputs, partial)
+        partial = Path(tempfile.mkdtemp(dir=files_of_this_process())) / f"network{handler.suffix}"
+        builder = NetworkFile.without_code(model, handler, inputs, partial)
     _check_layers(net, builder)
     described = _described(card) | {
-        "file": f"network{own.suffix}",
+        "file": f"network{handler.suffix}",
         "digest": builder.digest,
         "inputs": [dataclasses.asdict(spec) for spec in inputs],
         "weights_inside": True,
     }
-    files = {f"network{own.suffix}": local_file(builder.file)}
+    files = {f"network{handler.suffix}": local_file(builder.file)}
     _add_tokenizer(card, described, files)
     return {"card": described, "files": True}, files
 
@@ -250,10 +249,10 @@ def _add_tokenizer(card: ModelCard, described: dict[str, Any], files: dict[str, 
 
 
 def _file(path: str) -> Path:
-    found = Path(path).expanduser()
-    if not found.is_file():
+    file = Path(path).expanduser()
+    if not file.is_file():
         raise WeightsError(f"{path} is not there, so it cannot be saved with the stage: put it back, or name another")
-    return found
+    return file
 
 
 def _beside(folder: Path, name: object) -> str:
@@ -354,19 +353,19 @@ def _pieces(files: Mapping[str, Path]) -> Iterator[tuple[str, int, bytearray]]:
 
 
 def _write(spark: SparkSession, files: Mapping[str, Path], path: str) -> None:
-    held: list[tuple[str, int, bytearray]] = []
+    contents: list[tuple[str, int, bytearray]] = []
 
     def flush() -> None:
-        spark.createDataFrame(held, "name string, number int, content binary").coalesce(1).write.mode("append").parquet(
-            path
-        )
-        held.clear()
+        spark.createDataFrame(contents, "name string, number int, content binary").coalesce(1).write.mode(
+            "append"
+        ).parquet(path)
+        contents.clear()
 
     for piece in _pieces(files):
-        held.append(piece)
-        if len(held) == _PIECES:
+        contents.append(piece)
+        if len(contents) == _PIECES:
             flush()
-    if held:
+    if contents:
         flush()
 
 

@@ -1,4 +1,4 @@
-"""Spark sessions: started as a plan has it, measured as an envelope, and shipped what workers need."""
+"""Spark sessions: start by a plan, measured envelope, and shipping to workers."""
 
 from vista_spark.sessions._envelope import envelope, not_set
 from vista_spark.sessions._session import session

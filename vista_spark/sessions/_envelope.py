@@ -1,4 +1,4 @@
-"""The resources that a running Spark session was started with, as the memory planner takes them."""
+"""Resources of a running Spark session, as the memory planner takes them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,6 @@ def envelope(spark: SparkSession) -> Envelope:
 
     Runs a few tiny jobs the first time, none later. Executors that were asked for get 30 seconds to register.
 
-    Parameters
-    ----------
-    spark : SparkSession
-
-    Returns
-    -------
-    Envelope
-
     Raises
     ------
     NoExecutorError
@@ -59,7 +51,6 @@ def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str
 
     Parameters
     ----------
-    spark : SparkSession
     plan : TransferPlan
         Made for machines, not for the session.
 
@@ -118,12 +109,12 @@ def _cluster(spark: SparkSession) -> Envelope:
 def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: int) -> int:
     master = _get(spark, "spark.master", "")
     enforced = master.startswith(("yarn", "k8s"))
-    given = _get(spark, "spark.executor.memoryOverhead", "")
+    overhead = _get(spark, "spark.executor.memoryOverhead", "")
     if enforced:
         factor = 0.1 if master == "yarn" else _KUBERNETES_FACTOR
         factor = float(_get(spark, "spark.executor.memoryOverheadFactor", str(factor)))
         # A number alone is in MiB there.
-        return number_of_bytes(given, "m") if given else max(384 * 2**20, int(heap * factor))
+        return number_of_bytes(overhead, "m") if overhead else max(384 * 2**20, int(heap * factor))
     # Nothing holds a standalone executor to its overhead: it may take its share of the machine.
     total, contained = machine
     return max(0, (total - _reserved(spark, total, contained=contained)) // sharing - heap)

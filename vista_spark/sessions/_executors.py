@@ -1,4 +1,4 @@
-"""Checks that a cluster can start a plan's executors: where no worker is large enough, Spark waits for ever."""
+"""Checks that a cluster can start a plan's executors; otherwise Spark waits indefinitely."""
 
 from __future__ import annotations
 
@@ -95,24 +95,24 @@ def await_executor(spark: SparkSession) -> None:
         return
     seconds = float((_setting(spark, EXECUTOR_TIMEOUT) or _PATIENCE_S).removesuffix("s"))
     # One of our own: a classic session that has had a tag cannot be serialized any more.
-    own = spark if is_remote() else spark.newSession()
+    session = spark if is_remote() else spark.newSession()
     tag = f"vista-executor-{uuid.uuid4()}"
     failures: list[Exception] = []
 
     def probe() -> None:
-        own.addTag(tag)
+        session.addTag(tag)
         try:
-            own.range(0, 1, 1, 1).collect()
+            session.range(0, 1, 1, 1).collect()
         except Exception as error:  # noqa: BLE001 - of Spark, of any kind: raised below
             failures.append(error)
         finally:
-            own.removeTag(tag)
+            session.removeTag(tag)
 
     thread = threading.Thread(target=probe, name="await-executor", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        own.interruptTag(tag)
+        session.interruptTag(tag)
         raise NoExecutorError(
             f"no executor has run a task for {seconds:g} s: each takes {_size(spark)}, and Spark waits for ever where "
             "no worker has as much. Compare the workers with it and start Spark by a plan for them (`vista plan "
@@ -124,8 +124,8 @@ def await_executor(spark: SparkSession) -> None:
 
 def _size(spark: SparkSession) -> str:
     names = ("spark.executor.cores", "spark.executor.memory", "spark.executor.memoryOverhead")
-    given = [f"{name}={value}" for name in names if (value := _setting(spark, name))]
-    return ", ".join(given) or "what Spark gives an executor by default (a heap of 1 GiB)"
+    settings = [f"{name}={value}" for name in names if (value := _setting(spark, name))]
+    return ", ".join(settings) or "what Spark gives an executor by default (a heap of 1 GiB)"
 
 
 def _setting(spark: SparkSession, name: str) -> str:

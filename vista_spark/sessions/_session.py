@@ -1,4 +1,4 @@
-"""Starting a Spark session with a plan's settings."""
+"""Start of a Spark session with the settings of a plan."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def session(
     Returns
     -------
     pyspark.sql.SparkSession
+        Session that is started, or the one that runs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Shipping to the workers' nodes: files of weights, and these packages themselves."""
+"""Shipping of weights and packages to the workers' nodes."""
 
 from __future__ import annotations
 
@@ -113,8 +113,10 @@ def _sources() -> Iterator[tuple[str, bytes]]:
     """Names within the archive and contents, sorted, wherever this code was itself imported from."""
     root = Path(__file__).parents[2]
     if root.is_file():  # a submitted archive
-        with zipfile.ZipFile(root) as own:
-            yield from ((name, own.read(name)) for name in sorted(own.namelist()) if name.split("/")[0] in _PACKAGES)
+        with zipfile.ZipFile(root) as archive:
+            yield from (
+                (name, archive.read(name)) for name in sorted(archive.namelist()) if name.split("/")[0] in _PACKAGES
+            )
         return
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -123,7 +125,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _shares_this_disk(spark: SparkSession) -> bool:
-    """Whether the workers are processes of this machine for certain; of a Connect server only it knows."""
+    """Return whether the workers certainly run on this machine; for a Connect server this is unknown."""
     return not is_remote() and is_local(spark)
 
 

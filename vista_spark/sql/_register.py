@@ -123,10 +123,12 @@ def _sql_network(spark: SparkSession, name: str, stage: Featurizer) -> SQLNetwor
         )
     warn_of_random_weights(net.card, net.weights, net.seed)
     net.check()
-    own = net.layers(stage.getLayers())
-    layers = {layer.name: feature for layer in (*net.card.layers, *own) if (feature := _feature(net, layer, stage))}
-    one = len(own) == 1 or stage.getCombine() is not None
-    outputs = [_FEATURES] if one else [f"{_FEATURES}_{place}" for place in range(len(own))]
+    stage_layers = net.layers(stage.getLayers())
+    layers = {
+        layer.name: feature for layer in (*net.card.layers, *stage_layers) if (feature := _feature(net, layer, stage))
+    }
+    is_single = len(stage_layers) == 1 or stage.getCombine() is not None
+    outputs = [_FEATURES] if is_single else [f"{_FEATURES}_{place}" for place in range(len(stage_layers))]
     inference = inference_of(stage, net.shipped(spark), reads=[_VALUE], outputs=outputs)
     policy = RowPolicy(cast("ErrorPolicy", stage.getErrors()), error=net.reads.error)
     from_top = tuple(layer.name for layer in reversed(net.card.layers))

@@ -1,4 +1,4 @@
-"""Columns of a transfer's tables: names, what the downstream model reads of them, and values that are missing."""
+"""Columns of the tables of a transfer, and conditions of missing values."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class Columns:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """All columns of the structured table that the training reads beside id and label."""
+        """Columns of the structured table that the training reads beside id and label."""
         return tuple(dict.fromkeys((*self.structured, *self.read.training)))
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Those of them that have a value in every row of the training."""
+        """Columns that have a value in every row of the training."""
         return tuple(name for name in self.inputs if name in self.structured or name not in self.read.nullable)
 
     @property
@@ -98,7 +98,7 @@ class Columns:
 
 
 def is_missing(df: DataFrame, name: str) -> Column:
-    """Whether a value is null or not a finite number; Spark ML learns from neither."""
+    """Build the condition that a value is null or not finite; Spark ML learns from neither."""
     kind, column = df.schema[name].dataType, F.col(quoted(name))
     if isinstance(kind, (FloatType, DoubleType)):
         return column.isNull() | ~_finite(column)

@@ -1,4 +1,4 @@
-"""The downstream model: any Spark ML estimator, pointed at the columns of the transfer, trained and scored."""
+"""Downstream model: any Spark ML estimator, pointed at the columns of the transfer."""
 
 from __future__ import annotations
 
@@ -44,11 +44,6 @@ def point_at(stage: Params, features: str, label: str) -> Any:
     Reaches into what holds others: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, the
     classifier of a ``OneVsRest``. Of the stages of a ``Pipeline`` only columns that were never set are pointed: its
     inner columns are the user's own, and the first of its stages reads ``features``.
-
-    Parameters
-    ----------
-    stage : Params
-    features, label : str
     """
     return stage.copy(dict(_settings(stage, features, label, inner=False)))
 
@@ -61,8 +56,8 @@ def _settings(stage: Params, features: str, label: str, *, inner: bool) -> Itera
         if stage.hasParam(name) and stage.isDefined(name):
             yield from _settings(stage.getOrDefault(name), features, label, inner=inner)
     if isinstance(stage, Pipeline):
-        for held in stage.getStages():
-            yield from _settings(held, features, label, inner=True)
+        for part in stage.getStages():
+            yield from _settings(part, features, label, inner=True)
 
 
 def _stages(stage: Params, *, in_pipeline: bool = False) -> Iterator[tuple[Params, bool]]:
@@ -72,8 +67,8 @@ def _stages(stage: Params, *, in_pipeline: bool = False) -> Iterator[tuple[Param
         if stage.hasParam(name) and stage.isDefined(name):
             yield from _stages(stage.getOrDefault(name), in_pipeline=in_pipeline)
     if isinstance(stage, Pipeline):
-        for held in stage.getStages():
-            yield from _stages(held, in_pipeline=True)
+        for inner in stage.getStages():
+            yield from _stages(inner, in_pipeline=True)
 
 
 def _named(stage: Params, param: str) -> tuple[str, ...]:
@@ -138,8 +133,6 @@ def learned_column(estimator: Params, label: str, columns: Collection[str]) -> s
 
     Parameters
     ----------
-    estimator : Params
-    label : str
     columns : collection of str
         The table's.
 
@@ -169,7 +162,6 @@ def check_width(estimator: Params, features: str, width: Callable[[], int]) -> N
 
     Parameters
     ----------
-    estimator : Params
     features : str
         The column of assembled features.
     width : callable
@@ -197,7 +189,7 @@ def check_width(estimator: Params, features: str, width: Callable[[], int]) -> N
 
 
 def is_classification(estimator: Params) -> bool:
-    """Whether an estimator, or the one it holds, is a classifier."""
+    """Return whether an estimator, or the estimator inside it, is a classifier."""
     if estimator.hasParam("probabilityCol") or estimator.hasParam("rawPredictionCol"):
         return True
     for name in ("estimator", "classifier"):
@@ -228,5 +220,5 @@ def check_estimator(downstream: object) -> None:
     """Raise ``InvalidArgumentError`` unless it can be fitted."""
     if not hasattr(downstream, "fit") or not hasattr(downstream, "hasParam"):
         raise InvalidArgumentError(
-            f"downstream={downstream!r}: a Spark ML estimator, such as pyspark.ml.classification.LogisticRegression()"
+            f"downstream must be a Spark ML estimator, such as LogisticRegression(), got {downstream!r}."
         )

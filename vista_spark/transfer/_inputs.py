@@ -1,4 +1,4 @@
-"""The two tables of a transfer: checked, cleaned, and joined before or after inference (Vista's Figure 5)."""
+"""Tables of a transfer: validation, cleaning and joins before or after inference (Vista, Figure 5)."""
 
 from __future__ import annotations
 
@@ -119,8 +119,6 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
 
     Parameters
     ----------
-    structured, images : DataFrame
-    columns : Columns
     errors : {"raise", "drop"}
         Policy for rows with a null id, label or feature, and for rows without a counterpart.
     classification : bool
@@ -151,7 +149,7 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
         .agg(F.count("*").alias("ids"), F.count_if(_COMPLETE).alias("rows"))
         .first()
     )
-    assert matched is not None  # an aggregate without groups has one row
+    assert matched is not None
     left = table.where(_COMPLETE).drop(_COMPLETE)
     if not matched["rows"]:
         raise EmptyInputError(
@@ -175,11 +173,15 @@ def _check_roles(columns: Columns) -> None:
     roles = (columns.on, columns.label, columns.image, *columns.structured)
     for name in roles:
         if roles.count(name) > 1:
-            raise ColumnError(f"column {name!r} is named twice among id, label, image and features: each has one role")
+            raise ColumnError(f"id, label, image and features must be different columns, got {name!r} twice.")
         if name.startswith(_RESERVED):
-            raise ColumnError(f"column {name!r}: names with {' or '.join(_RESERVED)} are the transfer's own; rename it")
+            raise ColumnError(
+                f"column names must not start with {' or '.join(_RESERVED)}, which the transfer reserves, got {name!r}."
+            )
     if "." in columns.label:
-        raise ColumnError(f"the label {columns.label!r} has a dot in its name, which Spark ML cannot read: rename it")
+        raise ColumnError(
+            f"label_column must not have a dot in its name, which Spark ML cannot read, got {columns.label!r}."
+        )
 
 
 def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
@@ -204,7 +206,9 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
                 "give the numeric columns as a list instead, or assemble them with VectorAssembler"
             )
         if not isinstance(columns.features, str) and not isinstance(kind, (NumericType, BooleanType, VectorUDT)):
-            raise ColumnError(f"structured feature {name!r} is {kind.simpleString()}, not a number: encode it first")
+            raise ColumnError(
+                f"structured features must be numbers, got {name!r} of type {kind.simpleString()}: encode it first."
+            )
 
 
 def _check_structured(
@@ -223,9 +227,9 @@ def _check_structured(
         F.max(F.when(F.col(_COMPLETE), label.try_cast("double"))).alias("largest"),
         F.first(F.when(F.col(_COMPLETE) & ~_is_class(label), label), ignorenulls=True).alias("no_class"),
     ).first()
-    assert counts is not None  # an aggregate without groups has one row
+    assert counts is not None
     if not counts["rows"]:
-        raise EmptyInputError("the structured table is empty")
+        raise EmptyInputError("the structured table must have rows, got none.")
     _check_distinct(table, columns.on, counts["ids"], counts["distinct"], "structured")
     _settle(errors, dropped, "structured row with a null id", counts["rows"] - counts["ids"])
     if counts["unlabelled"] and errors == "raise":
@@ -235,8 +239,8 @@ def _check_structured(
         for name, count in _missing_features(table.where(on.isNotNull() & ~unlabelled), columns):
             _settle(errors, dropped, f"{NULL_FEATURE} {name!r}", count)
     if not counts["complete"]:
-        raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
-    if classification and counts["labels"] < 2:  # a classifier tells at least two apart
+        raise EmptyInputError(f"the structured table must have complete rows, got none ({_listed(dropped)}).")
+    if classification and counts["labels"] < 2:
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
@@ -267,9 +271,9 @@ def _missing_features(table: DataFrame, columns: Columns) -> list[tuple[str, int
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
     on = F.col(quoted(columns.on))
     counts = df.agg(F.count("*").alias("rows"), F.count(on).alias("ids"), F.countDistinct(on).alias("distinct")).first()
-    assert counts is not None  # an aggregate without groups has one row
+    assert counts is not None
     if not counts["rows"]:
-        raise EmptyInputError("the image table is empty")
+        raise EmptyInputError("the image table must have rows, got none.")
     _check_distinct(df, columns.on, counts["ids"], counts["distinct"], "image")
     _settle(errors, dropped, "image with a null id", counts["rows"] - counts["ids"])
     return int(counts["ids"])
@@ -298,7 +302,7 @@ def _settle(errors: str, dropped: dict[str, int], reason: str, count: int) -> No
 
 
 def _complete(df: DataFrame, columns: Columns) -> Column:
-    """Whether a row has an id, a label and all its features."""
+    """Build the condition that a row has an id, a label and all its features."""
     return first_missing(df, (columns.on, columns.label, *columns.required)).isNull()
 
 

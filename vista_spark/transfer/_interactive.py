@@ -1,4 +1,4 @@
-"""Scores by layer, with what each took under the pointer."""
+"""Interactive figure of the scores by layer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ def interactive_scores(table: pd.DataFrame, metric: str, *, baseline: float, bes
 
     Parameters
     ----------
-    table : pandas.DataFrame
-    metric : str
     baseline : float
         Score that the others are held against.
     best : str
         Its row's ``features``.
-    title : str
     """
     graphs = graph_objects()
     facts = ["size", "lift", "lift_low", "lift_high", "inference_seconds", "training_seconds", "gflops"]

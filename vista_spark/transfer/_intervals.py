@@ -1,4 +1,4 @@
-"""How sure a score is: intervals by bootstrap over the rows held out."""
+"""Confidence intervals of a score, by bootstrap over the held-out rows."""
 
 from __future__ import annotations
 
@@ -36,10 +36,6 @@ _SAME = 1e-6
 def metric_of(evaluator: Evaluator) -> Metric | None:
     """Find the metric of an evaluator as a function of weights, labels and predictions.
 
-    Parameters
-    ----------
-    evaluator : Evaluator
-
     Returns
     -------
     callable or None
@@ -69,7 +65,6 @@ def resampled(
         As the evaluator gave it for `held_out`.
     sign : {1, -1}
         -1 where a smaller score is better.
-    seed : int
 
     Returns
     -------
@@ -110,7 +105,7 @@ def _accuracy(weights: Floats, label: Floats, prediction: Floats) -> Floats:
 
 
 def _f1(weights: Floats, label: Floats, prediction: Floats) -> Floats:
-    return _by_class(weights, label, prediction, lambda hits, of, said: 2 * hits / np.maximum(of + said, 1))
+    return _by_class(weights, label, prediction, lambda hits, actual, said: 2 * hits / np.maximum(actual + said, 1))
 
 
 def _precision(weights: Floats, label: Floats, prediction: Floats) -> Floats:
@@ -123,9 +118,9 @@ def _by_class(
     """Average the scores of the classes by their rows, as Spark ML does."""
     total = np.zeros(len(weights))
     for kind in np.unique(label):
-        of, said = label == kind, prediction == kind
-        rows = weights @ of
-        total += rows * score(weights @ (of & said), rows, weights @ said)
+        actual, said = label == kind, prediction == kind
+        rows = weights @ actual
+        total += rows * score(weights @ (actual & said), rows, weights @ said)
     return np.asarray(total / weights.sum(1), dtype=np.float64)
 
 

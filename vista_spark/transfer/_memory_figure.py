@@ -1,4 +1,4 @@
-"""A picture of a node's memory as a plan apportions it."""
+"""Figure of the memory regions of a node."""
 
 from __future__ import annotations
 
@@ -15,17 +15,8 @@ _GIB = 2**30
 
 
 def memory_figure(plan: TransferPlan) -> Figure:
-    """Draw the regions of a worker node's memory, by the names of Spark's settings and of the paper.
-
-    Parameters
-    ----------
-    plan : TransferPlan
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    from udfs.driver.figure import NotebookFigure  # half a second that only a picture costs
+    """Draw the regions of a worker node's memory, by the names of Spark's settings and of the paper."""
+    from udfs.driver.figure import NotebookFigure
 
     figure = NotebookFigure(figsize=(10, 3.8), layout="constrained")
     axes = figure.subplots()

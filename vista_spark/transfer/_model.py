@@ -21,7 +21,7 @@ _BEST = "best_model"
 
 
 class FeatureTransferModel(Model, StageReadable, MLWritable):
-    """The best model of a transfer, as a stage: what :meth:`vista_spark.FeatureTransfer.fit` returns.
+    """Best model of a transfer as a stage; :meth:`vista_spark.FeatureTransfer.fit` returns it.
 
     Attributes
     ----------
@@ -39,18 +39,18 @@ class FeatureTransferModel(Model, StageReadable, MLWritable):
         self.result = result
 
     def copy(self, extra: Any = None) -> FeatureTransferModel:
-        """Copy it; ``extra`` Params go to the stages of the best model."""
+        """Copy the stage; ``extra`` Params go to the stages of the best model."""
         twin: FeatureTransferModel = super().copy(extra)
         twin.best_model = self.best_model.copy(extra)
         return twin
 
     def write(self) -> _Writer:
-        """Make a writer of the best model, without the result."""
+        """Return a writer of the best model, without the result."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """Make a reader of what :meth:`write` wrote."""
+        """Return a reader of saved stages."""
         return _Reader(cls)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:

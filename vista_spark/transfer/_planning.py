@@ -1,4 +1,4 @@
-"""A feature transfer as the optimizer takes it: its workload, its cost, and the choice of a plan."""
+"""Planning of a feature transfer: workload, cost and choice of a plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from optimizer.logical import plan_layers
-from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, TransferWorkload, plan_inside, plan_transfer
-from optimizer.transfer import Choice, TransferCost, choose_transfer
+from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, plan_inside, plan_transfer
+from optimizer.transfer import Choice, TransferCost, choose_transfer, plan_layers, size_workload
 from udfs.driver import hint_keywords
 from udfs.images import BYTES_PER_PIXEL, MAX_PIXELS
 from udfs.inference import feature_length
@@ -19,9 +18,17 @@ from vista_spark.network import network, profile_network
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from optimizer.logical import Logical, LogicalPlan
-    from optimizer.memory import ClusterSpec, Constants, Envelope, Join, Persistence, TransferPlan
-    from optimizer.transfer import ModelProfile
+    from optimizer.memory import (
+        ClusterSpec,
+        Constants,
+        Envelope,
+        Join,
+        Logical,
+        Persistence,
+        TransferPlan,
+        TransferWorkload,
+    )
+    from optimizer.transfer import LogicalPlan, ModelProfile
     from udfs.inference import Pooling
     from vista_spark.network import Network
 
@@ -45,7 +52,7 @@ _TREE_NODES = {"RandomForestRegressor": 107, "RandomForestClassifier": 32}
 # Tried in this order; activations shrink with the batch.
 _BATCHES = (32, 8, 2)
 
-# Of an MLPClassifier, by default (Vista, section 5).
+# Hidden layers of an MLPClassifier by default (Vista, section 5).
 _HIDDEN = (1024, 1024, 1024)
 
 # The envelope of a plan that was asked for by name and fits nowhere: nothing is short.
@@ -63,7 +70,7 @@ class TransferData:
     structured_features : int
         Columns, or the length of the vector.
     image_bytes : int
-        Of an encoded image, on average.
+        Mean size of an encoded image.
     """
 
     rows: int
@@ -73,17 +80,16 @@ class TransferData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """Decisions made by hand; the planner makes the others.
+    """Decisions of the user; the planner makes the others.
 
     Parameters
     ----------
     plan : str
-        One of :data:`optimizer.logical.LOGICAL_PLANS`; ``"auto"`` leaves it to the planner.
+        One of :data:`optimizer.memory.LOGICAL_PLANS`; ``"auto"`` leaves it to the planner.
     join, persistence, partitions
         As for :class:`vista_spark.FeatureTransfer`; ``None`` leaves them to the planner.
     batch_size : int or None
         ``None`` tries smaller batches as long as memory keeps a core idle.
-    device : str
     """
 
     plan: str = "auto"
@@ -96,18 +102,14 @@ class Decisions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransferProblem:
-    """A transfer to be planned.
+    """Transfer to plan.
 
     Parameters
     ----------
-    network : Network
     targets : mapping of str to str
         The graph's layers to transfer, from the bottom to the top, and what the user calls them.
     pooling : {"max2x2", "mean", "none"}
-        Of the targets' tensors, outside of the network.
-    data : TransferData
-    downstream : Downstream
-    decisions : Decisions
+        Pooling of the targets' tensors, outside of the network.
     """
 
     network: Network
@@ -146,18 +148,19 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     model : str, ModelCard, or a model
         As for :class:`vista_spark.FeatureTransfer`.
     cluster : ClusterSpec
+        Machines to plan for.
     rows : int
         Ids that both tables have.
     structured_features : int
         Columns beside the id and the label.
     image_bytes : int
-        Of an encoded image, on average; with `start_layer` of its tensor.
+        Mean size of an encoded image; with `start_layer`, of its tensor.
     weights, layers, pooling, image_size, max_pixels, start_layer, max_length, plan, batch_size, device
         As for :class:`vista_spark.FeatureTransfer`.
     downstream : Downstream, optional
         A logistic regression of two classes by default.
     constants : Constants
-        Of the memory model.
+        Constants of the memory model.
 
     Returns
     -------
@@ -208,7 +211,6 @@ def choose(problem: TransferProblem, apportion: Callable[[TransferWorkload, Logi
 
     Parameters
     ----------
-    problem : TransferProblem
     apportion : callable
         The memory plan of a workload.
 
@@ -246,12 +248,12 @@ def _with_profile(
 
     footprint = profile.footprint
     if net.max_pixels is not None and net.max_pixels != MAX_PIXELS:
-        # Whoever sets a limit expects images just below it; one image at a time is decoded.
+        # A limit suggests images just below it; each worker decodes one image at a time.
         decoding = net.max_pixels * BYTES_PER_PIXEL
         footprint = replace(footprint, runtime_bytes=footprint.runtime_bytes + decoding)
 
     def planned(logical: LogicalPlan) -> TransferPlan:
-        workload = TransferWorkload.from_plan(
+        workload = size_workload(
             graph,
             logical,
             footprint,
@@ -278,7 +280,6 @@ def in_session(envelope: Envelope, decisions: Decisions) -> Callable[[TransferWo
 
     Parameters
     ----------
-    envelope : Envelope
     decisions : Decisions
         A plan that was asked for by name is laid out even where memory is short, and the log says what is.
     """
@@ -328,7 +329,7 @@ def downstream_size(estimator: Any, classes: int) -> Downstream:
 
 
 def named_size(kind: str, classes: int, hidden: Sequence[int] = ()) -> Downstream:
-    """As :func:`downstream_size`, by the name of an estimator's class, before there is a Spark to make one."""
+    """Size the memory of an estimator by the name of its class, without a Spark session."""
     regression = kind.endswith(("Regressor", "Regression")) and kind != "LogisticRegression"
     classes = 0 if regression else max(2, classes)
     if kind.startswith("MLP"):

@@ -1,4 +1,4 @@
-"""The downstream model as a stage that keeps the rows which it cannot predict, and says why."""
+"""Downstream model as a stage that keeps rows it cannot predict, with the reason."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EXAMPLE = 256
 
 @dataclass(frozen=True, slots=True)
 class PredictorInputs:
-    """The columns that a downstream model predicts from, as they were in training.
+    """Columns that a downstream model predicts from, as they were in training.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class PredictorInputs:
     image_size : int
         Numbers in it.
     kind : str
-        Of what the network reads (``"image"``, ``"text"``), for the reasons.
+        Kind of input of the network (``"image"``, ``"text"``), for the reasons.
     label : str or None
         A label of which a stage of the downstream pipeline makes what is learned: that stage reads `known_label` in all
         rows, as new ones need not have a label.
@@ -84,12 +84,12 @@ class PredictorInputs:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """All columns of the user's that the model reads."""
+        """Columns of the user that the model reads."""
         return tuple(dict.fromkeys((*self.structured, *self.carried)))
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Those of them that a row needs a value of."""
+        """Columns that a row must have a value of."""
         return tuple(name for name in self.named if name in self.structured or name not in self.nullable)
 
     @staticmethod
@@ -111,6 +111,7 @@ class TransferPredictor(Model, StageReadable, MLWritable):
     model : pyspark.ml.Transformer
         Reads ``transfer_features``.
     inputs : PredictorInputs
+        Columns that the predictor reads.
 
     Attributes
     ----------
@@ -147,7 +148,7 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         return self._set(errors=value)
 
     def followed_by(self, stage: Transformer) -> TransferPredictor:
-        """Copy it, with a stage that reads what the downstream model adds, such as ``IndexToString``.
+        """Copy the stage with another one that reads the predictions, such as ``IndexToString``.
 
         What the stage adds is null too where there is no prediction. Behind the predictor it would meet those nulls,
         which many stages refuse.
@@ -155,24 +156,25 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         Parameters
         ----------
         stage : pyspark.ml.Transformer
+            Stage that reads the predictions.
         """
         twin = self.copy()
         twin.model = PipelineModel([self.model, stage])
         return twin
 
     def copy(self, extra: Any = None) -> TransferPredictor:
-        """Copy it; ``extra`` Params go to the downstream model too."""
+        """Copy the stage; ``extra`` Params go to the downstream model too."""
         twin: TransferPredictor = super().copy(extra)
         twin.model = self.model.copy(extra)
         return twin
 
     def write(self) -> _Writer:
-        """Make a writer of the model and of its inputs."""
+        """Return a writer of the model and its inputs."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> StageReader:
-        """Make a reader of what :meth:`write` wrote."""
+        """Return a reader of saved stages."""
         return _Reader(cls)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -192,30 +194,30 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         }
         if inputs.label is not None:
             values[inputs.label] = F.lit(inputs.known_label)
-        given = [name for name in values if name in dataset.columns]
-        if given:
-            df = df.withColumn(_GIVEN, F.struct(*(F.col(quoted(name)) for name in given)))
+        present = [name for name in values if name in dataset.columns]
+        if present:
+            df = df.withColumn(_GIVEN, F.struct(*(F.col(quoted(name)) for name in present)))
         if values:
             df = df.withColumns(values)
         predicted = self.model.transform(df)
         hidden = () if inputs.label is None else (inputs.target,)
-        own = [name for name in predicted.columns if name not in (*df.columns, *hidden)]
+        added = [name for name in predicted.columns if name not in (*df.columns, *hidden)]
         # What the model says of a row that it was given in place of a bad one is nothing.
-        own_fields = {name: predicted.schema[name] for name in (FEATURES, *own)}
+        own_fields = {name: predicted.schema[name] for name in (FEATURES, *added)}
         predicted = predicted.withColumns(
             {
                 name: F.when(good, F.col(quoted(name))).alias(name, metadata=entry.metadata)
                 for name, entry in own_fields.items()
             }
         )
-        if given:
-            predicted = predicted.withColumns({name: F.col(_GIVEN).getField(name) for name in given})
+        if present:
+            predicted = predicted.withColumns({name: F.col(_GIVEN).getField(name) for name in present})
         last = [PREDICTION_ERROR] if self.getErrors() == "null" else []
         before = [name for name in dataset.columns if name != PREDICTION_ERROR]
-        return predicted.select(*(F.col(quoted(name)) for name in (*before, FEATURES, *own, *last)))
+        return predicted.select(*(F.col(quoted(name)) for name in (*before, FEATURES, *added, *last)))
 
     def _reason(self, df: DataFrame) -> Column:
-        """Say why a row cannot be predicted: null for a good row."""
+        """Build the column with the reason why a row cannot be predicted; null for a good row."""
         inputs = self._inputs
         missing = first_missing(df, inputs.required)
         reason = F.when(missing.isNotNull(), F.concat(F.lit(f"{NULL_FEATURE} '"), missing, F.lit("'")))
@@ -286,7 +288,7 @@ class _Reader(StageReader):
     def load(self, path: str) -> Any:
         metadata = self._metadata(path)
         (model,) = PipelineModel.load(os.path.join(path, _MODEL)).stages  # noqa: PTH118
-        held = metadata[_INPUTS]
-        tuples = {name: tuple(held[name]) for name in ("structured", "nullable", "example")}
-        inputs = PredictorInputs(**held | tuples)
+        stored = metadata[_INPUTS]
+        tuples = {name: tuple(stored[name]) for name in ("structured", "nullable", "example")}
+        inputs = PredictorInputs(**stored | tuples)
         return self._with_params(self.cls(model, inputs), metadata)  # type: ignore[call-arg]

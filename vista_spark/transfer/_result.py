@@ -1,4 +1,4 @@
-"""The outcome of a feature transfer: scores by layer, passes over the images, the best model, and a verdict."""
+"""Result of a feature transfer: scores by layer, passes over the images, the best model, and a verdict."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.ml import Model, PipelineModel
 
-    from optimizer.logical import LogicalPlan
-    from optimizer.transfer import Choice
+    from optimizer.transfer import Choice, LogicalPlan
     from vista_spark.transfer._intervals import Interval
 
 __all__ = ["InferencePass", "LayerResult", "TransferResult", "best_of"]
@@ -25,16 +24,16 @@ __all__ = ["InferencePass", "LayerResult", "TransferResult", "best_of"]
 
 @dataclass(frozen=True, slots=True)
 class InferencePass:
-    """One pass of the images, or of what an earlier pass materialised, through a part of the network.
+    """Pass of the images, or of tensors of an earlier pass, through a part of the network.
 
     Attributes
     ----------
     layers : tuple of str
-        That it delivered, from the bottom to the top.
+        Layers that it delivered, from the bottom to the top.
     seconds : float
-        Wall time.
+        Wall time, in seconds.
     gflops : float
-        Per record.
+        GFLOPs per record.
     """
 
     layers: tuple[str, ...]
@@ -53,7 +52,7 @@ class LayerResult:
     size : int
         Length of the image features; 0 for the structured features alone.
     score : float
-        Of the evaluator, on the rows held out.
+        Score of the evaluator on the held-out rows.
     inference_seconds : float
         The layer's share of its pass's wall time, by FLOPs: those that the pass spends above the layer below. The
         shares of a pass add up to :attr:`InferencePass.seconds`. Of the HOG baseline, its own pass.
@@ -96,7 +95,7 @@ def best_of(results: Sequence[LayerResult], *, larger_is_better: bool) -> LayerR
 
 @dataclass(frozen=True, slots=True)
 class TransferResult:
-    """Scores by layer, the best model, and how they came about.
+    """Scores by layer, the best model, and the plan that ran.
 
     Attributes
     ----------
@@ -112,17 +111,19 @@ class TransferResult:
         The best score among the layers and the structured features alone; of equal ones the structured features, then
         the layer nearest to the image.
     best_model : pyspark.ml.PipelineModel
-        Of :attr:`best`: transforms a DataFrame, a stream too, with the structured features and, where a layer is the
-        best, the images; saves and loads. A row that it cannot predict stays, with nulls and the reason in
+        Pipeline of :attr:`best`, which transforms a DataFrame or stream with the structured features and, if a layer is
+        best, the images. It saves and loads. A row that it cannot predict stays, with nulls and the reason in
         ``transfer_error``.
     metric : str
         Name of the score.
     larger_is_better : bool
+        Whether a larger score is better.
     choice : Choice
         The plan that was run, its memory plan, and what it was preferred to; ``print(result.choice.explain())``.
     train_rows, test_rows : int
+        Rows of the training set and of the held-out set.
     dropped : mapping of str to int
-        By the reason for which rows were left out, how many.
+        Number of rows that were left out, by reason.
     has_structured : bool
         Whether there are structured features; without any, the baseline is a model of the label alone.
     random_weights : bool
@@ -161,7 +162,7 @@ class TransferResult:
 
     @property
     def verdict(self) -> str:
-        """The outcome in one or two sentences: what is best, against what, and whether to believe it."""
+        """Verdict in one or two sentences: the best features, the comparison and its significance."""
         alone = f"{self._alone} ({self.metric} {self.baseline.score:.4g})"
         reads = "that of the structured features" if self.has_structured else "a guess by the label's shares"
         if self.best_layer is None:
@@ -276,6 +277,7 @@ class TransferResult:
         Returns
         -------
         plotly.graph_objects.Figure
+            Interactive figure of the scores.
 
         Raises
         ------

@@ -1,9 +1,9 @@
-"""Runs a logical plan: inference to each layer, a downstream model on each, tables dropped once nobody reads them."""
+"""Execution of a logical plan: inference to each layer, a downstream model on each, and the tables cached between."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import as_vector, cause, map_rows, quoted
 from udfs.images import MAX_PIXELS, hog_length
-from udfs.inference import HOGExtraction, Pooling, feature_length
+from udfs.inference import HOGExtraction, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._intervals import MOST_ROWS, metric_of, resampled
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import Column, DataFrame, Row
 
-    from optimizer.logical import InferenceStage
     from optimizer.memory import Persistence
-    from optimizer.transfer import Choice
-    from udfs.inference import Reduction
+    from optimizer.transfer import Choice, InferenceStage
+    from udfs.inference import Pooling, Reduction
     from vista_spark.network import Network
     from vista_spark.transfer._columns import Columns
     from vista_spark.transfer._inputs import Matched
 
-__all__ = ["Run", "RunResult"]
+__all__ = ["Run", "RunResult", "RunSpec"]
 
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
@@ -51,36 +50,36 @@ _LEVELS: dict[Persistence, StorageLevel] = {
     "serialized": StorageLevel.MEMORY_AND_DISK,
 }
 
-# Of the operating system, in whatever Spark wraps around it.
+# Message of the operating system, in whatever Spark wraps around it.
 _NO_SPACE = "No space left on device"
 
-# Of Spark ML, where a PCA reads columns whose width is known only when it is fitted.
+# Message of Spark ML if a PCA reads columns whose width is known only when it is fitted.
 _PCA_TOO_WIDE = "must be no less than k="
 
 # Side of the picture that HOG sees, in pixels: 64 x 64 gives 1764 numbers, of the order of a CNN layer.
 _HOG_SIZE = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """Result of an execution.
+    """Scores and counts of one run.
 
-    Parameters
+    Attributes
     ----------
     baseline : LayerResult
         Result of the structured features alone.
     hog : LayerResult or None
-        Result of the HOG features, if they were asked for.
+        Result of the HOG features.
     layers : tuple of LayerResult
         Results of the layers, from the bottom to the top.
     passes : tuple of InferencePass
-        Passes of the images, in the order in which they ran.
+        Passes in the order in which they ran.
     train_rows, test_rows : int
-        Numbers of rows to train on, and held out.
+        Good rows of the training set and of the held-out set.
     dropped : mapping of str to int
         Number of rows that were left out, by reason.
-    example : Row
-        Row of the training data, as the baseline reads it.
+    example : pyspark.sql.Row
+        Row of the training set.
     """
 
     baseline: LayerResult
@@ -93,28 +92,22 @@ class RunResult:
     example: Row
 
 
-@dataclass(slots=True)
-class Run:
-    """One execution of a plan.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """Settings of one run.
 
     Parameters
     ----------
-    network : Network
     choice : Choice
-        The logical plan, and the join, partitions and persistence of its memory plan.
-    columns : Columns
+        Logical plan, and the join, partitions and persistence of its memory plan.
     downstream, evaluator
-        Pointed at :data:`FEATURES` and the label by the run itself.
-    pooling, batch_size, device, errors
-        As for :class:`vista_spark.FeatureTransfer`.
-    test_fraction : float
+        Estimator and evaluator; the run points copies at :data:`FEATURES` and the label.
+    pooling, batch_size, device, errors, test_fraction, hog
+        Parameters of :class:`vista_spark.FeatureTransfer`.
     seed : int
-        Of the split.
-    hog : bool
-    tick : callable
-        Called with the name of each step as it begins.
+        Seed of the split.
     image_aggregation : {"mean", "max"}, optional
-        How the features of a record's images are aggregated to one vector; without it a record has one image.
+        Aggregation of the features of a record's images; without it a record has one image.
     """
 
     network: Network
@@ -129,89 +122,99 @@ class Run:
     test_fraction: float
     seed: int
     hog: bool
-    tick: Callable[[str], None]
     image_aggregation: Reduction | None = None
-    _dropped: dict[str, int] = field(default_factory=dict, init=False)
-    _train_rows: int = field(default=0, init=False)
-    _test_rows: int = field(default=0, init=False)
-    _passes: list[InferencePass] = field(default_factory=list, init=False)
-    _example: Row | None = field(default=None, init=False)
-    _held_out: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
+
+
+class Run:
+    """Execution of a plan.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        Settings of the run.
+    tick : callable
+        Function that is called with the name of each step as it begins.
+    """
+
+    def __init__(self, spec: RunSpec, tick: Callable[[str], None]) -> None:
+        self._spec = spec
+        self._tick = tick
+        self._dropped: dict[str, int] = {}
+        self._train_rows = self._test_rows = 0
+        self._example: Row | None = None
+        self._held_out: dict[str, pd.DataFrame] = {}
 
     def execute(self, matched: Matched) -> RunResult:
         """Train on every layer; the structured features alone come first, on the same rows.
 
-        Parameters
-        ----------
-        matched : Matched
-            Structured features and images of the same records.
-
         Returns
         -------
         RunResult
-            Scores by layer, and the rows and passes behind them.
+            Scores and counts of the run.
 
         Raises
         ------
         udfs.images.ImageError, udfs.inference.TextError
-            An image or a text is bad, and ``errors="raise"``.
+            An image or a text is bad and ``errors="raise"``.
         EmptyInputError, LabelError
             The good rows are too few to train and test on.
         DiskFullError
-            Tables that storage memory does not hold fill the disk of Spark's scratch folder.
+            Cached tables beyond storage memory fill the disk of Spark's scratch folder.
         """
         try:
             return self._execute(matched)
         except Exception as error:
             if _NO_SPACE not in cause(error).message:
                 raise
-            cached = self.choice.physical.cached_bytes >> 20
+            cached = self._spec.choice.physical.cached_bytes >> 20
             raise DiskFullError(
-                f"the disk of Spark's scratch folder is full: about {cached:,} MiB are cached at once, and what "
-                "storage memory does not hold goes there. Name a larger disk in spark.local.dir (SPARK_LOCAL_DIRS on a "
-                "cluster), give Spark more memory (`vista plan`), transfer higher layers, or pool them"
+                f"the disk of Spark's scratch folder is full: about {cached:,} MiB are cached at once, and the folder "
+                "takes what storage memory does not hold. Name a larger disk in spark.local.dir (SPARK_LOCAL_DIRS on a "
+                "cluster), give Spark more memory (`vista plan`), transfer higher layers, or pool them."
             ) from error
 
     def _execute(self, matched: Matched) -> RunResult:
+        spec = self._spec
         self._dropped.update(matched.dropped)
-        plan, physical = self.choice.logical, self.choice.physical
+        plan, physical = spec.choice.logical, spec.choice.physical
         images = matched.joined(matched.images, physical.join) if plan.joins_first else matched.images
         source = images.repartition(physical.partitions)
-        read_again = self.hog or sum(stage.source is None for stage in plan.stages) > 1
-        held = _Held(_LEVELS[physical.persistence])
+        read_again = spec.hog or sum(stage.source is None for stage in plan.stages) > 1
+        cache = _TableCache(_LEVELS[physical.persistence])
         if read_again:
-            held.hold(source, until=len(plan.stages))
+            cache.hold(source, until=len(plan.stages))
         layers: list[LayerResult] = []
+        passes: list[InferencePass] = []
         baseline: LayerResult | None = None
         hog: LayerResult | None = None
         tables: list[DataFrame] = []
         try:
             for number, stage in enumerate(plan.stages):
-                self.tick(f"inference: {', '.join(plan.names[target] for target in stage.targets)}")
-                held.release(before=number - 1)
+                self._tick(f"inference: {', '.join(plan.names[target] for target in stage.targets)}")
+                cache.release(before=number - 1)
                 before = source if stage.source is None else tables[stage.source]
                 table = run_stage(before, stage, self._rows(stage))
                 last = plan.last_reader(number)
                 if plan.joins_first or last > number:
-                    held.hold(table, until=last)
+                    cache.hold(table, until=last)
                 tables.append(table)
                 if not plan.joins_first:
-                    table = held.hold(matched.joined(table, physical.join), until=number)
+                    table = cache.hold(matched.joined(table, physical.join), until=number)
                 started = time.perf_counter()
                 self._count(table, complain=number == 0)
                 seconds = time.perf_counter() - started
-                held.release(before=number, keep=table)
+                cache.release(before=number, keep=table)
                 if baseline is None:
-                    self.tick("training: structured features")
+                    self._tick("training: structured features")
                     baseline = self._train(table, "structured")
-                    hog = self._hog(source, matched) if self.hog else None
-                flops = flops_by_target(self.network.graph, stage)
+                    hog = self._hog(source, matched) if spec.hog else None
+                flops = flops_by_target(spec.network.graph, stage)
                 delivered = tuple(plan.names[target] for target in stage.targets)
-                self._passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
+                passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
                 for target in stage.targets:
-                    self.tick(f"training: {plan.names[target]}")
-                    shape, layout = self.network.graph[target].output_shape, self.network.reads.layout
-                    size = feature_length(shape, self.pooling, layout)
+                    self._tick(f"training: {plan.names[target]}")
+                    shape, layout = spec.network.graph[target].output_shape, spec.network.reads.layout
+                    size = feature_length(shape, spec.pooling, layout)
                     trained = self._train(table, plan.names[target], feature_column(target), size)
                     share = flops[target] / stage.flops if stage.flops else 1 / len(stage.targets)
                     layers.append(
@@ -223,14 +226,14 @@ class Run:
                         )
                     )
         finally:
-            held.release(before=len(plan.stages) + 1)
-        assert baseline is not None  # a plan has at least one stage
-        assert self._example is not None  # there were rows to train on
+            cache.release(before=len(plan.stages) + 1)
+        assert baseline is not None
+        assert self._example is not None
         return RunResult(
             baseline=baseline,
             hog=hog,
             layers=tuple(layers),
-            passes=tuple(self._passes),
+            passes=tuple(passes),
             train_rows=self._train_rows,
             test_rows=self._test_rows,
             dropped=self._dropped,
@@ -238,29 +241,31 @@ class Run:
         )
 
     def _rows(self, stage: InferenceStage) -> RowMap:
+        spec = self._spec
         return stage_inference(
-            self.network,
+            spec.network,
             stage,
-            image=self.columns.image,
+            image=spec.columns.image,
             keep=self._kept,
-            pooling=self.pooling,
-            batch_size=self.batch_size,
-            device=self.device,
-            image_aggregation=self.image_aggregation,
+            pooling=spec.pooling,
+            batch_size=spec.batch_size,
+            device=spec.device,
+            image_aggregation=spec.image_aggregation,
         )
 
     @property
     def _kept(self) -> tuple[str, ...]:
-        if not self.choice.logical.joins_first:
-            return (self.columns.on,)
-        return tuple(dict.fromkeys((self.columns.on, self.columns.label, *self.columns.inputs)))
+        if not self._spec.choice.logical.joins_first:
+            return (self._spec.columns.on,)
+        return tuple(dict.fromkeys((self._spec.columns.on, self._spec.columns.label, *self._spec.columns.inputs)))
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
-        """Compute a table, and the first time count the rows to train and test on."""
+        """Compute a table; for the first one, count the rows to train and test on."""
+        spec = self._spec
         counted = table.groupBy(F.col(ERROR).alias("reason"), self._is_test.alias("test")).agg(
             F.count("*").alias("rows"),
-            F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
-            F.min(F.col(quoted(self.columns.on))).alias("example"),
+            F.countDistinct(F.col(quoted(spec.columns.label))).alias("classes"),
+            F.min(F.col(quoted(spec.columns.on))).alias("example"),
         )
         groups = counted.collect()
         if not complain:
@@ -268,78 +273,86 @@ class Run:
         for group in groups:
             if group["reason"] is None:
                 continue
-            if self.errors == "raise":
-                raise self.network.reads.error(
-                    group["reason"], f'{self.columns.on} {group["example"]!r} and others; errors="drop" leaves them out'
+            if spec.errors == "raise":
+                raise spec.network.reads.error(
+                    group["reason"],
+                    f'{spec.columns.on} {group["example"]!r} and others; errors="drop" leaves them out',
                 )
-            key = f"{self.network.reads.kind}: {group['reason']}"
+            key = f"{spec.network.reads.kind}: {group['reason']}"
             self._dropped[key] = self._dropped.get(key, 0) + group["rows"]
         good = {group["test"]: group for group in groups if group["reason"] is None}
         self._train_rows, self._test_rows = (good[side]["rows"] if side in good else 0 for side in (False, True))
         if not self._train_rows or not self._test_rows:
-            left_out = f"{sum(self._dropped.values())} rows left out: {self._dropped}"
             raise EmptyInputError(
-                f"{self._train_rows} rows to train on and {self._test_rows} held out, of good "
-                f"{self.network.reads.kind}s ({left_out}): give more rows or another test_fraction"
+                f"both sides of the split must have good {spec.network.reads.kind}s, got {self._train_rows} rows to "
+                f"train on and {self._test_rows} held out ({sum(self._dropped.values())} rows left out: "
+                f"{self._dropped}). Give more rows or another test_fraction."
             )
-        if is_classification(self.downstream) and good[False]["classes"] == 1:
-            raise LabelError(f"the {self._train_rows} rows to train on are of one class: a classifier needs two")
+        if is_classification(spec.downstream) and good[False]["classes"] == 1:
+            raise LabelError(
+                f"the rows to train on must have at least two classes for a classifier, got one in {self._train_rows} "
+                "rows."
+            )
 
     @property
     def _is_test(self) -> Column:
-        """Whether a row is held out, by a hash of its id: every plan and every layer splits alike."""
-        share = F.pmod(F.xxhash64(F.col(quoted(self.columns.on)).cast("string"), F.lit(self.seed)), F.lit(1_000_000))
-        return share < F.lit(int(self.test_fraction * 1_000_000))
+        """Condition of held-out rows, by a hash of the id: every plan and every layer splits alike."""
+        share = F.pmod(
+            F.xxhash64(F.col(quoted(self._spec.columns.on)).cast("string"), F.lit(self._spec.seed)), F.lit(1_000_000)
+        )
+        return share < F.lit(int(self._spec.test_fraction * 1_000_000))
 
     def _train(self, table: DataFrame, name: str, image: str | None = None, size: int = 0) -> LayerResult:
+        spec = self._spec
         started = time.perf_counter()
         data, inputs = table.where(F.col(ERROR).isNull()), []
-        if self.columns.structured:
-            data, inputs = self.columns.assembler(_STRUCTURED).transform(data), [_STRUCTURED]
+        if spec.columns.structured:
+            data, inputs = spec.columns.assembler(_STRUCTURED).transform(data), [_STRUCTURED]
         elif image is None:
-            # Of the same value in every row a model learns nothing but the labels' shares, or their mean.
+            # From a constant, a model learns only the shares of the labels, or their mean.
             constant = array_to_vector(F.array(F.lit(0.0))).alias(_STRUCTURED, metadata={"ml_attr": {"num_attrs": 1}})
             data, inputs = data.withColumn(_STRUCTURED, constant), [_STRUCTURED]
         if image is not None:
             data = data.withColumn(_IMAGE, as_vector(image, size))
             inputs.append(_IMAGE)
         data = VectorAssembler(inputCols=inputs, outputCol=FEATURES).transform(data)
-        names = dict.fromkeys((self.columns.on, self.columns.label, FEATURES, *self.columns.read.training))
+        names = dict.fromkeys((spec.columns.on, spec.columns.label, FEATURES, *spec.columns.read.training))
         data = data.select(*(F.col(quoted(name)) for name in names), self._is_test.alias("transfer_test"))
         train = data.where(~F.col("transfer_test"))
         if image is None:
             self._example = train.first()
         model = self._fitted(train, name)
         scored = model.transform(data.where("transfer_test"))
-        score = point_at(self.evaluator, FEATURES, self.columns.learned).evaluate(scored)
+        score = point_at(spec.evaluator, FEATURES, spec.columns.learned).evaluate(scored)
         seconds = time.perf_counter() - started
         result = LayerResult(name, size, score, 0.0, seconds, 0.0, model)
         return self._with_intervals(result, scored)
 
     def _with_intervals(self, result: LayerResult, scored: DataFrame) -> LayerResult:
-        """Add how sure the score is, where the driver can compute it from few enough predictions."""
-        metric = metric_of(self.evaluator)
+        """Add confidence intervals if the driver can compute them from few enough predictions."""
+        spec = self._spec
+        metric = metric_of(spec.evaluator)
         if metric is None or self._test_rows > MOST_ROWS:
             return result
-        predicted = self.evaluator.getOrDefault("predictionCol")
+        predicted = spec.evaluator.getOrDefault("predictionCol")
         if predicted not in scored.columns:
             return result
         held_out = scored.select(
-            F.col(quoted(self.columns.on)).cast("string").alias("id"),
-            F.col(quoted(self.columns.learned)).cast("double").alias("label"),
+            F.col(quoted(spec.columns.on)).cast("string").alias("id"),
+            F.col(quoted(spec.columns.learned)).cast("double").alias("label"),
             F.col(quoted(predicted)).cast("double").alias("prediction"),
         ).toPandas()
         self._held_out[result.name] = held_out = held_out.set_index("id")
         baseline = self._held_out.get("structured", held_out)
-        sign = 1 if self.evaluator.isLargerBetter() else -1
-        intervals = resampled(metric, held_out, baseline, result.score, sign=sign, seed=self.seed)
+        sign = 1 if spec.evaluator.isLargerBetter() else -1
+        intervals = resampled(metric, held_out, baseline, result.score, sign=sign, seed=spec.seed)
         if intervals is None:
             return result
         return replace(result, interval=intervals[0], lift_interval=intervals[1])
 
     def _fitted(self, train: DataFrame, name: str) -> Any:
         try:
-            return point_at(self.downstream, FEATURES, self.columns.learned).fit(train)
+            return point_at(self._spec.downstream, FEATURES, self._spec.columns.learned).fit(train)
         except Exception as error:
             message = cause(error).message
             if _PCA_TOO_WIDE not in message:
@@ -351,14 +364,15 @@ class Run:
             ) from error
 
     def _hog(self, source: DataFrame, matched: Matched) -> LayerResult:
-        self.tick("baseline: HOG")
+        spec = self._spec
+        self._tick("baseline: HOG")
         column = feature_column("hog")
-        limit = self.network.max_pixels or MAX_PIXELS
-        extraction = HOGExtraction(self.columns.image, column, _HOG_SIZE, self.batch_size, limit)
+        limit = spec.network.max_pixels or MAX_PIXELS
+        extraction = HOGExtraction(spec.columns.image, column, _HOG_SIZE, spec.batch_size, limit)
         table = map_rows(source, RowMap(extraction, self._kept, RowPolicy("null", ERROR)))
-        if not self.choice.logical.joins_first:
-            table = matched.joined(table, self.choice.physical.join)
-        table = table.persist(_LEVELS[self.choice.physical.persistence])
+        if not spec.choice.logical.joins_first:
+            table = matched.joined(table, spec.choice.physical.join)
+        table = table.persist(_LEVELS[spec.choice.physical.persistence])
         try:
             started = time.perf_counter()
             self._count(table, complain=False)
@@ -369,8 +383,8 @@ class Run:
         return replace(trained, inference_seconds=seconds)
 
 
-class _Held:
-    """Cached tables, each until the stage after which nobody reads it."""
+class _TableCache:
+    """Cached tables, each until the last stage that reads it."""
 
     def __init__(self, level: StorageLevel) -> None:
         self._level = level
@@ -382,7 +396,7 @@ class _Held:
         return table
 
     def release(self, *, before: int, keep: DataFrame | None = None) -> None:
-        """Drop the tables that were held until ``before`` or earlier, but not ``keep``."""
+        """Drop the tables that are cached until ``before`` or earlier, except ``keep``."""
         rest = [(until, table) for until, table in self._tables if table is keep or until > before]
         staying = {id(table) for _, table in rest}
         for _, table in self._tables:

@@ -1,4 +1,4 @@
-"""The shares of a pass's cost that its layers have."""
+"""Shares of the cost of a pass by layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
-    from optimizer.logical import InferenceStage
+    from optimizer.transfer import InferenceStage
 
 __all__ = ["flops_by_target"]
 
@@ -18,7 +18,6 @@ def flops_by_target(graph: LayerGraph, stage: InferenceStage) -> dict[str, int]:
     ----------
     graph : LayerGraph
         The whole network.
-    stage : InferenceStage
 
     Returns
     -------
@@ -28,7 +27,7 @@ def flops_by_target(graph: LayerGraph, stage: InferenceStage) -> dict[str, int]:
     Examples
     --------
     >>> from optimizer.graph import Layer, LayerGraph
-    >>> from optimizer.logical import plan_layers
+    >>> from optimizer.transfer import plan_layers
     >>> chain = LayerGraph(
     ...     [
     ...         Layer("image", "input", output_shape=(4,)),

@@ -1,4 +1,4 @@
-"""A stage of a logical plan as the pass that Spark runs."""
+"""Spark pass of a stage of a logical plan."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from udfs.inference import Feature, Inference, Materialised, TensorFeed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from optimizer.logical import InferenceStage
+    from optimizer.transfer import InferenceStage
     from udfs.inference import Feed, Pooling, Reduction
     from vista_spark.network import Network
 
 __all__ = ["ERROR", "feature_column", "run_stage", "stage_inference"]
 
 ERROR = "image_error"
-"""The column with the reason for which a row's image or text is bad; null for a good row."""
+"""Column with the reason why a row's image or text is bad; null for a good row."""
 
 
 def feature_column(layer: str) -> str:
-    """The column of a layer's features."""
+    """Return the name of the column of a layer's features."""
     return f"transfer_feature_{layer}".replace(".", "_")
 
 
@@ -44,20 +44,18 @@ def stage_inference(
     device: str,
     image_aggregation: Reduction | None = None,
 ) -> RowMap:
-    """Make the pass of a stage, over a table of images or over the tensors that its source wrote.
+    """Build the pass of a stage, over a table of images or over the tensors that its source wrote.
 
     Parameters
     ----------
-    network : Network
-    stage : InferenceStage
     image : str
-        Column of the images, or of what else the network reads.
+        Column of the images, or of other inputs of the network.
     keep : tuple of str
         Columns that pass through.
     pooling, batch_size, device
-        As for :class:`udfs.inference.Inference`.
+        Fields of :class:`udfs.inference.Inference`.
     image_aggregation : {"mean", "max"}, optional
-        How the features of a record's images are aggregated to one vector; without it a record has one image.
+        Aggregation of the features of a record's images; without it a record has one image.
     """
     graph = network.graph
     feeds: tuple[Feed, ...]

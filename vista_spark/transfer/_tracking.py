@@ -23,9 +23,8 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
 
     Parameters
     ----------
-    result : TransferResult
     parameters : mapping
-        Of the transfer.
+        Parameters of the transfer.
     experiment : str
         Created where it does not exist.
 

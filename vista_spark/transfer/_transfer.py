@@ -1,4 +1,4 @@
-"""``FeatureTransfer``: which layer of a pre-trained CNN helps a downstream model most (Vista, equations 1 to 4)."""
+"""``FeatureTransfer``: comparison of the layers of a pre-trained network (Vista, equations 1 to 4)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from pyspark.ml import Estimator, PipelineModel
 from pyspark.sql import functions as F
 
-from optimizer.logical import LOGICAL_PLANS, plan_layers
-from optimizer.memory import Join, Persistence
+from optimizer.memory import LOGICAL_PLANS, Join, Persistence
+from optimizer.transfer import plan_layers
 from udfs.driver import Progress, check_present, hint_keywords, holds_image_lists, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
 from udfs.node import check_device
@@ -42,7 +42,7 @@ from vista_spark.transfer._planning import (
 )
 from vista_spark.transfer._predictor import FEATURES, PREDICTION_ERROR, PredictorInputs, TransferPredictor, plain
 from vista_spark.transfer._result import TransferResult, best_of
-from vista_spark.transfer._run import Run
+from vista_spark.transfer._run import Run, RunSpec
 from vista_spark.transfer._tracking import log
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import DataFrame, Row
 
-    from optimizer.logical import Logical
+    from optimizer.memory import Logical
     from optimizer.transfer import Choice
     from udfs.inference import Reduction
     from vista_spark.network import Network
@@ -66,7 +66,7 @@ _LOG = logging.getLogger(__name__)
 _ERRORS = ("drop", "raise")
 
 _AUTO = (
-    'plan="auto": the order of passes is chosen at run time, by the sizes of the tables and of the machines, and may '
+    'plan="auto": the order of passes is chosen at run time, by the sizes of the tables and of the machines. It may '
     "differ from this one, which the choice starts from"
 )
 
@@ -74,92 +74,94 @@ _AUTO = (
 @hint_keywords
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureTransfer(Estimator[FeatureTransferModel]):
-    """Train a downstream model on the structured features joined with each of some layers of a network, and compare.
+    """Compare layers of a pre-trained network as features of a downstream model.
 
-    The images, or the texts, pass through the network once, however many layers are named. :meth:`run` joins two tables
-    and returns all scores; :meth:`fit` takes one table and returns a model, so that a transfer is a stage of a
+    For each layer, the downstream model is trained on the structured features joined with the features of that layer.
+    Images or texts pass through the network once, however many layers are named. :meth:`run` joins two tables and
+    returns all scores; :meth:`fit` takes one table and returns a model, so that a transfer is a stage of a
     ``Pipeline``.
 
     Parameters
     ----------
-    model : str, ModelCard, or a model
-        A name of :func:`vista_spark.roster.names`, or a ``torch.nn.Module`` or ``keras.Model`` as it is, a card, or
-        ``"package.module:function"``: all that :func:`vista_spark.roster.of` takes. A model is copied here.
+    model : str, ModelCard, torch.nn.Module or keras.Model
+        Name of a network of the roster, a folder of transformers, ``package.module:function``, or a network. Everything
+        that :func:`vista_spark.roster.of` accepts; a network is copied.
     weights : str or path, optional
-        As for :class:`vista_spark.CNNFeaturizer` and :class:`vista_spark.TextFeaturizer`.
+        Path or URI of a state dict. By default those of the card or network.
     layers : int, str or sequence of int and str
-        Names; ``n`` in a sequence is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers.
+        Layer names, numbers from the top, or a bare ``k`` for the top ``k`` layers.
     downstream : pyspark.ml.Estimator
-        Any; a ``CrossValidator`` or a ``Pipeline`` too. A pipeline finds the assembled vector in
-        ``"transfer_features"`` wherever a stage's ``featuresCol`` was not set. Its stages may read other columns of the
-        structured table by name: index one of them or the label, or take weights (``weightCol``).
+        Any Spark ML estimator, including a ``CrossValidator`` or a ``Pipeline``. A pipeline reads the assembled vector
+        from ``"transfer_features"`` in every stage whose ``featuresCol`` is not set. Its stages may read other columns
+        of the structured table by name, for example to index them or as weights (``weightCol``).
     evaluator : pyspark.ml.evaluation.Evaluator, optional
-        F1 for a classifier by default, the root mean squared error for anything else.
-    pooling : str, optional
-        As for :class:`vista_spark.CNNFeaturizer` (``"max2x2"`` by default), or of a text encoder as for
-        :class:`vista_spark.TextFeaturizer` (``"mean"``).
+        Evaluator of the held-out rows. Default: F1 for a classifier, root mean squared error otherwise.
+    pooling : {"max2x2", "mean", "none", "cls"}, optional
+        Pooling of a layer's output; ``max2x2`` by default for images, ``mean`` for texts. Images take ``max2x2``,
+        ``mean`` and ``none``, as :class:`vista_spark.CNNFeaturizer`; texts ``mean``, ``cls`` and ``none``, as
+        :class:`vista_spark.TextFeaturizer`.
     plan : str
-        The order of inference and training; all give the same models (to 1e-5). ``"auto"`` (default) takes the one with
-        the fewest predicted seconds among those that fit into the session's memory, and raises
-        ``InfeasiblePlanError`` where none does. By name: ``"staged"``, ``"staged-before-join"``, ``"eager"``,
-        ``"eager-reordered"``, ``"lazy"``, ``"lazy-reordered"``, ``"pre-materialised"`` (Vista, section 4.2.1 and
-        Figure 5); one that does not fit is run all the same, with a warning.
+        Order of inference and training: ``auto``, ``staged``, ``staged-before-join``, ``eager``, ``eager-reordered``,
+        ``lazy``, ``lazy-reordered`` or ``pre-materialised`` (Vista, section 4.2.1 and Figure 5). All give the same
+        models (to 1e-5). ``"auto"`` (default) takes the plan with the fewest predicted seconds that fits into the
+        session's memory and raises ``InfeasiblePlanError`` if none does; a plan chosen by name that does not fit runs
+        with a warning.
     join : {"broadcast", "shuffle"}, optional
-        Join of the tables. By default the planner chooses this and the next two; it keeps those given by hand, and
-        plans the others around them (Vista, section 4.2.3).
+        Join of the two tables. The planner chooses `join`, `persistence` and `partitions` by default and plans around
+        those that are set (Vista, section 4.2.3).
     persistence : {"deserialized", "serialized"}, optional
         Format of the tables that are cached between stages.
     partitions : int, optional
-        Of those tables; too few for the largest of them raises ``InfeasiblePlanError``.
+        Number of partitions of the cached tables; too few for the largest table raise ``InfeasiblePlanError``.
     test_fraction : float
         Share of rows held out for the score, chosen by a hash of the id and ``seed``.
     errors : {"drop", "raise"}
-        Policy for bad images, null ids, labels and features, and rows without a counterpart: they are left out and
-        counted in :attr:`TransferResult.dropped`, or an error is raised. Duplicate ids are always an error. The best
-        model keeps such rows, with a null prediction and the reason, or raises.
+        Policy for bad rows. Bad images, null ids, labels and features, and rows without a counterpart are dropped and
+        counted in :attr:`TransferResult.dropped`, or raise an error. Duplicate ids are always an error. The best model
+        keeps such rows with a null prediction and the reason, or raises.
     hog : bool
         Score histograms of oriented gradients as a second baseline (needs scikit-image).
     image_size : int, optional
         Height and width of the network's input, in pixels; the model's own by default.
     max_pixels : int, optional
-        An image of more pixels is a bad one. The memory plan counts what decoding such an image takes in each worker;
-        without a number the limit is 178,956,970 pixels, and the plan counts photographs of ordinary size.
+        Largest number of pixels of an image; larger images are bad rows. The memory plan counts the decoding of an
+        image of this size in each worker; by default the limit is 178,956,970 pixels, and the plan counts photographs
+        of ordinary size.
     start_layer : str, optional
-        A layer that was materialised before: the image column then holds its tensors, as
+        Layer that was materialised before. The image column then holds its tensors, as
         :class:`vista_spark.CNNFeaturizer` reads them with ``startLayer``, and only the network above it runs.
     max_length : int, optional
-        Of a text encoder, the tokens that a text is cut or padded to; the model's own by default.
+        Number of tokens that a text is cut or padded to, for text encoders; the model's own by default.
     image_aggregation : {"mean", "max"}
-        How the features of a record's images are aggregated to one vector, where the column has arrays of images; as
-        ``imageAggregation`` of :class:`vista_spark.CNNFeaturizer`.
+        Aggregation of the features of several images of a record to one vector. Used if the image column has arrays of
+        images, as ``imageAggregation`` of :class:`vista_spark.CNNFeaturizer`.
     batch_size : int, optional
-        Images per run of the network. By default 32, or fewer where that would take more memory, or fewer cores, than
-        there are.
+        Images per run of the network; 32 by default, or fewer where memory is short.
     device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        Device of the network: ``auto`` (an accelerator if there is one), ``cpu``, ``cuda``, ...
     experiment : str or None
-        MLflow experiment to log to; ``None`` (default) logs nothing. Should MLflow fail, Python's logging has the
-        error, and the result is returned all the same.
+        MLflow experiment to log to. ``None`` (default) logs nothing. If MLflow fails, the error goes to Python's
+        logging and the result is returned.
     progress : bool
-        Show a bar, in a terminal or a notebook.
+        Whether to show a progress bar, in a terminal or a notebook.
     seed : int
-        Of the split and of random weights.
+        Seed of the split and of random weights.
     on : str
         Column of the id, of one type in both tables. Default ``"id"``.
     feature_columns : str or sequence of str
-        One Spark ML vector, or the numeric columns; of an empty sequence the images are all there is, and the baseline
-        a guess by the labels alone. Default ``"features"``.
+        One Spark ML vector column, or numeric columns. With an empty sequence the model reads images alone, and the
+        baseline predicts from the labels alone. Default ``"features"``.
     label_column : str
-        Numeric or boolean; of strings where a ``StringIndexer`` of the downstream ``Pipeline`` reads it. Default
+        Numeric or boolean column; strings if a ``StringIndexer`` of the downstream ``Pipeline`` reads it. Default
         ``"label"``.
     image_column : str
-        Images or texts, as the model reads them: encoded bytes, paths, Spark ``image`` structs, arrays of floats,
-        arrays of one of the first three (a record's images), or strings for a text encoder. Default ``"image"``.
+        Column of images or texts: encoded bytes, paths, Spark ``image`` structs, arrays of floats, arrays of one of the
+        first three (several images of a record), or strings for a text encoder. Default ``"image"``.
 
     Raises
     ------
     InvalidArgumentError
-        A value that does not do.
+        An argument is invalid.
 
     Examples
     --------
@@ -217,24 +219,26 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             ("persistence", self.persistence, (None, *get_args(Persistence))),
         ):
             if value not in allowed:
-                raise InvalidArgumentError(f"{name}={value!r}; one of: {', '.join(map(str, allowed))}")
+                raise InvalidArgumentError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}.")
         check_device(self.device)
         if not 0 < self.test_fraction < 1:
-            raise InvalidArgumentError(f"test_fraction={self.test_fraction}: a share between 0 and 1")
+            raise InvalidArgumentError(
+                f"test_fraction must be between 0 and 1, both excluded, got {self.test_fraction}."
+            )
         for name, number in (
             ("batch_size", self.batch_size),
             ("partitions", self.partitions),
             ("max_pixels", self.max_pixels),
         ):
             if number is not None and number < 1:
-                raise InvalidArgumentError(f"{name}={number}: at least 1")
+                raise InvalidArgumentError(f"{name} must be a positive integer, got {number}.")
 
     def explain(self) -> str:
-        """The logical plan that :meth:`run` will follow, in words; needs no data.
+        """Describe the logical plan that :meth:`run` follows; needs no data.
 
-        With ``plan="auto"`` the choice is made at run time, by the sizes of the tables and of the machines: the text
-        says so, and has the staged plan, which the choice starts from. The plan that ran is in
-        :attr:`TransferResult.choice`; :func:`plan_feature_transfer` and ``vista plan`` choose beforehand.
+        With ``plan="auto"`` the plan is chosen at run time, by the sizes of the tables and of the machines; the text
+        then describes the staged plan, from which the choice starts. :attr:`TransferResult.choice` has the plan that
+        ran; :func:`plan_feature_transfer` and ``vista plan`` choose in advance.
         """
         net = self._network()
         logical = "staged" if self.plan == "auto" else cast("Logical", self.plan)
@@ -245,14 +249,14 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         return "\n".join([*(before if net.card.assumed else ()), *([_AUTO] if self.plan == "auto" else ()), text])
 
     def copy(self, extra: Any = None) -> FeatureTransfer:
-        """Copy it; ``extra`` Params go to the downstream estimator and the evaluator, which have them."""
+        """Copy the estimator; ``extra`` Params go to the downstream estimator and the evaluator, which have them."""
         twin: FeatureTransfer = super().copy(extra)
         twin.downstream = self.downstream.copy(extra)
         twin.evaluator = None if self.evaluator is None else self.evaluator.copy(extra)
         return twin
 
     def save(self, path: str) -> None:
-        """Refuse: its arguments hold estimators of any kind; the model that it fits is what is saved.
+        """Raise an error: save the fitted model instead.
 
         Raises
         ------
@@ -260,8 +264,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             Always.
         """
         raise InvalidArgumentError(
-            f"{path}: a FeatureTransfer is not saved, but made anew from its arguments; save the model of fit(), or "
-            "the best_model of run()"
+            f"a FeatureTransfer must be created from its arguments, so it is not saved to {path}; save the model of "
+            "fit(), or the best_model of run()."
         )
 
     def _fit(self, dataset: DataFrame) -> FeatureTransferModel:
@@ -299,18 +303,19 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         images : DataFrame
             One row per image: `on` and `image_column`.
         on, feature_columns, label_column, image_column
-            As of the transfer, which has the defaults.
+            Columns, as for the transfer, which has the defaults.
         on_plan : callable, optional
-            Called with the plan that was chosen, before it runs.
+            Function that is called with the chosen plan before it runs.
 
         Returns
         -------
         TransferResult
+            Scores of all layers, the best model and the plan that ran.
 
         Raises
         ------
         ColumnError, EmptyInputError, DuplicateIdError, MissingIdError, LabelError
-            The tables do not do; raised before any image is read.
+            The tables are invalid; raised before any image is read.
         InfeasiblePlanError
             With ``plan="auto"``, no plan fits into the session's memory.
         udfs.images.ImageError, udfs.inference.TextError
@@ -327,7 +332,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             net.reads.check(images, columns.image, f"the {net.reads.kind} table")
             has_arrays = net.reads.kind == "image" and holds_image_lists(images, columns.image)
             if self.hog and (has_arrays or net.reads.kind != "image"):
-                raise InvalidArgumentError("hog=True describes one image a record: leave it out here")
+                raise InvalidArgumentError("hog must be False for lists of images and for texts, got True.")
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
             check_width(self.downstream, FEATURES, lambda: matched.width(columns.structured))
             bar.step("planning")
@@ -338,7 +343,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
                 on_plan(choice)
             bar.step(f"{choice.logical.logical} plan: {len(stages)} passes for {len(choice.logical.targets)} layers")
             bar.expect(4 + len(stages) + sum(len(stage.targets) for stage in stages) + self.hog)
-            run = Run(
+            spec = RunSpec(
                 network=net.shipped(structured.sparkSession),
                 choice=choice,
                 columns=columns,
@@ -352,23 +357,22 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
                 test_fraction=self.test_fraction,
                 seed=self.seed,
                 hog=self.hog,
-                tick=bar.step,
             )
-            outcome = run.execute(matched)
-        best = best_of((outcome.baseline, *outcome.layers), larger_is_better=evaluator.isLargerBetter())
+            ran = Run(spec, bar.step).execute(matched)
+        best = best_of((ran.baseline, *ran.layers), larger_is_better=evaluator.isLargerBetter())
         result = TransferResult(
-            layers=outcome.layers,
-            passes=outcome.passes,
-            baseline=outcome.baseline,
-            hog=outcome.hog,
+            layers=ran.layers,
+            passes=ran.passes,
+            baseline=ran.baseline,
+            hog=ran.hog,
             best=best,
-            best_model=self._pipeline(best, net, columns, outcome.example, choice.physical.workload.model.batch_size),
+            best_model=self._pipeline(best, net, spec, ran.example),
             metric=metric_name(evaluator),
             larger_is_better=evaluator.isLargerBetter(),
             choice=choice,
-            train_rows=outcome.train_rows,
-            test_rows=outcome.test_rows,
-            dropped=outcome.dropped,
+            train_rows=ran.train_rows,
+            test_rows=ran.test_rows,
+            dropped=ran.dropped,
             random_weights=has_random_weights(net.card, net.weights),
             has_structured=bool(columns.structured),
         )
@@ -386,14 +390,14 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     ) -> Columns:
         """Name the columns of a structured table that the transfer reads."""
         wanted = self.feature_columns if features is None else features
-        own = (self.on if on is None else on, self.label_column if label is None else label)
-        target = learned_column(self.downstream, own[1], present)
-        others = [name for name in present if name not in own]
+        roles = (self.on if on is None else on, self.label_column if label is None else label)
+        target = learned_column(self.downstream, roles[1], present)
+        others = [name for name in present if name not in roles]
         evaluator = None if self.evaluator is None else point_at(self.evaluator, FEATURES, target)
         return Columns(
-            on=own[0],
+            on=roles[0],
             features=wanted if isinstance(wanted, str) else tuple(wanted),
-            label=own[1],
+            label=roles[1],
             image=self.image_column if image is None else image,
             read=columns_read(point_at(self.downstream, FEATURES, target), evaluator, others),
             target=target,
@@ -429,12 +433,11 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         )
         return choose(problem, in_session(machines, decisions))
 
-    def _pipeline(
-        self, best: LayerResult, net: Network, columns: Columns, example: Row, batch_size: int
-    ) -> PipelineModel:
+    def _pipeline(self, best: LayerResult, net: Network, spec: RunSpec, example: Row) -> PipelineModel:
         """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""
-        # Rows that the training left out stay here: whoever asks for a prediction has to see that there is none.
+        # Rows that the training left out stay, so that users see that they have no prediction.
         errors = "raise" if self.errors == "raise" else "null"
+        columns = spec.columns
         needs_image = best.inference_pass is not None
         # Without structured features the baseline learned from a constant, which a model of images does not read.
         reads_numbers = bool(columns.structured) or not needs_image
@@ -456,10 +459,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         if not needs_image:
             return PipelineModel([predictor])
         of_text = net.card.kind == "text"
-        own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
+        extra_params: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
         stage = TextFeaturizer if of_text else CNNFeaturizer
         if not of_text:
-            own |= {
+            extra_params |= {
                 "imageAggregation": self.image_aggregation,
                 "startLayer": self.start_layer,
                 "maxPixels": self.max_pixels,
@@ -471,18 +474,20 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             inputCol=columns.image,
             outputCols=["transfer_image"],
             pooling=self.pooling,
-            batchSize=batch_size,
+            batchSize=spec.batch_size,
             device=self.device,
             errors=errors,
             errorCol=PREDICTION_ERROR,
             seed=self.seed,
-            **own,
+            **extra_params,
         )
         return PipelineModel([featurizer, predictor])
 
     def _parameters(self, columns: Columns) -> dict[str, Any]:
-        held = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        shown = {name: value for name, value in held.items() if name not in ("evaluator", "experiment", "progress")}
+        parameters = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        shown = {
+            name: value for name, value in parameters.items() if name not in ("evaluator", "experiment", "progress")
+        }
         used = {
             "on": columns.on,
             "feature_columns": columns.features,

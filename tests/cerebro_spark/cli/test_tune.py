@@ -157,22 +157,22 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "options", "said"),
     [
-        ("", ("--procedure", "hyperband"), "a Hyperband needs max_epochs: set it in .*, or with --max-epochs"),
+        ("", ("--procedure", "hyperband"), "max_epochs must be set for Hyperband in .*, or with --max-epochs"),
         (
             "max_epochs = 9",
             ("--procedure", "hyperband", "--num-epochs", "3"),
-            "num_epochs=3 is no setting of a Hyperband",
+            "num_epochs must be a setting of Hyperband",
         ),
-        ("max_epochs = 9", (), "max_epochs=9 is no setting of a GridSearch, which has num_epochs"),
-        ("procedure = 'hyperbend'", (), "procedure='hyperbend'; did you mean 'hyperband'"),
+        ("max_epochs = 9", (), r"max_epochs must be a setting of GridSearch \(num_epochs\), got max_epochs=9"),
+        ("procedure = 'hyperbend'", (), "got 'hyperbend'; did you mean 'hyperband'"),
         ("max_epochs = 9", ("--procedure", "asha"), "max_total_epochs, max_seconds or max_cost"),
-        ("", ("--sampler", "tpe"), "sampler='tpe' is no setting of a GridSearch"),
+        ("", ("--sampler", "tpe"), "sampler must be a setting of GridSearch"),
         ("max_epochs = 9", ("--procedure", "hyperband", "--sampler", "tpa"), "sampler='tpa'; did you mean 'tpe'"),
-        ("max_epochs = 9", ("--procedure", "hyperband", "--concurrency", "2"), "concurrency=2 is no setting"),
+        ("max_epochs = 9", ("--procedure", "hyperband", "--concurrency", "2"), "concurrency must be a setting"),
         ("max_cost = 9", (), "max_cost must come with price"),
         ("", ("--procedure", "bohb"), "bohb"),
-        ("", ("--procedure", "pbt"), "a PBT needs num_epochs: set it in .*, or with --num-epochs"),
-        ("num_epochs = 2", ("--procedure", "pbt"), "a PBT needs population: set it in .*, or with --population"),
+        ("", ("--procedure", "pbt"), "num_epochs must be set for PBT in .*, or with --num-epochs"),
+        ("num_epochs = 2", ("--procedure", "pbt"), "population must be set for PBT in .*, or with --population"),
         ("num_epochs = 2\nquantile = .6", ("--procedure", "pbt", "--population", "4"), "quantile=0.6"),
         (
             "num_epochs = 2\npopulation = 4",
@@ -253,12 +253,12 @@ TABLE = ("--table", "{folder}/t.parquet")
     ("text", "options", "reason"),
     [
         (None, TABLE, "is not a Python file"),
-        ("search_space = {'lr': [1]}", TABLE, "does not define trainer_fn"),
+        ("search_space = {'lr': [1]}", TABLE, "must define trainer_fn"),
         ("trainer_fn = print\nsearch_spaces = {'lr': [1]}", TABLE, "search_space; did you mean 'search_spaces'"),
-        ("trainer_fn = print\nsearch_space = {'lr': [1]}", TABLE, "no label_columns"),
+        ("trainer_fn = print\nsearch_space = {'lr': [1]}", TABLE, "label_columns must be set"),
         ("x = 1\ny = z", TABLE, "search_of_mine.py, line 2: NameError: name 'z' is not defined"),
         ("def f(:", TABLE, "SyntaxError"),
-        (SEARCH, (), "--table names the data"),
+        (SEARCH, (), "--table must name the data"),
         (SEARCH, ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
         (SEARCH, ("--table", "{folder}/t.xlsx"), "--table-format names another reader"),
         (SEARCH, ("--table", "{folder}/empty.csv"), "has no row"),
@@ -285,7 +285,7 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
     def launch(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("udfs.driver.launch", launch)
+    monkeypatch.setattr("cerebro_spark.cli._tune.launch", launch)
     monkeypatch.chdir(tmp_path)
     search = tmp_path / "search_of_mine.py"
     if text is not None:
@@ -314,5 +314,5 @@ def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
 def test_a_name_of_an_earlier_release_is_refused_in_a_search_file(tmp_path: Path) -> None:
     """Ignored, it would leave the choice to the loss."""
     (tmp_path / "search.py").write_text("def trainer_fn(params): ...\nsearch_space = {}\nevaluation_metric = 'auc'\n")
-    with pytest.raises(InvalidArgumentError, match="sets evaluation_metric, which is called metric today"):
+    with pytest.raises(InvalidArgumentError, match="evaluation_metric must be renamed to metric"):
         load_search(tmp_path / "search.py")

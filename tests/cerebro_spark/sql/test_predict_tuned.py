@@ -140,7 +140,7 @@ def test_one_column_needs_no_struct(spark: SparkSession) -> None:
             "predict_tuned(struct('1' AS price, sold, v))",
             "column 'price' is string; the network was trained on float32",
         ),
-        ("predict_tuned(struct(*), 'good')", "no model 'good' is registered; did you mean 'goods'"),
+        ("predict_tuned(struct(*), 'good')", "a registered model .*got 'good'; did you mean 'goods'"),
         ("predict_tuned(price)", r"no column 'price' in its struct; it was given decimal"),
     ],
 )

@@ -29,7 +29,7 @@ def fc(name: str, *inputs: str, **fields: Any) -> Layer:
     return dataclasses.replace(Layer(name, "fc", inputs, (4,), fingerprint=f"of {name}"), **fields)
 
 
-@pytest.mark.parametrize("module", ["_cut", "_expression", "_graph", "_layer", "_memory", "_multi", "_receptive"])
+@pytest.mark.parametrize("module", ["_cut", "_expression", "_graph", "_layer", "_memory", "_multi"])
 def test_examples_in_docstrings_hold(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"optimizer.graph.{module}")).failed == 0
 
@@ -71,7 +71,7 @@ def test_layer_rejects(wrong: dict[str, Any]) -> None:
 def test_window_rejects() -> None:
     with pytest.raises(GraphError, match="one entry per spatial axis"):
         Window((3, 3), (1,), (0, 0), (1, 1))
-    with pytest.raises(GraphError, match="start at 1"):
+    with pytest.raises(GraphError, match="must be positive integers"):
         Window((3,), (0,), (0,), (1,))
 
 
@@ -179,7 +179,7 @@ def test_json_keeps_windows_and_rejects_what_is_no_graph() -> None:
     assert LayerGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
     with pytest.raises(GraphError, match="'layers' and 'outputs'"):
         LayerGraph.from_dict({"layers": []})
-    with pytest.raises(GraphError, match="not a layer"):
+    with pytest.raises(GraphError, match="must describe a layer"):
         LayerGraph.from_dict({"layers": [{"name": "x"}], "outputs": ["x"]})
 
 

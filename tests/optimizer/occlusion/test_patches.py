@@ -176,7 +176,7 @@ def test_channels_may_come_last() -> None:
         ({"patch": (9, 2)}, "a patch of 9 on axis 0 does not fit into 8"),
         ({"region": ((0, 9), (0, 8))}, "region 0 to 9 on axis 0: within 0 and the image's 8"),
         ({"region": ((3, 4), (0, 8))}, "a patch of 2 on axis 0 does not fit into 1"),
-        ({"stride": (0, 1)}, "start at 1"),
+        ({"stride": (0, 1)}, "must be positive integers"),
         ({"patch": (2,)}, "one entry per axis"),
     ],
 )

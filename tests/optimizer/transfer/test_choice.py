@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import CerebroError
-from optimizer.logical import LogicalPlan, plan_layers
 from optimizer.memory import (
     SPARK4,
     ClusterSpec,
@@ -25,7 +24,7 @@ from optimizer.memory import (
     plan_inside,
     plan_transfer,
 )
-from optimizer.transfer import ModelProfile, TransferCost, choose_transfer
+from optimizer.transfer import LogicalPlan, ModelProfile, TransferCost, choose_transfer, plan_layers, size_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,7 @@ def planner(
     graph: LayerGraph, rows: int, memory: int = 32 * GIB, **plan: object
 ) -> Callable[[LogicalPlan], TransferPlan]:
     def apportion(logical: LogicalPlan) -> TransferPlan:
-        workload = TransferWorkload.from_plan(
+        workload = size_workload(
             graph,
             logical,
             PROFILE.footprint,
@@ -159,7 +158,7 @@ def test_seconds_by_depth() -> None:
     assert profile.between(400, 800) == pytest.approx(4)
     assert profile.between(300, 300) == 0
     assert ModelProfile.from_dict(profile.to_dict()) == profile
-    with pytest.raises(CerebroError, match="has no seconds"):
+    with pytest.raises(CerebroError, match="must have at least one measured layer"):
         replace(profile, seconds=())
 
 
@@ -176,7 +175,7 @@ def test_the_profile_says_its_figures() -> None:
 WORK = TransferWorkload(
     1000,
     10,
-    TransferWorkload.from_plan(
+    size_workload(
         alexnet(),
         plan_layers(alexnet(), ["fc7", "fc8"], "staged"),
         ModelFootprint(1, 1),

@@ -135,14 +135,14 @@ def test_the_numbers_are_torchvisions(size: tuple[int, int], preprocessing: Prep
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"crop": (224, 160)}, r"crop=\(224, 160\).*squares; give one number, crop=224.*x\[:, :, :height, :width\]"),
-        ({"crop": 224, "resize": [256, 200, 3]}, r"resize=\[256, 200, 3\].*give one number, resize=256"),
-        ({"crop": 224, "resize": (256, 0)}, r"resize=0.*a number of pixels, 1 or more"),
-        ({"crop": 224, "resample": "cubic"}, r"resample='cubic'.*one of nearest, bilinear, bicubic"),
-        ({"crop": 224, "crop_start": "centre"}, r"crop_start='centre'.*one of rounded, floor"),
-        ({"crop": 0}, "crop=0.*a number of pixels, 1 or more"),
-        ({"crop": 224.5}, r"crop=224\.5.*a number of pixels"),
-        ({"crop": "224"}, "crop='224'.*a number of pixels"),
+        ({"crop": (224, 160)}, r"crop of .*got \(224, 160\).*squares. Give crop=224.*x\[:, :, :height, :width\]"),
+        ({"crop": 224, "resize": [256, 200, 3]}, r"resize of .*got \[256, 200, 3\].*Give resize=256"),
+        ({"crop": 224, "resize": (256, 0)}, r"resize of .*a positive number of pixels.*got 0"),
+        ({"crop": 224, "resample": "cubic"}, r"resample of .*one of nearest, bilinear, bicubic, got 'cubic'"),
+        ({"crop": 224, "crop_start": "centre"}, r"crop_start of .*one of rounded, floor, got 'centre'"),
+        ({"crop": 0}, "crop of .*a positive number of pixels.*got 0"),
+        ({"crop": 224.5}, r"crop of .*number of pixels.*got 224\.5"),
+        ({"crop": "224"}, "crop of .*number of pixels.*got '224'"),
     ],
 )
 def test_a_wrong_setting_is_refused_where_it_is_written(settings: dict[str, Any], message: str) -> None:
@@ -531,7 +531,7 @@ def test_values_without_an_image() -> None:
 
 @pytest.mark.parametrize("value", [3, 1.5, ["a"], object()])
 def test_a_column_of_the_wrong_type_is_not_blamed_on_the_image(value: object) -> None:
-    with pytest.raises(TypeError, match="an image is"):
+    with pytest.raises(TypeError, match="an image must be"):
         decode(value, PIXELS)
 
 
@@ -597,7 +597,7 @@ def test_the_limit_of_pixels_is_an_argument() -> None:
             decode(value, Preprocessing(crop=8, max_pixels=3071))
     assert decode(SMALL_PNG, Preprocessing(crop=8).with_limit(3072)).shape == (3, 8, 8)
     assert decode(SMALL_PNG, Preprocessing(crop=224, resize=256, max_pixels=3072)).shape == (3, 224, 224)
-    with pytest.raises(InvalidArgumentError, match="max_pixels=0"):
+    with pytest.raises(InvalidArgumentError, match="max_pixels of Preprocessing"):
         Preprocessing(crop=8, max_pixels=0)
 
 
@@ -701,7 +701,7 @@ def test_bad_structs(change: dict[str, Any], reason: str) -> None:
 
 
 def test_another_struct_is_not_blamed_on_the_image() -> None:
-    with pytest.raises(TypeError, match="missing"):
+    with pytest.raises(TypeError, match="without"):
         decode({"path": "a", "content": b""}, PIXELS)
 
 

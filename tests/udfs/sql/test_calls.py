@@ -50,7 +50,7 @@ def test_the_only_model_need_not_be_named() -> None:
     calls = PredictionCalls("predict_tuned", {"one": model(linear(1), "value")}, False)
     assert calls([goods(3)]).to_pylist() == [4.5, None, -3.0]
     both = PredictionCalls("predict_tuned", {"one": model(linear(1), "value"), "b": model(linear(2), "value")}, False)
-    with pytest.raises(CallError, match="name one of the registered model: 'one', 'b'"):
+    with pytest.raises(CallError, match="must name one of the registered model: 'one', 'b'"):
         both([goods(3)])
 
 

@@ -168,7 +168,7 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--image-aggregation", "sum", ["'sum'", "mean, max"]),
         ("--plan", "stagged", ["did you mean 'staged'"]),
         ("--errors", "drp", ["did you mean 'drop'"]),
-        ("--test-fraction", "1", ["test_fraction=1.0"]),
+        ("--test-fraction", "1", ["test_fraction must be between 0 and 1", "got 1.0"]),
         ("--batch-size", "0", ["Invalid value for '--batch-size'"]),
         ("--device", "gpu0", ["'gpu0'", "cuda"]),
         ("--master", "lcoal[2]", ["'lcoal[2]'", "local[*]"]),
@@ -237,7 +237,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
     option: str, value: str, reason: str, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del inputs["--out"]
-    monkeypatch.setattr("vista_spark.transfer.plan_feature_transfer", lambda *_, **__: pytest.fail("it measures"))
+    monkeypatch.setattr("vista_spark.cli._plan.plan_feature_transfer", lambda *_, **__: pytest.fail("it measures"))
     assert reason in _refused("plan", inputs | {option: value.format(folder=tmp_path)}, monkeypatch)
 
 
@@ -370,9 +370,9 @@ def test_class_folders_need_no_table_and_no_label(
     (tmp_path / "images" / "1.jpg").rename(tmp_path / "images" / "cats" / "1.jpg")
     alone = {name: inputs[name] for name in ("--images", "--model", "--out")}
     assert "one folder with images, 'cats'" in _refused("transfer", alone, monkeypatch)
-    assert "--label names the column" in _refused("transfer", alone | {"--table": inputs["--table"]}, monkeypatch)
+    assert "--label must name the column" in _refused("transfer", alone | {"--table": inputs["--table"]}, monkeypatch)
     without = {name: inputs[name] for name in ("--model", "--out")}
-    assert "--images or --table: name at least one" in _refused("transfer", without, monkeypatch)
+    assert "--images or --table must be given: name at least one" in _refused("transfer", without, monkeypatch)
 
 
 @pytest.mark.extended

@@ -38,9 +38,9 @@ sessions = [Session("double", model=double, inputs=inputs, profile=profile, slo_
     ("text", "words"),
     [
         (None, "is not a Python file"),
-        ("session = []", "does not define sessions; did you mean 'session'?"),
-        ("sessions = []", "is not a list of"),
-        ("sessions = ['cats']", "is not a list of"),
+        ("session = []", "must define sessions; did you mean 'session'?"),
+        ("sessions = []", "must be a list of"),
+        ("sessions = ['cats']", "must be a list of"),
         ("x = 1\nx / 0", "line 2: ZeroDivisionError"),
         ("from vista_spark.serving import Session\nsessions = [Session('a/b', model='alexnet')]", "without a slash"),
     ],
@@ -64,14 +64,14 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 def test_a_token_and_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--no-token", "--token", "t"])
     assert done.exit_code == 2
-    assert "give one of them" in done.output
+    assert "must not be given together" in done.output
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "8:0", "0:0", "1:2:3", ":", "", "²"])
 def test_backends_that_are_no_numbers(tmp_path: Path, text: str) -> None:
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0", "--backends", text])
     assert done.exit_code == 2
-    assert "the least and the most, as 0:8" in " ".join(done.output.split())
+    assert "LEAST:MOST such as 0:8" in " ".join(done.output.split())
 
 
 def test_a_model_of_a_store_without_one(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_model_of_a_store_without_one(tmp_path: Path) -> None:
     )
     done = CliRunner().invoke(app, ["serve", str(file), "--port", "0"])
     assert done.exit_code == 2
-    assert "say where, with --store" in " ".join(done.output.split())
+    assert "--store must name the store" in " ".join(done.output.split())
 
 
 @pytest.mark.extended

@@ -198,7 +198,12 @@ def test_what_is_wrong_is_said_before_a_job(spark: SparkSession, no_job: Any, tm
     with no_job():
         for params, column, error, message in (
             (good | {"inputCol": "id"}, "id", ColumnError, "column 'id' of .* must be a string, got bigint"),
-            (good | {"maxLength": 25}, "text", InvalidArgumentError, "max_length=25: tiny_bert takes 24 tokens"),
+            (
+                good | {"maxLength": 25},
+                "text",
+                InvalidArgumentError,
+                "at most the 24 tokens of tiny_bert, got 25",
+            ),
             (good | {"layers": "layer9"}, "text", UnknownLayerError, "no layer 'layer9'.*layer1, layer2, layer3"),
             (good | {"layers": "embeddings"}, "text", InvalidArgumentError, 'embeddings.*take pooling="none"'),
             (good | {"weights": str(tmp_path)}, "text", WeightsError, "tokenizer.json is not there"),

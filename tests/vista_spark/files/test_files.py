@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from udfs.driver import check_file_columns, detect_separator
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.files import numeric_columns, read_images, read_table, survey
+from vista_spark.files import Source, numeric_columns, read_images, read_table, survey
 from vista_spark.files._tables import _above
 
 if TYPE_CHECKING:
@@ -99,5 +99,5 @@ def test_the_separator_is_detected(name: str, separator: str, spark: SparkSessio
     assert check_file_columns(str(path), ["label"], "--table") == table.columns
     picture = tmp_path / "1.jpg"
     picture.write_bytes(b"x")
-    found = survey(str(path), str(picture), on="id", label="label")
+    found = survey(Source(str(picture), str(path), on="id", label="label"))
     assert (found.rows, found.features) == (1, ("a, b; c",))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from udfs.driver import check_file_columns, check_rows, read_table, table_format
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
-from vista_spark.files import Source, Survey
+from vista_spark.files import Source, Survey, check_source, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,8 @@ def test_every_format_is_the_same_table_to_spark_and_to_the_survey(
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_bytes(b"x" * 10)
     source = Source(str(tmp_path / "photos"), path, label="label", categories=["color"])
-    assert source.survey() == Survey(3, 4, 2, 10)
-    assert set(source.survey().features) == {"price", "new", "color"}
+    assert survey(source) == Survey(3, 4, 2, 10)
+    assert set(survey(source).features) == {"price", "new", "color"}
     data = source.load(spark, classification=True)
     assert set(data.features) == {"price", "new", "color_onehot"}
     assert data.words == ("a", "b")
@@ -78,7 +78,7 @@ def test_a_table_by_its_name_and_by_any_reader(spark: SparkSession, tmp_path: Pa
     with pytest.raises(InvalidArgumentError, match=r"notes\.log'.*--table-format names another reader"):
         table_format(str(tmp_path / "notes.log"), None, "--table")
     with pytest.raises(InvalidArgumentError, match=r"only Spark reads 'delta'.*--rows"):
-        Source(table="shop", label="label", table_format="delta").survey()
+        survey(Source(table="shop", label="label", table_format="delta"))
 
 
 def test_a_folder_a_class(spark: SparkSession, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_folder_a_class(spark: SparkSession, tmp_path: Path) -> None:
         (photos / name).parent.mkdir(parents=True, exist_ok=True)
         (photos / name).write_bytes(b"x" * 8)
     source = Source(str(photos))
-    source.check("local[1]")
-    assert source.survey() == Survey(3, 0, 2, 8)
+    check_source(source, "local[1]")
+    assert survey(source) == Survey(3, 0, 2, 8)
     data = source.load(spark, classification=True)
     assert data.features == ()
     found = {row.id: row.label for row in data.structured.collect()}
@@ -96,15 +96,15 @@ def test_a_folder_a_class(spark: SparkSession, tmp_path: Path) -> None:
     assert {row.id for row in data.images.collect()} == set(found)
     assert data.words == ("cats", "dogs")
     with pytest.raises(LabelError, match="classes to learn"):
-        source.check("local[1]", classification=False)
+        check_source(source, "local[1]", classification=False)
     with pytest.raises(LabelError, match="one folder with images, 'old'"):
-        Source(str(photos / "cats")).check("local[1]")
+        check_source(Source(str(photos / "cats")), "local[1]")
     with pytest.raises(LabelError, match="no folder with any"):
-        Source(str(photos / "dogs")).check("local[1]")
+        check_source(Source(str(photos / "dogs")), "local[1]")
     (tmp_path / "none").mkdir()
     with pytest.raises(EmptyInputError, match="holds no image"):
-        Source(str(tmp_path / "none")).check("local[1]")
-    with pytest.raises(InvalidArgumentError, match="--features and --categories are columns of a table"):
+        check_source(Source(str(tmp_path / "none")), "local[1]")
+    with pytest.raises(InvalidArgumentError, match="--features and --categories must be columns of a table"):
         Source(str(photos), features=["price"])
 
 
@@ -113,8 +113,8 @@ def test_one_table_with_the_images(as_images: bool, spark: SparkSession, tmp_pat
     path = str(tmp_path / "all.parquet")
     pq.write_table(pa.Table.from_pylist([row | {"photo": b"x" * 6} for row in ROWS]), path)
     source = Source(images=path if as_images else None, table=None if as_images else path, label="label", image="photo")
-    source.check("local[1]")
-    assert source.survey() == Survey(3, 2, 2, 6)
+    check_source(source, "local[1]")
+    assert survey(source) == Survey(3, 2, 2, 6)
     data = source.load(spark, classification=True)
     assert data.features == ("price", "new")
     assert data.images.columns == ["id", "photo"]
@@ -123,8 +123,8 @@ def test_one_table_with_the_images(as_images: bool, spark: SparkSession, tmp_pat
 def test_paths_are_ids_where_there_are_no_others(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "paths.csv").write_text("photo,kind\n/photos/1.jpg,a\n/photos/2.jpg,b\n")
     source = Source(table=str(tmp_path / "paths.csv"), label="kind", image="photo")
-    source.check("local[1]")
-    assert source.survey() == Survey(2, 0, 2, 0)
+    check_source(source, "local[1]")
+    assert survey(source) == Survey(2, 0, 2, 0)
     data = source.load(spark, classification=True)
     assert [tuple(row) for row in data.images.orderBy("id").collect()] == [
         ("/photos/1.jpg", "/photos/1.jpg"),
@@ -149,7 +149,7 @@ def test_labels_of_many_types(
     path = str(tmp_path / "all.parquet")
     pq.write_table(pa.table({"id": [1, 2], "y": values, "image": [b"x", b"y"]}), path)
     source = Source(path, label="y")
-    assert source.survey().classes == classes
+    assert survey(source).classes == classes
     assert source.load(spark, classification=True).words == words
 
 
@@ -157,7 +157,7 @@ def test_numbers_that_are_codes_are_categories_on_request(spark: SparkSession, t
     path = str(tmp_path / "all.parquet")
     pq.write_table(pa.table({"id": [1, 2], "y": [-1, 101], "zone": [7, 9], "image": [b"x", b"y"]}), path)
     source = Source(path, label="y", categories=["y", "zone"])
-    assert source.survey() == Survey(2, 2, 2, 1)
+    assert survey(source) == Survey(2, 2, 2, 1)
     data = source.load(spark, classification=True)
     assert sorted(data.words) == ["-1", "101"]
     assert data.features == ("zone_onehot",)
@@ -169,7 +169,7 @@ def test_numbers_that_are_codes_are_categories_on_request(spark: SparkSession, t
 def test_words_are_not_learned_as_numbers(spark: SparkSession, tmp_path: Path) -> None:
     """A word in a column of prices makes it text; indexed for a regression, it would be noise in silence."""
     (tmp_path / "t.csv").write_text("id,image,price\n1,a,2.5\n2,b,unknown\n")
-    with pytest.raises(LabelError, match="'price' is string: a regression learns numbers"):
+    with pytest.raises(LabelError, match="must be a number for a regression, got 'price' of type string"):
         Source(table=str(tmp_path / "t.csv"), label="price").load(spark, classification=False)
 
 
@@ -179,8 +179,8 @@ def test_words_are_not_learned_as_numbers(spark: SparkSession, tmp_path: Path) -
         ("id,label,color\n", {}, EmptyInputError, "has no row"),
         ("id,label,color\n1,a,red\n", {"features": ["color"]}, ColumnError, "--categories color indexes it"),
         ("id,label,color\n1,a,red\n", {"categories": ["colour"]}, ColumnError, "did you mean 'color'"),
-        ("id,label,color\n1,a,red\n", {"on": "p", "image": "p"}, InvalidArgumentError, "leave out --on"),
-        ("id,label,color\n1,a,red\n", {"label": None}, InvalidArgumentError, "--label names the column"),
+        ("id,label,color\n1,a,red\n", {"on": "p", "image": "p"}, InvalidArgumentError, "Leave out --on"),
+        ("id,label,color\n1,a,red\n", {"label": None}, InvalidArgumentError, "--label must name the column"),
     ],
 )
 def test_what_is_wrong_is_said_without_spark(
@@ -190,6 +190,8 @@ def test_what_is_wrong_is_said_without_spark(
     (tmp_path / "photos" / "1.jpg").write_bytes(b"x")
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(error, match=said):
-        Source(str(tmp_path / "photos"), str(tmp_path / "t.csv"), **{"label": "label"} | given).check("local[1]")
+        check_source(
+            Source(str(tmp_path / "photos"), str(tmp_path / "t.csv"), **{"label": "label"} | given), "local[1]"
+        )
     with pytest.raises(InvalidArgumentError, match="name at least one"):
         Source()

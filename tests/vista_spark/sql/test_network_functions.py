@@ -92,11 +92,14 @@ def test_layers_have_names_and_numbers_and_may_be_left_out(spark: SparkSession) 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("cnn_features(image, 'squeezenet1_2', 'pool10')", r"no network 'squeezenet1_2' is registered.*squeezenet1_1"),
+        (
+            "cnn_features(image, 'squeezenet1_2', 'pool10')",
+            r"registered network .*got 'squeezenet1_2'",
+        ),
         ("cnn_features(image, 'squeezenet1_1', 'fire6x')", "no layer 'fire6x'.*fire6"),
-        ("cnn_features(image, 'squeezenet1_1', 99)", "layer 99: layers count from the top, 1 to"),
+        ("cnn_features(image, 'squeezenet1_1', 99)", "must be from 1, the top, to .*got 99"),
         ("cnn_features(id, 'squeezenet1_1', 'pool10')", "its column is int64; an image is binary"),
-        ("cnn_features(image, 'squeezenet1_1', 'pool10', 3)", "was given 4 arguments: write cnn_features"),
+        ("cnn_features(image, 'squeezenet1_1', 'pool10', 3)", "must be called as cnn_features.*got 4 arguments"),
     ],
 )
 def test_a_wrong_call_says_what_there_is(spark: SparkSession, call: str, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.graph import Layer, LayerGraph
-from optimizer.logical import plan_layers
+from optimizer.transfer import plan_layers
 from vista_spark.transfer._shares import flops_by_target
 
 

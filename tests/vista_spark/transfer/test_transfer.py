@@ -31,7 +31,7 @@ from sessions import PREPARATION
 torch = pytest.importorskip("torch")
 
 from optimizer.errors import UnknownLayerError
-from optimizer.logical import LOGICAL_PLANS
+from optimizer.memory import LOGICAL_PLANS
 from udfs.images import (
     ImageError,
     hog_length,
@@ -579,8 +579,8 @@ def test_nothing_to_learn_from(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     none = F.lit(None)
     wrong: list[tuple[tuple[DataFrame, DataFrame], type[Exception], str]] = [
-        ((structured.where("id < 0"), images), EmptyInputError, "the structured table is empty"),
-        ((structured, images.where("id < 0")), EmptyInputError, "the image table is empty"),
+        ((structured.where("id < 0"), images), EmptyInputError, "the structured table must have rows"),
+        ((structured, images.where("id < 0")), EmptyInputError, "the image table must have rows"),
         (
             (structured, images.withColumn("id", F.col("id") + 100)),
             EmptyInputError,
@@ -612,7 +612,7 @@ def test_all_images_bad(tables: tuple[DataFrame, DataFrame]) -> None:
 def test_one_class_left_to_train_on(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     spoilt = images.withColumn("image", F.when(F.col("id") % 2 == 0, F.col("image")))
-    with pytest.raises(LabelError, match="rows to train on are of one class"):
+    with pytest.raises(LabelError, match="must have at least two classes"):
         run((structured, spoilt), transfer(layers=["fire3"]))
 
 
@@ -627,8 +627,14 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         (tables, {}, {"image_column": "photo"}, ColumnError, "the image table has no column 'photo'"),
         (tables, {}, {"feature_columns": ["left", "tip"]}, ColumnError, "no column 'tip'; did you mean 'top'"),
         (tables, {}, {"feature_columns": "left"}, ColumnError, "'left' is double, not a Spark ML vector"),
-        (tables, {}, {"feature_columns": ["left", "left"]}, ColumnError, "'left' is named twice"),
-        (tables, {}, {"feature_columns": ["left", "label"]}, ColumnError, "'label' is named twice"),
+        (tables, {}, {"feature_columns": ["left", "left"]}, ColumnError, "must be different.*'left' twice"),
+        (
+            tables,
+            {},
+            {"feature_columns": ["left", "label"]},
+            ColumnError,
+            "must be different.*'label' twice",
+        ),
         (
             (structured, images.withColumn("id", F.col("id").cast("string"))),
             {},
@@ -669,17 +675,17 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"downstream": "LogisticRegression"}, "downstream='LogisticRegression'.*estimator"),
-        ({"pooling": "max"}, "pooling='max'.*max2x2, mean, none"),
-        ({"plan": "stage"}, "plan='stage'.*auto, .*lazy, .*eager, .*staged"),
-        ({"join": "merge"}, "join='merge'.*broadcast, shuffle"),
-        ({"persistence": "memory"}, "persistence='memory'.*deserialized, serialized"),
-        ({"partitions": 0}, "partitions=0: at least 1"),
-        ({"errors": "null"}, "errors='null'.*drop, raise"),
-        ({"test_fraction": 0}, "test_fraction=0: a share between 0 and 1"),
-        ({"test_fraction": 1.5}, "test_fraction=1.5"),
-        ({"batch_size": 0}, "batch_size=0: at least 1"),
-        ({"max_pixels": 0}, "max_pixels=0: at least 1"),
+        ({"downstream": "LogisticRegression"}, "downstream must be a Spark ML estimator.*got 'LogisticRegression'"),
+        ({"pooling": "max"}, "pooling must be one of .*max2x2, mean, none, .*got 'max'"),
+        ({"plan": "stage"}, "plan must be one of auto, .*lazy, .*eager, .*staged.*got 'stage'"),
+        ({"join": "merge"}, "join must be one of .*broadcast, shuffle, got 'merge'"),
+        ({"persistence": "memory"}, "persistence must be one of .*deserialized, serialized, got 'memory'"),
+        ({"partitions": 0}, "partitions must be a positive integer, got 0"),
+        ({"errors": "null"}, "errors must be one of drop, raise, got 'null'"),
+        ({"test_fraction": 0}, "test_fraction must be between 0 and 1"),
+        ({"test_fraction": 1.5}, "got 1.5"),
+        ({"batch_size": 0}, "batch_size must be a positive integer, got 0"),
+        ({"max_pixels": 0}, "max_pixels must be a positive integer, got 0"),
         ({"device": "cpuu"}, "device='cpuu'.*did you mean 'cpu'"),
     ],
 )

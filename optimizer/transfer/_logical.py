@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from optimizer.errors import CerebroError, nearest
+from optimizer.memory import LOGICAL_PLANS
 from optimizer.notebook import ExplainedInNotebooks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from optimizer.graph import LayerGraph
+    from optimizer.memory import Logical
 
-__all__ = ["LOGICAL_PLANS", "InferenceStage", "Logical", "LogicalPlan", "plan_layers"]
-
-Logical = Literal[
-    "lazy", "lazy-reordered", "eager", "eager-reordered", "pre-materialised", "staged", "staged-before-join"
-]
-LOGICAL_PLANS: tuple[str, ...] = get_args(Logical)
+__all__ = ["InferenceStage", "LogicalPlan", "plan_layers"]
 
 _BEFORE_JOIN = ("lazy", "eager", "pre-materialised", "staged-before-join")
 
@@ -35,7 +32,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class InferenceStage:
-    """One pass over the joined data, after which the downstream model is trained on ``targets``.
+    """Pass over the joined data, after which the downstream model is trained on ``targets``.
 
     Attributes
     ----------
@@ -65,12 +62,12 @@ class InferenceStage:
 
 @dataclass(frozen=True, slots=True)
 class LogicalPlan(ExplainedInNotebooks):
-    """An order of inference and training, as a value.
+    """Order of inference and training.
 
     Attributes
     ----------
     logical : str
-        One of :data:`LOGICAL_PLANS`.
+        One of :data:`optimizer.memory.LOGICAL_PLANS`.
     model : str
         Name, for :meth:`explain`.
     names : mapping of str to str
@@ -89,7 +86,7 @@ class LogicalPlan(ExplainedInNotebooks):
 
     @property
     def joins_first(self) -> bool:
-        """Whether the structured rows are joined with the images before any inference."""
+        """True if the structured rows are joined with the images before any inference."""
         return self.logical not in _BEFORE_JOIN
 
     @property
@@ -98,7 +95,7 @@ class LogicalPlan(ExplainedInNotebooks):
         return tuple(target for stage in self.stages for target in stage.targets)
 
     def last_reader(self, stage: int) -> int:
-        """Number of the last stage that reads what a stage wrote; its own where none does."""
+        """Return the number of the last stage that reads the output of a stage, or its own number."""
         return max([stage, *(number for number, later in enumerate(self.stages) if later.source == stage)])
 
     @property
@@ -163,7 +160,7 @@ def plan_layers(
     targets : sequence of str
         Layers to transfer, from the bottom to the top.
     logical : str
-        One of :data:`LOGICAL_PLANS`.
+        One of :data:`optimizer.memory.LOGICAL_PLANS`.
     model : str
         Name for :meth:`LogicalPlan.explain`.
     names : mapping of str to str, optional
@@ -193,9 +190,11 @@ def plan_layers(
     (20, 36)
     """
     if logical not in LOGICAL_PLANS:
-        raise CerebroError(f"no plan {logical!r}{nearest(logical, LOGICAL_PLANS)}; plans: {', '.join(LOGICAL_PLANS)}")
+        raise CerebroError(
+            f"logical must be one of {', '.join(LOGICAL_PLANS)}, got {logical!r}{nearest(logical, LOGICAL_PLANS)}."
+        )
     if not targets:
-        raise CerebroError("no layer to transfer: name at least one")
+        raise CerebroError("targets must name at least one layer to transfer, got none.")
     separate = [_stage(graph, graph.inputs, [target]) for target in targets]
     if logical.startswith("lazy"):
         stages = separate
@@ -217,7 +216,9 @@ def _from_base(graph: LayerGraph, targets: Sequence[str]) -> list[InferenceStage
 
 def _staged(graph: LayerGraph, targets: Sequence[str], grouped: Sequence[int]) -> list[InferenceStage]:
     if min(grouped) < 1 or sum(grouped) != len(targets):
-        raise CerebroError(f"grouped={list(grouped)}: {len(targets)} layers in all, and at least one per stage")
+        raise CerebroError(
+            f"grouped must be positive integers that add up to the {len(targets)} targets, got {list(grouped)}."
+        )
     stages: list[InferenceStage] = []
     at_hand: tuple[str, ...] = graph.inputs
     done = 0
