@@ -380,7 +380,7 @@ def test_a_grouping_that_forgets_a_trial_ends_the_run() -> None:
     made = World(2, 1, 1, validates=False, policy="fixed", grouping=Forgetful(2))
     made.players[0].join()
     made.play(lambda player, _unit: player.work())
-    assert "grouping of c000, c001 gave nobody" in str(made.coordinator.error)
+    assert "grouping of c000, c001 gave no group" in str(made.coordinator.error)
 
 
 def test_a_slow_grouping_delays_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
