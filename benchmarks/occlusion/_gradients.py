@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.harness.charts import panels
 from benchmarks.occlusion._bench import Bench
-from udfs.attribution import blurred, deletion, insertion, mean_over_places
+from udfs.attribution import ScoredInputs, blurred, deletion, insertion, mean_over_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ def gradients(options: Options, report: Report) -> Figure | None:
         maps = {"occlusion": by_patch, "gradients": mean_over_places(_within(by_gradient, grid), grid)}
         areas = {
             f"{curve.__name__}.{way}": curve(
-                _probability(bench, heat_map.target), [pixels], [start], values, steps=_POINTS
+                ScoredInputs(_probability(bench, heat_map.target), [pixels]), [start], values, steps=_POINTS
             ).area
             for curve, start in ((deletion, np.zeros_like(pixels)), (insertion, _blurred(pixels)))
             for way, values in maps.items()

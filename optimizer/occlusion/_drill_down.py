@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.occlusion._errors import PatchError
@@ -11,45 +10,7 @@ from optimizer.occlusion._errors import PatchError
 if TYPE_CHECKING:
     from optimizer.occlusion._grid import OcclusionGrid
 
-__all__ = ["DrillDown", "stage_one_step", "stage_one_stride"]
-
-
-@dataclass(frozen=True, slots=True)
-class DrillDown:
-    """Strides of both stages, and the share of the image in the second.
-
-    Parameters
-    ----------
-    first, second : int
-        Strides of the two stages.
-    fraction : float
-        Share of the image in the second stage, 0 to 1.
-
-    Raises
-    ------
-    PatchError
-        The fraction is not between 0 and 1, or the first stride is below the second.
-    """
-
-    first: int
-    second: int
-    fraction: float
-
-    def __post_init__(self) -> None:
-        _check_fraction(self.fraction)
-        if not 1 <= self.second <= self.first:
-            raise PatchError(f"strides {self.first} and {self.second}: 1 <= second <= first")
-
-    @property
-    def speedup(self) -> float:
-        """Number of re-inferences without drill-down over that with it (equation 6.28).
-
-        Examples
-        --------
-        >>> round(DrillDown(16, 4, 0.25).speedup, 2)
-        3.2
-        """
-        return self.first**2 / (self.second**2 + self.fraction * self.first**2)
+__all__ = ["stage_one_step", "stage_one_stride"]
 
 
 def stage_one_stride(target: float, second: int, fraction: float, extent: int) -> int:
@@ -58,9 +19,10 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
     Parameters
     ----------
     target : float
-        Speed-up by drill-down.
+        Speed-up by drill-down: the number of re-inferences without it over that with it, which is
+        ``first**2 / (second**2 + fraction * first**2)`` for a first stride (equation 6.28).
     second : int
-        The second stage's stride.
+        Stride of the second stage.
     fraction : float
         Share of the image in the second stage, 0 to 1.
     extent : int
@@ -69,12 +31,12 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
     Returns
     -------
     int
-        Stride in pixels, rounded up: the speed-up of equation 6.28 is at least the target.
+        Stride in pixels, rounded up, so that the speed-up is at least the target.
 
     Raises
     ------
     PatchError
-        No stride reaches the target; the message has the largest that one does.
+        No stride reaches the target; the message has the largest speed-up.
 
     Examples
     --------
@@ -87,14 +49,14 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
     most = min(extent**2 / (second**2 + fraction * extent**2), math.inf if not fraction else 1 / fraction)
     if not 1 <= target < most:
         raise PatchError(
-            f"a speed-up of {target:g} by drill-down: at least 1 and below {most:.2f}, with {fraction:.0%} of the "
-            f"image in the second stage of stride {second} (equation 6.30); take a smaller fraction or a smaller target"
+            f"the speed-up by drill-down must be at least 1 and below {most:.2f}, with {fraction:.0%} of the image in "
+            f"the second stage of stride {second} (equation 6.30), got {target:g}; use a smaller fraction or target"
         )
     return max(second, math.ceil(math.sqrt(target / (1 - fraction * target)) * second))
 
 
 def stage_one_step(grid: OcclusionGrid, target: float, fraction: float) -> int:
-    """Compute stage one's stride over stage two's, a whole number so that both share positions (equation 6.29).
+    """Compute the ratio of both stages' strides, an integer so that they share positions (equation 6.29).
 
     Parameters
     ----------
@@ -129,4 +91,4 @@ def stage_one_step(grid: OcclusionGrid, target: float, fraction: float) -> int:
 
 def _check_fraction(fraction: float) -> None:
     if not 0 <= fraction <= 1:
-        raise PatchError(f"a drill-down fraction of {fraction!r}: from 0 to 1")
+        raise PatchError(f"the drill-down fraction must be from 0 to 1, got {fraction!r}")

@@ -61,16 +61,14 @@ class OcclusionGrid:
         if self.region is not None:
             sizes.add(len(self.region))
         if len(sizes) != 1:
-            raise PatchError(f"{self._settings}: image, patch, stride and region need one entry per axis")
+            raise PatchError(f"image, patch, stride and region must have one entry per axis, got {self._settings}")
         if min((*self.image, *self.patch, *self.stride)) < 1:
-            raise PatchError(f"{self._settings}: image, patch and stride start at 1")
+            raise PatchError(f"image, patch and stride must be at least 1, got {self._settings}")
         for axis, (extent, patch, (first, last)) in enumerate(zip(self.image, self.patch, self.ranges, strict=True)):
             if not 0 <= first < last <= extent:
-                raise PatchError(f"region {first} to {last} on axis {axis}: within 0 and the image's {extent}")
+                raise PatchError(f"region on axis {axis} must be within 0 and {extent}, got {first} to {last}")
             if patch > last - first:
-                raise PatchError(
-                    f"a patch of {patch} on axis {axis} does not fit into {last - first}: take a smaller patch"
-                )
+                raise PatchError(f"patch on axis {axis} must fit into {last - first}, got {patch}; use a smaller patch")
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -132,7 +130,7 @@ class OcclusionGrid:
 
 
 def _shortened(numbers: list[int]) -> str:
-    """Write the first two and the last two numbers of a long list."""
+    """Format a long list by its first two and last two numbers."""
     shown = list(map(str, numbers))
     if len(shown) > _SHOWN:
         shown[2:-2] = ["..."]

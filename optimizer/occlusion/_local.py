@@ -1,4 +1,4 @@
-"""Classify layers by whether a local change of their input stays local."""
+"""Classification of layers by whether a local change of their input stays local."""
 
 from __future__ import annotations
 
@@ -41,17 +41,7 @@ _POINTWISE = frozenset((*_ACTIVATIONS, *_NORMS, *_SAME, *_ARITHMETIC, *_MERGES))
 
 
 def is_local(layer: Layer, changed: Sequence[Layer], axes: int, *, channels_last: bool) -> bool:
-    """Whether a changed patch of a layer's inputs changes only a patch of its output.
-
-    Parameters
-    ----------
-    layer : Layer
-    changed : sequence of Layer
-        Changed inputs.
-    axes : int
-        Number of spatial axes.
-    channels_last : bool
-    """
+    """Return whether a changed patch of a layer's inputs changes only a patch of its output."""
     if {len(tensor.output_shape) for tensor in (layer, *changed)} != {axes + 1}:
         return False
     name, bare = _names(layer)
@@ -66,12 +56,12 @@ def is_local(layer: Layer, changed: Sequence[Layer], axes: int, *, channels_last
 
 
 def is_broadcasting(layer: Layer) -> bool:
-    """Whether a layer's operands broadcast: a constant with spatial axes has a value for each element of a patch."""
+    """Return whether a layer's operands broadcast: a constant with spatial axes has a value per element of a patch."""
     return not _BROADCASTING.isdisjoint(_names(layer))
 
 
 def is_per_channel(layer: Layer) -> bool:
-    """Whether a layer's constants are vectors with a value per channel, whatever the operand's other axes."""
+    """Return whether a layer's constants are vectors with a value per channel, for any other axes of the operand."""
     return not _PER_CHANNEL.isdisjoint(_names(layer))
 
 

@@ -20,6 +20,7 @@ class Span:
     Attributes
     ----------
     start, stop : array of int64, of shape (positions,)
+        Half-open range of each position.
     """
 
     start: NDArray[np.int64]

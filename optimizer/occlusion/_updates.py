@@ -28,9 +28,11 @@ class UpdatePatches:
     Attributes
     ----------
     graph : LayerGraph
+        Layers of the network.
     source : str
         Input that the patch occludes.
     grid : OcclusionGrid
+        Places of the patch.
     threshold : float
         Tau of projective field thresholding.
     spans : mapping of str to tuple of Span
@@ -184,7 +186,7 @@ class UpdatePatches:
 
 
 def _ratio(full: float, part: float) -> float:
-    """Divide FLOPs; a network that has none gains nothing."""
+    """Divide FLOPs; a network without FLOPs gains nothing."""
     if not full:
         return 1.0
     return full / part if part else math.inf
@@ -210,6 +212,7 @@ def update_patches(
     graph : LayerGraph
         Network, channels first or last.
     grid : OcclusionGrid
+        Places of the patch.
     threshold : float
         Tau of projective field thresholding: at most this fraction of each axis is updated, in the middle of the
         change. 1 (default) is exact.
@@ -223,6 +226,7 @@ def update_patches(
     Returns
     -------
     UpdatePatches
+        Changed parts by layer.
 
     Raises
     ------
@@ -231,7 +235,7 @@ def update_patches(
         threshold is not above 0 and at most 1.
     """
     if not 0 < threshold <= 1:
-        raise PatchError(f"tau={threshold!r}: above 0, at most 1")
+        raise PatchError(f"tau must be above 0 and at most 1, got {threshold!r}")
     source = _source(graph, source)
     last = _channels_last(graph[source], grid)
     starts = [grid.starts(axis) for axis in range(len(grid.image))]
@@ -273,8 +277,7 @@ def _source(graph: LayerGraph, name: str | None) -> str:
     if name is None and len(graph.inputs) == 1:
         return graph.inputs[0]
     if name is None or name not in graph.inputs:
-        problem = "none is chosen" if name is None else f"{name!r} is not one"
-        raise PatchError(f"a patch occludes one input, and {problem} of: {', '.join(graph.inputs)}")
+        raise PatchError(f"source must be one of the network's inputs {', '.join(graph.inputs)}, got {name!r}")
     return name
 
 
@@ -284,4 +287,4 @@ def _channels_last(source: Layer, grid: OcclusionGrid) -> bool:
         return False
     if len(shape) == axes + 1 and shape[:-1] == grid.image:
         return True
-    raise PatchError(f"the grid is for images of {grid.image}, and {source.name!r} has the shape {shape}")
+    raise PatchError(f"input {source.name!r} must be images of {grid.image}, as the grid, got shape {shape}")

@@ -1,5 +1,5 @@
 # ruff: noqa: PLW0108  (each call makes a layer of its own)
-"""Networks of Keras drawn from a seed, as people write them: functional, sequential and of classes of their own."""
+"""Random networks of Keras from a seed: functional, sequential and subclassed models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["DrawnKeras", "draw_keras", "plain_keras"]
 
 
 class Own(keras.Model):
-    """A model of a class of its own: layers in a plain list, which Keras knows, and what ``middle`` makes of a map."""
+    """Subclassed model with layers in a plain list, which Keras tracks, and a function ``middle`` of a map."""
 
     def __init__(self, middle: Callable[[Any], Any], side: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Own(keras.Model):
 
 @dataclass
 class DrawnKeras:
-    """A network and what is known of it; see :class:`drawn_networks.Drawn`."""
+    """Random network with its inputs and expectations; see :class:`drawn_networks.Drawn`."""
 
     build: Callable[[], Any]
     inputs: tuple[TensorSpec, ...]
@@ -115,8 +115,8 @@ def _functional(steps: list[Callable[[Any], Any]], side: int, ending: str, neste
 
 
 def draw_keras(seed: int) -> DrawnKeras:
-    """Draw a network of Keras."""
-    draw = random.Random(seed)  # no secret
+    """Draw a random network of Keras."""
+    draw = random.Random(seed)
     side = draw.choice((6, 8))
     drawn = DrawnKeras(lambda: None, (TensorSpec((side, side, 3)),))
     names = [draw.choice(list(_USUAL)) for _ in range(draw.randint(1, 4))]
@@ -159,7 +159,7 @@ def _through(steps: list[Callable[[Any], Any]], x: Any) -> Any:
 
 
 def plain_keras(net: Any, records: list[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Call a network as its author does, on one record at a time; by the name of the output."""
+    """Call a network on one record at a time, and return the outputs by name."""
     called = []
     for row in range(len(records[0])):
         inputs = [ops.convert_to_tensor(array[row : row + 1]) for array in records]

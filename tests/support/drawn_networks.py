@@ -1,6 +1,6 @@
-"""Networks drawn from a seed, as people write them: blocks, views, lists, hooks, types, inputs; odd ones among them.
+"""Random networks of PyTorch from a seed, with blocks, views, lists, hooks, types and several inputs.
 
-Each has a plain call as its oracle: the framework's own, for one record at a time.
+The oracle of each is the framework's own call for one record at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Heads(NamedTuple):
 
 
 class Network(nn.Module):
-    """Steps over one tensor, each a function of the network and the tensors so far, and a head."""
+    """Network of steps over one tensor, each a function of the network and the earlier tensors, and a head."""
 
     def __init__(self, ending: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Network(nn.Module):
 
 @dataclass
 class Drawn:
-    """A network and what is known of it.
+    """Random network with its inputs and expectations.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ Shape = tuple[int, ...]
 
 
 class _Generator:
-    """Draws the plan of a network; the plan builds equal networks again and again."""
+    """Random plan of a network, from which equal networks are built."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)  # no secret
@@ -140,7 +140,7 @@ class _Generator:
         self.plan.append(lambda net: net.steps.append(function))
 
     def module(self, make: Callable[[], nn.Module], shape: Shape | None = None) -> None:
-        """Add a module in one of the ways in which networks hold them."""
+        """Add a module as an attribute, in a list or in a dictionary."""
         own = self.draw.choice(("list", "list", "dict", "attribute"))
         number = len(self.plan)
 
@@ -165,14 +165,14 @@ class _Generator:
         return len(self.shape) == 3
 
     def flat(self) -> None:
-        """Make places of a map a sequence, (length, channels), behind the record."""
+        """Flatten the places of a map to a sequence of shape (records, length, channels)."""
         if self.is_map:
             channels, height, width = self.shape
             self.add(lambda _, values: values[-1].flatten(2).transpose(1, 2))
             self.shape = (height * width, channels)
 
     def back(self) -> None:
-        """Make a map of a sequence again."""
+        """Restore a map from a sequence."""
         length, channels = self.shape
         side = round(length**0.5)
         self.add(lambda _, values: values[-1].transpose(1, 2).reshape(-1, channels, side, side))
@@ -552,12 +552,12 @@ def _wrapped(net: Network, wrapping: str) -> nn.Module:
 
 
 def draw_torch(seed: int) -> Drawn:
-    """Draw a network of torch."""
+    """Draw a random network of torch."""
     return _Generator(seed).make()
 
 
 def plain_torch(net: nn.Module, records: list[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Call a network as its author does: all records, then one at a time, whose outputs it returns by their keys."""
+    """Call a network with all records, then one at a time, and return the outputs of the latter by key."""
     inner: Any = getattr(net, "_orig_mod", getattr(net, "module", net))
     inner.eval()
     kind = next((held.dtype for held in inner.parameters()), torch.float32)

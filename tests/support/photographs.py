@@ -1,4 +1,4 @@
-"""Crops of real photographs, and their encoding."""
+"""Photographs of scikit-learn: crops and encodings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ["crops", "encode", "photograph"]
 
 @lru_cache(maxsize=2)
 def photograph(name: str) -> Image.Image:
-    """``"china"`` or ``"flower"``, 640 x 427: they come with scikit-learn."""
+    """Return scikit-learn's photograph ``"china"`` or ``"flower"``, of 640 x 427 pixels."""
     return Image.fromarray(load_sample_image(f"{name}.jpg"))
 
 
 def encode(image: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
+    """Encode an image."""
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
 
 
 def crops(count: int, side: int = 96) -> Iterator[tuple[int, int, int, Image.Image]]:
-    """Crop the two photographs by turns, each time elsewhere: label (1 is the flower), left, top and the picture."""
+    """Yield crops of both photographs in turn, each at another place: label (1 is the flower), left, top, picture."""
     for number in range(count):
         label = number % 2
         whole = photograph("flower" if label else "china")

@@ -1,38 +1,36 @@
-"""Attribution of a score to the parts of an input, beside occlusion: ablation, LIME, RISE, and curves that judge them.
+"""Attribution of a score to the parts of an input: ablation, LIME, Shapley values, RISE and curves that compare them.
 
 Everything here is numpy over a :data:`ScoreFunction`, a function from a batch of inputs to a number for each, so that
 it works with any framework.
 """
 
-from udfs.attribution._ablation import Ablated, ablate
+from udfs.attribution._ablation import ablate
 from udfs.attribution._baselines import BASELINES, baseline_of, blurred
-from udfs.attribution._cover import mean_over_places
 from udfs.attribution._curves import ScoreCurve, deletion, insertion
-from udfs.attribution._groups import group_masks, groups_along
-from udfs.attribution._lime import Surrogate, lime
-from udfs.attribution._rise import Rise, rise
-from udfs.attribution._scoring import ScoreFunction, positive
-from udfs.attribution._segments import superpixels
-from udfs.attribution._shapley import Shapley, shapley
+from udfs.attribution._grouped_inputs import GroupedInputs, groups_along
+from udfs.attribution._lime import lime
+from udfs.attribution._place_mean import mean_over_places
+from udfs.attribution._rise import rise
+from udfs.attribution._scored_inputs import Importance, ScoredInputs, ScoreFunction, check_positive
+from udfs.attribution._shapley import shapley
+from udfs.attribution._superpixels import superpixels
 
 __all__ = [
     "BASELINES",
-    "Ablated",
-    "Rise",
+    "GroupedInputs",
+    "Importance",
     "ScoreCurve",
     "ScoreFunction",
-    "Shapley",
-    "Surrogate",
+    "ScoredInputs",
     "ablate",
     "baseline_of",
     "blurred",
+    "check_positive",
     "deletion",
-    "group_masks",
     "groups_along",
     "insertion",
     "lime",
     "mean_over_places",
-    "positive",
     "rise",
     "shapley",
     "superpixels",

@@ -1,4 +1,4 @@
-"""Baselines: what an input holds where a part of it is taken away."""
+"""Baselines: content of an input where a part of it is replaced."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ def baseline_of(
     fill: Sequence[float] = (0.0,),
     window: Sequence[int] | None = None,
 ) -> NDArray[Any]:
-    """Make what replaces parts of an input, in the input's shape.
+    """Return the content that replaces parts of an input, in the input's shape.
 
     Parameters
     ----------
     baseline : str, float, array or callable
         ``"color"``, `fill` everywhere; ``"mean"``, the mean over the spatial axes, by channel; ``"blur"``, each element
-        the mean of the `window` around it; a number; an array that has the input's shape, or broadcasts to it; or a
-        function from the input to such an array.
+        the mean of the `window` around it; a number; an array that broadcasts to the input's shape; or a function from
+        the input to such an array.
     pixels : array
-        The input as the network reads it, without the axis of records.
+        Input as the network reads it, without the axis of records.
     spatial : sequence of int
         Axes that are not channels.
     fill : sequence of float
-        By channel. Default 0.
+        Value of ``"color"`` by channel. Default 0.
     window : sequence of int, optional
-        Extents of the blur, along `spatial`; by default a quarter of the input's.
+        Extents of the blur along `spatial`. Default: a quarter of the input's.
 
     Returns
     -------
-    array of the input's shape and type
+    array
+        Content in the input's shape and type.
 
     Raises
     ------
     InvalidArgumentError
-        An unknown name, an array of another shape, or one that is not finite numbers.
+        The name is unknown, or the array has another shape or elements that are not finite.
 
     Examples
     --------
@@ -64,41 +65,41 @@ def baseline_of(
     if isinstance(baseline, str):
         if baseline not in BASELINES:
             raise InvalidArgumentError(
-                f"baseline={baseline!r}{nearest(baseline, BASELINES)}; one of {', '.join(BASELINES)}, an array of "
-                f"shape {pixels.shape}, or a function that makes one"
+                f"baseline must be one of {', '.join(BASELINES)}, an array of shape {pixels.shape} or a function that "
+                f"returns one, got {baseline!r}{nearest(baseline, BASELINES)}"
             )
         if baseline == "mean":
-            given = pixels.mean(axis=axes, keepdims=True)
+            content = pixels.mean(axis=axes, keepdims=True)
         elif baseline == "blur":
-            given = blurred(pixels, axes, window or [max(pixels.shape[axis] // 4, 1) for axis in axes])
+            content = blurred(pixels, axes, window or [max(pixels.shape[axis] // 4, 1) for axis in axes])
         else:
-            given = (
+            content = (
                 np.expand_dims(np.asarray(fill, pixels.dtype), axes) if pixels.ndim > len(axes) else np.float64(fill[0])
             )
     else:
-        given = baseline(pixels.copy()) if callable(baseline) else baseline
-    array = np.asarray(given)
+        content = baseline(pixels.copy()) if callable(baseline) else baseline
+    array = np.asarray(content)
     if not (np.issubdtype(array.dtype, np.number) and np.isfinite(array).all()):
-        raise InvalidArgumentError(f"a baseline of {array.dtype}: finite numbers alone can be given to the network")
+        raise InvalidArgumentError(f"baseline must be finite numbers, got an array of {array.dtype}")
     try:
         return np.broadcast_to(array, pixels.shape).astype(pixels.dtype)
     except ValueError:
         raise InvalidArgumentError(
-            f"a baseline of shape {array.shape} for an input of shape {pixels.shape}: give the input's shape, as the "
-            "network reads it"
+            f"baseline must have the input's shape {pixels.shape} as the network reads it, got {array.shape}"
         ) from None
 
 
 def blurred(pixels: NDArray[Any], spatial: Sequence[int], window: Sequence[int]) -> NDArray[np.float64]:
-    """Make each element the mean of a window around it; at the border, of what there is of it.
+    """Replace each element by the mean of the window around it; windows end at the border.
 
     Parameters
     ----------
     pixels : array
+        Input without the axis of records.
     spatial : sequence of int
         Axes of the window.
     window : sequence of int
-        Extents along them; an even one is one less, so that as much lies on both sides.
+        Extents along these axes; an even one counts as one less, so that both sides are equal.
     """
     result = pixels.astype(np.float64)
     for axis, extent in zip(spatial, window, strict=True):

@@ -1,4 +1,4 @@
-"""Deletion and insertion: how fast the score falls, or comes back, in the order of an attribution."""
+"""Deletion and insertion curves: fall and rise of the score in the order of an attribution."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-from udfs.attribution._scoring import checked_scores, positive
+from udfs.attribution._scored_inputs import check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.attribution._scoring import ScoreFunction
+    from udfs.attribution._scored_inputs import ScoredInputs
 
 __all__ = ["ScoreCurve", "deletion", "insertion"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCurve:
-    """Scores while an input is taken away or put back, the most important elements first.
+    """Scores while the elements of an input are removed or restored, the most important first.
 
     Attributes
     ----------
     kind : {"deletion", "insertion"}
+        Direction of the curve.
     fractions : array of float64, of shape (steps + 1,)
-        Of the elements that are changed, from 0 to 1.
-    scores : array of float64, of the same shape
+        Fraction of the elements that are changed, from 0 to 1.
+    scores : array of float64, of shape (steps + 1,)
+        Score at each fraction.
     """
 
     kind: str
@@ -42,7 +44,7 @@ class ScoreCurve:
         return float(np.sum(np.diff(self.fractions) * (self.scores[1:] + self.scores[:-1]) / 2))
 
     def explain(self) -> str:
-        """Say in words where the curve begins and ends, and its area.
+        """Describe the ends and the area of the curve.
 
         Examples
         --------
@@ -55,13 +57,11 @@ class ScoreCurve:
 
 
 def deletion(
-    score: ScoreFunction,
-    inputs: Sequence[NDArray[Any]],
+    scored: ScoredInputs,
     baselines: Sequence[NDArray[Any] | None],
     values: NDArray[np.floating],
     *,
     steps: int = 100,
-    batch_size: int = 32,
 ) -> ScoreCurve:
     """Replace the elements of an input by the baseline, the most important first.
 
@@ -69,77 +69,65 @@ def deletion(
 
     Parameters
     ----------
-    score : callable
-        See :data:`ScoreFunction`.
-    inputs : sequence of array
-        Without the axis of records.
+    scored : ScoredInputs
+        Inputs and their score.
     baselines : sequence of array or None
-        For each input an array of its shape, or ``None`` where it stays.
+        Replacement by input, in its shape; ``None`` for an input that stays.
     values : array of float
-        The attribution, in a shape that broadcasts to every changed input's. An element of NaN stays as it is. Elements
-        of one value come in the order of their index.
+        Attribution, in a shape that broadcasts to every changed input's. Elements of NaN stay, and elements of equal
+        value are changed in the order of their index.
     steps : int
-        Points of the curve after the first. Default 100; at most the number of values.
-    batch_size : int
-        Inputs at a time. Default 32.
+        Points of the curve after the first, at most the number of values. Default 100.
 
     Raises
     ------
     InvalidArgumentError
-        Values or a baseline of another shape, values that are all NaN.
+        The values or a baseline have another shape, or all values are NaN.
 
     Examples
     --------
-    >>> def total(batches):
-    ...     return batches[0].sum(axis=1)
+    >>> from udfs.attribution import ScoredInputs
     >>> row, zeros = np.array([1.0, 2.0, 4.0]), np.zeros(3)
-    >>> deletion(total, [row], [zeros], row).scores.tolist()
+    >>> scored = ScoredInputs(lambda batches: batches[0].sum(axis=1), [row])
+    >>> deletion(scored, [zeros], row).scores.tolist()
     [7.0, 3.0, 1.0, 0.0]
-    >>> insertion(total, [row], [zeros], row).scores.tolist()
+    >>> insertion(scored, [zeros], row).scores.tolist()
     [0.0, 4.0, 6.0, 7.0]
     """
-    return _curve("deletion", score, inputs, baselines, values, steps, batch_size)
+    return _curve("deletion", scored, baselines, values, steps)
 
 
 def insertion(
-    score: ScoreFunction,
-    inputs: Sequence[NDArray[Any]],
+    scored: ScoredInputs,
     baselines: Sequence[NDArray[Any] | None],
     values: NDArray[np.floating],
     *,
     steps: int = 100,
-    batch_size: int = 32,
 ) -> ScoreCurve:
-    """Put the elements of an input into the baseline, the most important first; see :func:`deletion`.
+    """Restore the elements of an input in the baseline, the most important first; see :func:`deletion`.
 
     The paper's baseline is the blurred image. A good attribution has a steep rise: a large area.
     """
-    return _curve("insertion", score, inputs, baselines, values, steps, batch_size)
+    return _curve("insertion", scored, baselines, values, steps)
 
 
 def _curve(
-    kind: str,
-    score: ScoreFunction,
-    inputs: Sequence[NDArray[Any]],
-    baselines: Sequence[NDArray[Any] | None],
-    values: NDArray[np.floating],
-    steps: int,
-    batch_size: int,
+    kind: str, scored: ScoredInputs, baselines: Sequence[NDArray[Any] | None], values: NDArray[np.floating], steps: int
 ) -> ScoreCurve:
-    """Go from the inputs to their baselines, or the other way."""
-    size = positive("batch_size", batch_size)
+    """Change the inputs to their baselines, or the other way."""
+    inputs, size = scored.inputs, scored.batch_size
     values = np.asarray(values, np.float64)
     for array, baseline in zip(inputs, baselines, strict=True):
         if baseline is not None:
             _check_shapes(array, baseline, values)
     known = int((~np.isnan(values)).sum())
     if not known:
-        raise InvalidArgumentError("values that are all NaN have no order")
+        raise InvalidArgumentError("values must have a number, got only NaN")
     order = np.argsort(np.where(np.isnan(values), np.inf, -values), axis=None, kind="stable")
     places = np.empty(values.size, np.int64)
     places[order] = np.arange(values.size)
     rank = places.reshape(values.shape)
-    counts = np.unique(np.rint(np.linspace(0, known, min(positive("steps", steps), known) + 1)).astype(int))
+    counts = np.unique(np.rint(np.linspace(0, known, min(check_positive("steps", steps), known) + 1)).astype(int))
     scores = []
     for first in range(0, len(counts), size):
         part = counts[first : first + size]
@@ -148,20 +136,22 @@ def _curve(
             if baseline is None:
                 batches.append(np.repeat(array[None], len(part), axis=0))
                 continue
-            # What has no value is the input's in both.
-            own = rank.reshape(*([1] * (array.ndim - rank.ndim)), *rank.shape)
-            changed = (own[None] < part.reshape(-1, *([1] * own.ndim))) == (kind == "deletion")
-            taken = np.broadcast_to(changed & (own < known), (len(part), *array.shape))
-            batches.append(np.where(taken, baseline, array).astype(array.dtype))
-        scores.append(checked_scores(score, batches))
+            # Elements without a value keep the input's content in both directions.
+            ranks = rank.reshape(*([1] * (array.ndim - rank.ndim)), *rank.shape)
+            changed = (ranks[None] < part.reshape(-1, *([1] * ranks.ndim))) == (kind == "deletion")
+            replaced = np.broadcast_to(changed & (ranks < known), (len(part), *array.shape))
+            batches.append(np.where(replaced, baseline, array).astype(array.dtype))
+        scores.append(scored.scores(batches))
     return ScoreCurve(kind, counts / known, np.concatenate(scores))
 
 
 def _check_shapes(array: NDArray[Any], baseline: NDArray[Any], values: NDArray[np.floating]) -> None:
-    """Raise ``InvalidArgumentError`` where they do not go together."""
+    """Raise ``InvalidArgumentError`` unless the shapes of an input, its baseline and the values fit."""
     if baseline.shape != array.shape:
-        raise InvalidArgumentError(f"a baseline of shape {baseline.shape} for an input of shape {array.shape}")
+        raise InvalidArgumentError(f"baseline must have the input's shape {array.shape}, got {baseline.shape}")
     try:
         np.broadcast_to(values, array.shape)
     except ValueError:
-        raise InvalidArgumentError(f"values of shape {values.shape} for an input of shape {array.shape}") from None
+        raise InvalidArgumentError(
+            f"values must broadcast to the input's shape {array.shape}, got {values.shape}"
+        ) from None

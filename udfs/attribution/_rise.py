@@ -1,142 +1,114 @@
-"""RISE: the score under random soft masks, and how much it depends on each element's share in them."""
+"""RISE: dependence of the score on each element's share in random soft masks."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
-from udfs.attribution._scoring import checked_scores, checked_seed, positive
+from udfs.attribution._scored_inputs import Importance, check_positive, check_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.attribution._scoring import ScoreFunction
+    from udfs.attribution._scored_inputs import ScoredInputs
 
-__all__ = ["Rise", "rise"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rise:
-    """Importance of each element, made by :func:`rise`.
-
-    Attributes
-    ----------
-    values : array of float64, of the input's spatial extents
-        How much higher the score is where an element is shown than where it is hidden, over all masks: positive where
-        it supports the target, 0 where it does not matter. NaN where no mask told the two apart.
-    saliency : array of float64, of the same shape
-        As the paper has it (equation 6): the mean score where an element is shown, which is never below 0 for a
-        probability. For many masks ``values`` is ``(saliency - mean score) / (1 - probability)``.
-    agreement : float
-        Correlation of the maps of two halves of the masks: near 0 it is noise, and takes more masks. NaN for a flat
-        map.
-    whole : float
-        Score of the whole input.
-    evaluations : int
-        Inputs that the score was asked for.
-    """
-
-    values: NDArray[np.float64]
-    saliency: NDArray[np.float64]
-    agreement: float
-    whole: float
-    evaluations: int
+__all__ = ["rise"]
 
 
 def rise(
-    score: ScoreFunction,
-    inputs: Sequence[NDArray[Any]],
+    scored: ScoredInputs,
     baseline: NDArray[Any],
     spatial: Sequence[int],
     *,
-    of: int = 0,
+    place: int = 0,
     masks: int = 4000,
     cells: int = 7,
     probability: float = 0.5,
     seed: int = 0,
-    batch_size: int = 32,
-) -> Rise:
-    """Mask an input at random, and compare the scores where an element is shown with those where it is hidden.
+) -> Importance:
+    """Mask an input at random and compare the scores where an element is visible with those where it is hidden.
 
     Petsiuk, Das and Saenko, *RISE: randomized input sampling for explanation of black-box models*, BMVC 2018, sections
-    3.1 and 3.2. Masks are small grids of ones and zeros, enlarged bilinearly to one cell more than the input, and cut
-    out at a random place.
+    3.1 and 3.2. Masks are small grids of ones and zeros, enlarged bilinearly to one cell more than the input and
+    cropped at a random place.
 
     Parameters
     ----------
-    score : callable
-        See :data:`ScoreFunction`.
-    inputs : sequence of array
-        Without the axis of records.
+    scored : ScoredInputs
+        Inputs and their score.
     baseline : array
-        What shows through where the mask is 0, in the shape of the masked input.
+        Content where the mask is 0, in the shape of the masked input.
     spatial : sequence of int
         Axes of the masked input that the masks have; the others are masked alike.
-    of : int
-        Which input is masked. Default the first.
+    place : int
+        Index of the masked input. Default 0.
     masks : int
-        Even: the map is also made of two halves. Default 4000.
+        Number of masks, even. Default 4000.
     cells : int
         Cells of the small grid along each axis. Default 7.
     probability : float
-        That a cell is shown. Default 0.5.
+        Probability that a cell is visible. Default 0.5.
     seed : int
-    batch_size : int
-        Inputs at a time. Default 32.
+        Seed of the masks. Default 0.
+
+    Returns
+    -------
+    Importance
+        One array of the input's spatial extents: mean score weighted by an element's visibility minus that weighted by
+        its absence; for many masks the paper's saliency, equation 6, centred and scaled. NaN where no mask separates
+        the two. ``measures["agreement"]`` is the correlation of the maps of two halves of the masks, NaN for a flat
+        map.
 
     Raises
     ------
     InvalidArgumentError
-        An odd number of masks, more cells than elements, a probability that is not between 0 and 1.
+        The number of masks is odd, there are more cells than elements, or the probability is not between 0 and 1.
 
     Examples
     --------
-    >>> def right_half(batches):
-    ...     return batches[0][:, :, 4:].mean(axis=(1, 2))
-    >>> result = rise(right_half, [np.ones((8, 8))], np.zeros((8, 8)), (0, 1), masks=400, cells=2)
-    >>> bool(result.values[:, 6:].min() > result.values[:, :2].max())
+    >>> from udfs.attribution import ScoredInputs
+    >>> scored = ScoredInputs(lambda batches: batches[0][:, :, 4:].mean(axis=(1, 2)), [np.ones((8, 8))])
+    >>> (values,) = rise(scored, np.zeros((8, 8)), (0, 1), masks=400, cells=2).values
+    >>> bool(values[:, 6:].min() > values[:, :2].max())
     True
     """
-    axes, size, seed = tuple(spatial), positive("batch_size", batch_size), checked_seed(seed)
-    extents = tuple(inputs[of].shape[axis] for axis in axes)
-    if positive("masks", masks) % 2:
-        raise InvalidArgumentError(f"masks={masks}: an even number, for two halves are compared")
-    if positive("cells", cells) > min(extents):
-        raise InvalidArgumentError(f"cells={cells}: the input has {' x '.join(map(str, extents))} elements")
+    inputs, size, seed = scored.inputs, scored.batch_size, check_seed(seed)
+    extents = tuple(inputs[place].shape[axis] for axis in spatial)
+    if check_positive("masks", masks) % 2:
+        raise InvalidArgumentError(f"masks must be an even number, got {masks}; two halves are compared")
+    if check_positive("cells", cells) > min(extents):
+        raise InvalidArgumentError(f"cells must be at most the extents {' x '.join(map(str, extents))}, got {cells}")
     if not 0 < probability < 1:
-        raise InvalidArgumentError(f"probability={probability!r}: between 0 and 1, neither of them")
-    whole = float(checked_scores(score, [array[None] for array in inputs])[0])
+        raise InvalidArgumentError(f"probability must be above 0 and below 1, got {probability!r}")
     random, enlarging = np.random.default_rng(seed), [enlargement(extent, cells) for extent in extents]
-    others = tuple(axis for axis in range(inputs[of].ndim) if axis not in axes)
-    # Sums by half of the masks: of the mask, of mask times score, of the score, each score less the whole's.
-    shown, weighted, total = np.zeros((2, *extents)), np.zeros((2, *extents)), np.zeros(2)
+    others = tuple(axis for axis in range(inputs[place].ndim) if axis not in spatial)
+    # Sums by half of the masks: of the mask, of mask times score, of the score, each score minus the whole's.
+    visible, weighted, total = np.zeros((2, *extents)), np.zeros((2, *extents)), np.zeros(2)
     for first in range(0, masks, size):
         drawn = np.stack(
             [_mask(random, enlarging, extents, cells, probability) for _ in range(min(size, masks - first))]
         )
         soft = np.expand_dims(drawn, tuple(axis + 1 for axis in others))
         batches = [np.repeat(array[None], len(drawn), axis=0) for array in inputs]
-        batches[of] = (inputs[of] * soft + baseline * (1 - soft)).astype(inputs[of].dtype)
-        falls = checked_scores(score, batches) - whole
+        batches[place] = (inputs[place] * soft + baseline * (1 - soft)).astype(inputs[place].dtype)
+        falls = scored.scores(batches) - scored.whole
         for half in (0, 1):
-            mine = (first + np.arange(len(drawn))) % 2 == half
-            shown[half] += drawn[mine].sum(axis=0)
-            weighted[half] += np.tensordot(falls[mine], drawn[mine], 1)
-            total[half] += falls[mine].sum()
-    values = _contrast(shown.sum(axis=0), weighted.sum(axis=0), float(total.sum()), masks)
-    halves = [_contrast(shown[half], weighted[half], float(total[half]), masks // 2) for half in (0, 1)]
-    saliency = (weighted.sum(axis=0) + whole * shown.sum(axis=0)) / (masks * probability)
-    return Rise(values, saliency, _correlation(*halves), whole, 1 + masks)
+            members = (first + np.arange(len(drawn))) % 2 == half
+            visible[half] += drawn[members].sum(axis=0)
+            weighted[half] += np.tensordot(falls[members], drawn[members], 1)
+            total[half] += falls[members].sum()
+    values = _contrast(visible.sum(axis=0), weighted.sum(axis=0), float(total.sum()), masks)
+    halves = [_contrast(visible[half], weighted[half], float(total[half]), masks // 2) for half in (0, 1)]
+    return Importance((values,), scored.whole, 1 + masks, measures={"agreement": _correlation(*halves)})
 
 
 def enlargement(extent: int, cells: int) -> NDArray[np.float64]:
-    """Make the matrix that enlarges a line of cells bilinearly to one cell more than an extent.
+    """Return the matrix that enlarges a line of cells bilinearly to one cell more than an extent.
 
     Each row sums to 1, so that an enlarged mask has the cells' mean; beyond the outermost centres their value stays.
     """
@@ -157,7 +129,7 @@ def _mask(
     cells: int,
     probability: float,
 ) -> NDArray[np.float64]:
-    """Draw a mask: the cells, then the place that is cut out."""
+    """Draw a mask: the cells, then the place of the crop."""
     mask = (random.random((cells,) * len(extents)) < probability).astype(np.float64)
     for axis, (matrix, extent) in enumerate(zip(enlarging, extents, strict=True)):
         first = int(random.integers(0, math.ceil(extent / cells)))
@@ -166,11 +138,11 @@ def _mask(
 
 
 def _contrast(
-    shown: NDArray[np.float64], weighted: NDArray[np.float64], total: float, masks: int
+    visible: NDArray[np.float64], weighted: NDArray[np.float64], total: float, masks: int
 ) -> NDArray[np.float64]:
-    """Mean score weighted by how much an element is shown, less that weighted by how much it is hidden."""
+    """Compute the mean score weighted by an element's visibility minus that weighted by its absence."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(weighted / shown - (total - weighted) / (masks - shown))
+        return np.asarray(weighted / visible - (total - weighted) / (masks - visible))
 
 
 def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""Attributions by gradients, which captum computes: integrated gradients and Grad-CAM of networks of PyTorch."""
+"""Attributions by gradients of PyTorch networks, computed by captum: integrated gradients and Grad-CAM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from optimizer.errors import InvalidArgumentError, nearest
-from udfs.attribution._scoring import positive
+from udfs.attribution._scored_inputs import Importance, check_positive
 from udfs.handlers import keyed_outputs
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Gradients", "IntegratedGradients", "grad_cam", "integrated_gradients", "score_of_torch"]
+__all__ = ["Gradients", "grad_cam", "integrated_gradients", "score_of_torch"]
 
 _ROUNDING = 1e-4
 _MAP = 4  # axes of feature maps: inputs, channels, height, width
@@ -28,30 +28,30 @@ _MAP = 4  # axes of feature maps: inputs, channels, height, width
 
 @dataclass(frozen=True)
 class Gradients:
-    """A network of PyTorch and a score of its outputs, whose gradients captum takes.
+    """PyTorch network and the score of its outputs whose gradients captum computes.
 
     Parameters
     ----------
     network : torch.nn.Module
-        It stays as it is: a copy without operations in place is made.
+        Network, which stays unchanged: gradients use a copy without in-place operations.
     score : callable
-        From an output of the network, of a batch, to one number for each input.
+        Function from an output of the network for a batch to one number per record.
     inputs : sequence of array
-        Without the axis of records.
-    of : int
-        Which input is attributed to. Default the first.
+        Inputs without the axis of records.
+    place : int
+        Index of the input whose elements get the attribution. Default 0.
     head : str or int, optional
-        Which output, of a network that returns several.
+        Output of a network that returns several.
     """
 
     network: nn.Module
     score: Callable[[torch.Tensor], torch.Tensor]
     inputs: Sequence[NDArray[Any]]
-    of: int = 0
+    place: int = 0
     head: str | int | None = None
 
     def scored(self, returned: Any) -> torch.Tensor:
-        """Score what the network returned."""
+        """Score the network's return value."""
         keyed = keyed_outputs(returned, torch.Tensor)
         if not keyed:
             return self.score(returned)
@@ -59,47 +59,34 @@ class Gradients:
         return self.score(keyed[key])
 
 
-@dataclass(frozen=True, slots=True)
-class IntegratedGradients:
-    """Made by :func:`integrated_gradients`.
-
-    Attributes
-    ----------
-    values : array of float64, of the input's shape
-    gap : float
-        The values' sum less the score's fall from the input to the baseline. It is 0 for infinitely many steps: as
-        much of the score as the values leave out.
-    whole : float
-        Score of the input.
-    evaluations : int
-    """
-
-    values: NDArray[np.float64]
-    gap: float
-    whole: float
-    evaluations: int
-
-
 def integrated_gradients(
-    of: Gradients, baseline: NDArray[Any], *, steps: int = 50, batch_size: int = 32
-) -> IntegratedGradients:
+    gradients: Gradients, baseline: NDArray[Any], *, steps: int = 50, batch_size: int = 32
+) -> Importance:
     """Integrate the gradients on the line from a baseline to the input (captum's ``IntegratedGradients``).
 
     Sundararajan, Taly and Yan, *Axiomatic attribution for deep networks*, ICML 2017, section 3.
 
     Parameters
     ----------
-    of : Gradients
-    baseline : array, of the input's shape
+    gradients : Gradients
+        Network, score and inputs.
+    baseline : array
+        Start of the line, in the input's shape.
     steps : int
-        Default 50.
+        Steps of the integral. Default 50.
     batch_size : int
-        Steps at a time. Default 32.
+        Steps per batch. Default 32.
+
+    Returns
+    -------
+    Importance
+        One array of the input's shape. ``measures["gap"]`` is the sum of the values minus the score's fall from the
+        input to the baseline: 0 for infinitely many steps.
 
     Raises
     ------
     InvalidArgumentError
-        The input is of whole numbers, which have no gradient; or none goes through the network.
+        The input is of integers, which have no gradient; or no gradient flows through the network.
     ImportError
         captum is not installed.
 
@@ -107,134 +94,140 @@ def integrated_gradients(
     --------
     >>> linear = nn.Linear(2, 1, bias=False)
     >>> _ = nn.init.constant_(linear.weight, 3.0)
-    >>> asked = Gradients(linear, lambda outputs: outputs[:, 0], [np.array([1.0, 2.0], np.float32)])
-    >>> integrated_gradients(asked, np.zeros(2, np.float32)).values.round(4).tolist()
+    >>> gradients = Gradients(linear, lambda outputs: outputs[:, 0], [np.array([1.0, 2.0], np.float32)])
+    >>> integrated_gradients(gradients, np.zeros(2, np.float32)).values[0].round(4).tolist()
     [3.0, 6.0]
     """
     attr = _captum()
-    positive("steps", steps)
-    positive("batch_size", batch_size)
-    tensors, own = _tensors(of), of.of
-    network = _differentiable(of.network)
+    check_positive("steps", steps)
+    check_positive("batch_size", batch_size)
+    tensors, place = _tensors(gradients), gradients.place
+    network = _differentiable(gradients.network)
 
     def forward(changing: torch.Tensor) -> torch.Tensor:
         arguments = [
-            changing if number == own else tensor.expand(len(changing), *tensor.shape[1:])
+            changing if number == place else tensor.expand(len(changing), *tensor.shape[1:])
             for number, tensor in enumerate(tensors)
         ]
-        return of.scored(network(*arguments))
+        return gradients.scored(network(*arguments))
 
     start = torch.from_numpy(np.ascontiguousarray(baseline))[None]
-    with _in_words():
+    with _explained_errors():
         values = attr.IntegratedGradients(forward).attribute(
-            tensors[own], start, n_steps=steps, internal_batch_size=min(batch_size, steps)
+            tensors[place], start, n_steps=steps, internal_batch_size=min(batch_size, steps)
         )
     with torch.no_grad():
-        whole, none = (float(forward(tensor)[0]) for tensor in (tensors[own], start))
+        whole, least = (float(forward(tensor)[0]) for tensor in (tensors[place], start))
     array = values[0].detach().numpy().astype(np.float64)
-    return IntegratedGradients(array, float(array.sum() - (whole - none)), whole, steps + 2)
+    return Importance((array,), whole, steps + 2, measures={"gap": float(array.sum() - (whole - least))})
 
 
-def grad_cam(of: Gradients, layer: str | None = None) -> tuple[NDArray[np.float64], str, float]:
-    """Weigh a layer's feature maps by the mean gradient of the score (captum's ``LayerGradCam``).
+def grad_cam(gradients: Gradients, layer: str | None = None) -> tuple[NDArray[np.float64], str, float]:
+    """Weight a layer's feature maps by the mean gradient of the score (captum's ``LayerGradCam``).
 
     Selvaraju et al., *Grad-CAM: visual explanations from deep networks via gradient-based localization*, ICCV 2017,
     section 3, equations 1 and 2; without the last ReLU, so that the sign stays.
 
     Parameters
     ----------
-    of : Gradients
-        Of an image.
+    gradients : Gradients
+        Network, score and inputs; the input with the attribution is an image.
     layer : str, optional
-        Module that gives feature maps; by default the last one that gives them of more than one row and column.
+        Path of a module that returns feature maps. Default: the last one with several rows or columns.
 
     Returns
     -------
     values : array of float64, of shape (height, width)
-        Enlarged bilinearly to the image.
+        Importance, enlarged bilinearly to the image.
     layer : str
+        Path of the module.
     whole : float
         Score of the image.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such module, or it does not give feature maps; or no gradient goes through the network.
+        The module does not exist or returns no feature maps, or no gradient flows through the network.
     ImportError
         captum is not installed.
     """
     attr = _captum()
-    tensors, network = _tensors(of), _differentiable(of.network)
+    tensors, network = _tensors(gradients), _differentiable(gradients.network)
     maps, known = _feature_maps(network, tensors), dict(network.named_modules())
     if layer is not None and layer not in known:
-        raise InvalidArgumentError(f"layer={layer!r}{nearest(layer, tuple(known))}; a module's path, as {_some(maps)}")
+        raise InvalidArgumentError(
+            f"layer must be a module's path such as {_examples(maps)}, got {layer!r}{nearest(layer, tuple(known))}"
+        )
     chosen = layer if layer is not None else next(reversed(maps), None)
     if chosen not in maps:
-        raise InvalidArgumentError(f"layer={layer!r} gives no maps of several rows or columns; try {_some(maps)}")
-    height, width = tensors[of.of].shape[-2:]
-    cam = attr.LayerGradCam(lambda *arguments: of.scored(network(*arguments)), known[chosen])
-    with _in_words():
+        raise InvalidArgumentError(
+            f"layer must return maps of several rows or columns, got {layer!r}; use {_examples(maps)}"
+        )
+    height, width = tensors[gradients.place].shape[-2:]
+    cam = attr.LayerGradCam(lambda *arguments: gradients.scored(network(*arguments)), known[chosen])
+    with _explained_errors():
         values = cam.attribute(tuple(tensors))
     large = attr.LayerAttribution.interpolate(values, (height, width), "bilinear")
     with torch.no_grad():
-        whole = float(of.scored(network(*tensors))[0])
+        whole = float(gradients.scored(network(*tensors))[0])
     return large[0, 0].detach().numpy().astype(np.float64), chosen, whole
 
 
 @contextmanager
-def _in_words() -> Iterator[None]:
-    """Say why no gradient goes through a network."""
+def _explained_errors() -> Iterator[None]:
+    """Replace an error of autograd by one that names the remedy."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
-        way_out = "take ablation, lime or rise"
+        remedy = "use ablation, lime or rise"
         if "inplace" in reason:
-            way_out = f"write what changes a tensor in place, as x += 1, in a line that makes another one, or {way_out}"
-        raise InvalidArgumentError(f"no gradient goes through the network ({reason}): {way_out}") from error
+            remedy = f"replace in-place operations, such as x += 1, by ones that return a new tensor, or {remedy}"
+        raise InvalidArgumentError(f"no gradient flows through the network ({reason}); {remedy}") from error
 
 
 def score_of_torch(
     form: str, target: int, expected: float, outputs: NDArray[Any]
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Make a score that gradients go through, and check that it is the one of numpy.
+    """Return a differentiable score, and check that it equals the one of numpy.
 
     Parameters
     ----------
     form : str
         Name of the function of :class:`udfs.occlusion.SettledScore`.
     target : int
+        Element of the score.
     expected : float
-        The score of numpy, of `outputs`.
+        Score that numpy computes from `outputs`.
     outputs : array of shape (1, ...)
+        Output of the network.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such function for tensors, or it gives another score.
+        There is no such function for tensors, or its score differs.
     """
     function = _FORMS.get(form.lstrip("_"))
     if function is None:
         raise InvalidArgumentError(
-            "gradients go through the scores that have a name, not through a function of arrays: give output="
-            '"probability", "logit", "log_odds" or "value"'
+            'output must be "probability", "logit", "log_odds" or "value" for gradients, got a function of arrays'
         )
 
-    def score(given: torch.Tensor) -> torch.Tensor:
-        return function(given.flatten(1))[:, target]
+    def score(tensor: torch.Tensor) -> torch.Tensor:
+        return function(tensor.flatten(1))[:, target]
 
-    same = float(score(torch.from_numpy(np.array(outputs, np.float64)))[0])
-    if abs(same - expected) > _ROUNDING * max(1.0, abs(expected)):
+    computed = float(score(torch.from_numpy(np.array(outputs, np.float64)))[0])
+    if abs(computed - expected) > _ROUNDING * max(1.0, abs(expected)):
         raise InvalidArgumentError(
-            f"the score's gradient is of {same:.6f} and not of {expected:.6f}: please report this"
+            f"the differentiable score must equal {expected:.6f}, got {computed:.6f}; please report this"
         )
     return score
 
 
 def _log_odds_of_logits(logits: torch.Tensor) -> torch.Tensor:
-    """Each logit less the logsumexp of the others."""
+    """Compute each logit minus the logsumexp of the others."""
     count = logits.shape[1]
     others = logits[:, None, :].expand(-1, count, -1).masked_fill(torch.eye(count, dtype=torch.bool), -torch.inf)
     return logits - others.logsumexp(dim=2)
@@ -258,28 +251,29 @@ def _captum() -> Any:
     Raises
     ------
     ImportError
-        It is not installed; the message says how to install it.
+        captum is not installed.
     """
     try:
-        from captum import attr  # an optional package
+        from captum import attr
     except ImportError:
-        raise ImportError('captum takes the gradients: pip install "cerebro-spark[explain]"') from None
+        raise ImportError('gradients need captum: pip install "cerebro-spark[explain]"') from None
     return attr
 
 
-def _tensors(of: Gradients) -> list[torch.Tensor]:
-    """Give the inputs an axis of records, and check that the one of interest has a gradient."""
-    if not np.issubdtype(of.inputs[of.of].dtype, np.floating):
+def _tensors(gradients: Gradients) -> list[torch.Tensor]:
+    """Add an axis of records to the inputs, and check that the attributed one has a gradient."""
+    dtype = gradients.inputs[gradients.place].dtype
+    if not np.issubdtype(dtype, np.floating):
         raise InvalidArgumentError(
-            f"input {of.of} is of {of.inputs[of.of].dtype}, which has no gradient: take ablation or lime"
+            f"input {gradients.place} must be floats to have a gradient, got {dtype}; use ablation or lime"
         )
-    return [torch.from_numpy(np.ascontiguousarray(array))[None] for array in of.inputs]
+    return [torch.from_numpy(np.ascontiguousarray(array))[None] for array in gradients.inputs]
 
 
 def _differentiable(network: nn.Module) -> nn.Module:
-    """Copy a network with its activations out of place, for captum's hooks keep what they would overwrite.
+    """Copy a network without in-place activations, which would overwrite tensors that captum's hooks keep.
 
-    One of half or double precision has float32 weights in the copy: gradients are precise enough so, and fast.
+    A network of half or double precision becomes float32 in the copy, which is precise enough and fast.
     """
     copied = copy.deepcopy(network).eval()
     if len({tensor.dtype for tensor in copied.parameters() if tensor.is_floating_point()}) == 1:
@@ -291,7 +285,7 @@ def _differentiable(network: nn.Module) -> nn.Module:
 
 
 def _feature_maps(network: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[int, ...]]:
-    """Find the modules that give feature maps, in the order in which they run; a container comes after its parts."""
+    """Return the modules that return feature maps, in the order in which they run; a container follows its parts."""
     maps: dict[str, tuple[int, ...]] = {}
 
     def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -313,6 +307,6 @@ def _feature_maps(network: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[s
     return maps
 
 
-def _some(maps: dict[str, tuple[int, ...]]) -> str:
-    """Name the last few modules that give feature maps."""
+def _examples(maps: dict[str, tuple[int, ...]]) -> str:
+    """Name the last few modules that return feature maps."""
     return ", ".join(list(maps)[-3:]) or "a network with a convolution"

@@ -31,7 +31,7 @@ from udfs.driver._files import (
     table_format,
 )
 from udfs.driver._interruptible import interruptible
-from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
+from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_options
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live_display import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
@@ -90,6 +90,7 @@ __all__ = [
     "file_infos",
     "file_separator",
     "hint_keywords",
+    "hint_options",
     "holds_image_lists",
     "interruptible",
     "is_csv",

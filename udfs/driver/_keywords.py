@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from optimizer.errors import InvalidArgumentError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_keywords"]
+__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_keywords", "hint_options"]
 
 _Target = TypeVar("_Target", bound="Callable[..., Any]")
 
@@ -33,7 +33,7 @@ class UnknownKeywordError(InvalidArgumentError, TypeError):
     """A keyword argument that the function does not have; the message hints at the right one."""
 
 
-def hint_keywords(target: _Target) -> _Target:
+def hint_keywords(target: _Target, options: Iterable[str] = ()) -> _Target:
     """Make a function, or a class's constructor, hint at the right keyword when it gets a wrong one.
 
     Parameters
@@ -41,6 +41,8 @@ def hint_keywords(target: _Target) -> _Target:
     target : callable
         A function, or a class whose ``__init__`` is wrapped in place, and its ``setParams`` where it has one. A
         decorator of a dataclass goes above ``@dataclass``.
+    options : iterable of str
+        Keywords that the function accepts as ``**keywords``; see :func:`hint_options`.
 
     Returns
     -------
@@ -62,14 +64,40 @@ def hint_keywords(target: _Target) -> _Target:
         if hasattr(target, "setParams"):
             constructed.setParams = _checked(constructed.setParams, f"{target.__name__}.setParams", names)
         return target
-    return cast("_Target", _checked(target, target.__name__, _keywords(target, target.__name__)))
+    return cast("_Target", _checked(target, target.__name__, _keywords(target, target.__name__, options)))
 
 
-def _keywords(function: Callable[..., Any], name: str) -> list[str]:
-    parameters = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+def hint_options(options: type, *, without: Iterable[str] = ()) -> Callable[[_Target], _Target]:
+    """Decorate a function with ``**keywords: Unpack[options]`` so that it hints at the right keyword.
+
+    Parameters
+    ----------
+    options : type
+        Typed dictionary of the keywords.
+    without : iterable of str
+        Keys that the function refuses.
+
+    Examples
+    --------
+    >>> from typing import TypedDict, Unpack
+    >>> class Options(TypedDict, total=False):
+    ...     stride: int
+    >>> @hint_options(Options)
+    ... def explain(image, **keywords: Unpack[Options]): ...
+    >>> explain("cat.png", strid=4)
+    Traceback (most recent call last):
+    udfs.driver._keywords.UnknownKeywordError: explain() has no parameter 'strid'; did you mean 'stride'?
+    """
+    names = tuple(options.__annotations__.keys() - set(without))
+    return functools.partial(hint_keywords, options=names)
+
+
+def _keywords(function: Callable[..., Any], name: str, options: Iterable[str] = ()) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    if not options and any(each.kind is each.VAR_KEYWORD for each in parameters):
         raise TypeError(f"{name}() takes any keyword: there is none to hint at")
-    return [each for each in parameters if each != "self"]
+    names = (each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.name != "self")
+    return [*names, *options]
 
 
 def _checked(function: Callable[..., Any], name: str, names: list[str]) -> Callable[..., Any]:

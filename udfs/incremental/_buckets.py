@@ -1,4 +1,4 @@
-"""Group positions of the patch into batches: those whose update patches are about equally large."""
+"""Buckets of patch positions whose update patches have about equal sizes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Bucket", "buckets"]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Rows (or columns) of the heat map whose update patches are computed with one size.
+    """Rows or columns of the heat map whose update patches are computed with one size.
 
     Attributes
     ----------
     places : array of int64
         Indices of the rows or columns, ascending.
     starts : mapping of str to array of int64
-        By layer: the start of each place's update patch.
+        Start of each place's update patch, by layer.
     lengths : mapping of str to int
-        By layer: the length of all update patches; some read and update a little more than they must (appendix B.3).
+        Length of all update patches, by layer; some update a little more than necessary (appendix B.3).
     """
 
     places: NDArray[np.int64]
@@ -37,17 +37,10 @@ class Bucket:
 
 
 def buckets(patches: UpdatePatches, axis: int, count: int) -> list[Bucket]:
-    """Group the places along an axis of the heat map so that the least work is wasted.
+    """Split the places along an axis into at most `count` buckets so that the least work is wasted.
 
     Places are sorted by cost, and that order is cut at the best points. Patches near the borders are shorter, those in
     between grow by a pixel with their place on a layer's lattice; the first and last places share a bucket.
-
-    Parameters
-    ----------
-    patches : UpdatePatches
-    axis : int
-    count : int
-        Number of buckets, at most one per place. More of them waste less work, in smaller batches.
     """
     lengths, weights = _lengths(patches, axis), _weights(patches, axis)
     order = np.argsort(weights @ lengths, kind="stable")
@@ -63,7 +56,7 @@ def _lengths(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
 
 
 def _weights(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
-    """Cost an element along the axis in each layer, with the patches' mean length along the other axes."""
+    """Compute the cost of an element along the axis, by layer, with the patches' mean length along the other axes."""
     weights = []
     for name, spans in patches.spans.items():
         cost = float(max(1, patches.graph[name].flops))

@@ -1,4 +1,4 @@
-"""Elementwise layers on patches: the constants and the unchanged tensors that they read beside the patch."""
+"""Operands of elementwise layers on patches: constants and tensors that the patch does not change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["constants_of", "is_spread", "spread", "spread_name"]
 
 
 def constants_of(model: TorchModel, layer: Layer) -> dict[str, Any] | None:
-    """List what a layer without a window reads beside its inputs, or None where it has to be computed in full.
+    """Return the constants of a layer without a window, or None where it must be computed in full.
 
     In full are modules with hooks, layers that read a number computed from a changing tensor (``x / x.max()``), and
     layers with a tensor of constants whose axes are neither the image's nor the channels.
@@ -38,7 +38,7 @@ def constants_of(model: TorchModel, layer: Layer) -> dict[str, Any] | None:
 
 
 def is_spread(layer: Layer, value: Any, axes: int) -> bool:
-    """Say whether a layer reads a tensor that differs from place to place of the image, along one axis at least."""
+    """Return whether a layer reads a tensor that varies along a spatial axis of the image."""
     return isinstance(value, torch.Tensor) and is_broadcasting(layer) and any(size > 1 for size in value.shape[-axes:])
 
 
@@ -50,5 +50,5 @@ def spread(value: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
 
 
 def spread_name(name: str, layer: str) -> str:
-    """Name the expanded tensor of a layer."""
+    """Return the name of a layer's expanded tensor."""
     return f"{name} for {layer}"

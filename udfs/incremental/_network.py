@@ -1,4 +1,4 @@
-"""A traced network that recomputes only what a patch of its image changes."""
+"""Incremental network: recomputation of the parts of each tensor that a patch changes."""
 
 from __future__ import annotations
 
@@ -51,16 +51,15 @@ _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
 def is_in_full(patches: UpdatePatches) -> bool:
-    """Whether every place runs through the whole network, because parts of it cost about as much."""
+    """True if every place runs through the whole network, because its parts cost about as much."""
     return patches.overall_speedup < _WORTH
 
 
 class IncrementalNetwork:
-    """A network that runs over an image with one patch changed, for many places of the patch.
+    """Network that runs over an image with one patch changed, for many places of the patch.
 
-    Each place has the outputs that the network gives to a batch of that place alone. A network that computes anything
-    across the records of a batch runs over one place at a time; one of which parts cost about as much as all of it runs
-    as a whole.
+    Each place has the outputs of a batch of that place alone. A network that mixes the records of a batch runs over one
+    place at a time, and a network whose parts cost about as much as the whole runs as a whole.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ class IncrementalNetwork:
 
     @property
     def in_full(self) -> bool:
-        """Whether every place runs through the whole network, because parts of it cost about as much."""
+        """True if every place runs through the whole network, because its parts cost about as much."""
         return is_in_full(self.patches)
 
     def _is_mean(self, layer: Layer, axes: int) -> bool:
@@ -142,7 +141,7 @@ class IncrementalNetwork:
 
     @cached_property
     def _paddings(self) -> dict[tuple[str, float], Padding]:
-        """Find the largest padding that any window reads, by tensor and value of the padding."""
+        """Largest padding that any window reads, by tensor and value of the padding."""
         largest: dict[tuple[str, float], Padding] = {}
         for name in self.patches.spans:
             layer = self.patches.graph[name]
@@ -159,7 +158,7 @@ class IncrementalNetwork:
 
     @cached_property
     def _viewed(self) -> list[str]:
-        """List layers whose tensors are read beside the update patches; an elementwise layer reads none."""
+        """Layers whose tensors are read in addition to the update patches; an elementwise layer reads none."""
         spans, graph = self.patches.spans, self.patches.graph
         viewed = dict.fromkeys(name for name in spans if name in graph.outputs)
         for layer in graph:
@@ -170,13 +169,7 @@ class IncrementalNetwork:
         return [name for name in viewed if name not in graph.inputs]
 
     def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
-        """Run the network once and keep the tensors that the patches will read.
-
-        Parameters
-        ----------
-        image : tensor of shape (1, channels, ...)
-        others : mapping of str to tensor of shape (1, ...), optional
-            The network's other inputs.
+        """Run the network once over an image and its other inputs, and keep the tensors that the patches read.
 
         Raises
         ------
@@ -184,14 +177,14 @@ class IncrementalNetwork:
             Places are to be computed in bfloat16, and the network does not run in it.
         """
         outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}
-        given = {name: self._cast(tensor) for name, tensor in whole.items()}
+        feeds = {name: self._cast(tensor) for name, tensor in whole.items()}
         try:
-            tensors = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
+            tensors = self._model.tensors(feeds, [*dict.fromkeys((*self._viewed, *outputs))])
         except RuntimeError as error:
             if self._model is self._precise or isinstance(error, torch.OutOfMemoryError):
                 raise
-            raise PatchError(f"the network does not run in bfloat16 ({error}): take float32") from error
-        views = given | {name: tensors[name] for name in self._viewed}
+            raise PatchError(f"precision must be float32 for this network; bfloat16 fails ({error})") from error
+        views = feeds | {name: tensors[name] for name in self._viewed}
         views |= self._spread(views)
         computed = {name: tensors[name] for name in outputs}
         precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
@@ -200,7 +193,7 @@ class IncrementalNetwork:
         return Views(views, precise, computed, self._paddings, self._mixes)
 
     def _spread(self, views: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Expand what elementwise layers read beside the patches, and what is smaller than the image along an axis."""
+        """Expand operands of elementwise layers that are smaller than the image along an axis."""
         expanded, axes = {}, len(self.patches.grid.image)
         for name in self.patches.spans:
             layer = self.patches.graph[name]
@@ -215,7 +208,7 @@ class IncrementalNetwork:
         return expanded
 
     def _mixes_records(self, whole: Mapping[str, torch.Tensor]) -> bool:
-        """Find out whether a record's outputs depend on the others of its batch."""
+        """Return whether a record's outputs depend on the other records of its batch."""
         inputs = {name: tensor.numpy(force=True) for name, tensor in whole.items()}
         images = with_neighbours(inputs[self._source])
         batch = {name: np.repeat(array, len(images), axis=0) for name, array in inputs.items()} | {self._source: images}
@@ -230,13 +223,13 @@ class IncrementalNetwork:
         Parameters
         ----------
         views : Views
-            Of the image.
+            Tensors of the image.
         fill : tensor of shape (channels,) or (1, channels, *image)
-            Values of the patch, as the network reads them: a colour, or another image's pixels at its place.
+            Content of the patch as the network reads it: a colour, or an image whose pixels it has at its place.
         batch_size : int
-            Positions at a time; layers that are computed in full take up to four times as many.
+            Positions per batch; layers that are computed in full use up to four times as many.
         places : array of bool, of the heat map's shape, optional
-            Places to compute; all by default.
+            Places to compute. Default: all.
 
         Yields
         ------
@@ -246,12 +239,12 @@ class IncrementalNetwork:
             The network's outputs.
         """
         if self.in_full:
-            given = {name: views.tensors[name] for name in self.patches.graph.inputs if name in views.tensors}
-            image, patch = given.pop(self._source), self._cast(fill)
+            inputs = {name: views.tensors[name] for name in self.patches.graph.inputs if name in views.tensors}
+            image, patch = inputs.pop(self._source), self._cast(fill)
             size = 1 if views.mixes else batch_size
-            yield from self._in_full(self._model, image, patch, size, places, given)
+            yield from self._in_full(self._model, image, patch, size, places, inputs)
             return
-        grid, other = self.patches.grid, Views.of(self._source, self._cast(self._image(fill)))
+        grid, other = self.patches.grid, Views.from_tensor(self._source, self._cast(self._image(fill)))
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
         cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / (_FULL * batch_size)) ** (1 / axes))))
@@ -287,21 +280,7 @@ class IncrementalNetwork:
         places: NDArray[np.bool_] | None = None,
         others: Mapping[str, torch.Tensor] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-        """Compute the same with the whole network for each place of the patch (equations 6.5 and 6.6).
-
-        Parameters
-        ----------
-        image : tensor of shape (1, channels, ...)
-        fill, batch_size, places
-            As for :meth:`outputs`.
-        others
-            As for :meth:`materialise`.
-
-        Returns
-        -------
-        iterator of tuple of array and dict
-            As :meth:`outputs` yields.
-        """
+        """Compute :meth:`outputs` with the whole network for each place of the patch (equations 6.5 and 6.6)."""
         if self._mixes is None:
             inputs = {self._source: image, **(others or {})}
             self._mixes = self._mixes_records(inputs)
@@ -461,5 +440,5 @@ def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _is_even(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor has one value for all places of an image."""
+    """Return whether a tensor has one value for all places of an image."""
     return math.prod(tensor.shape[2:]) == 1

@@ -27,31 +27,33 @@ class Updates:
     Attributes
     ----------
     values : tensor of shape (positions, channels, *lengths)
+        Contents of the patches.
     starts : tuple of array of int64, of shape (positions,) each
+        Start of each patch, by axis.
     """
 
     values: torch.Tensor
     starts: tuple[NDArray[np.int64], ...]
 
     def cover(self, begin: Sequence[NDArray[np.int64]], extents: Sequence[int]) -> bool:
-        """Say whether the patches are exactly these ranges, as after an elementwise layer."""
+        """Return whether the patches are exactly these ranges, such as after an elementwise layer."""
         return tuple(extents) == tuple(self.values.shape[2:]) and all(map(np.array_equal, begin, self.starts))
 
 
 @dataclass(frozen=True)
 class Views:
-    """Tensors of one image that are read again: the materialised views of incremental view maintenance.
+    """Tensors of one image that many places read: the materialised views of incremental view maintenance.
 
     Attributes
     ----------
     tensors : mapping of str to tensor of shape (1, channels, ...)
-        By layer.
+        Tensors by layer.
     outputs : mapping of str to tensor of shape (1, ...)
-        Of the network, in float32.
+        Outputs of the network, in float32.
     computed : mapping of str to tensor of shape (1, ...)
-        The same in the precision that the places are computed in.
+        The same outputs in the precision of the places.
     paddings : mapping of tuple of str and float to padding
-        By layer and value of the padding: the largest that any reader needs. One copy serves them all.
+        Largest padding that any reader needs, by layer and value of the padding.
     mixes : bool
         Whether the network computes anything across the records of a batch.
     """
@@ -70,8 +72,8 @@ class Views:
         return sum(tensor.nbytes for tensors in kept for tensor in tensors.values())
 
     @classmethod
-    def of(cls, name: str, tensor: torch.Tensor) -> Views:
-        """Wrap a single tensor, of which nothing is computed."""
+    def from_tensor(cls, name: str, tensor: torch.Tensor) -> Views:
+        """Wrap a single tensor."""
         return cls({name: tensor}, {}, {}, {})
 
     def ranges(
@@ -87,9 +89,9 @@ class Views:
         Parameters
         ----------
         name : str
-            The layer.
+            Name of the layer.
         updates : Updates or None
-            ``None`` where no patch reaches the tensor.
+            Update patches; ``None`` where no patch reaches the tensor.
         begin : sequence of array of int64, of shape (positions,) each
             Start of the range along each axis; may lie in the padding.
         extents : sequence of int

@@ -1,4 +1,4 @@
-"""Layers that read a window of their input, on the part of it that a patch of their output reads."""
+"""Windowed layers on the part of their input that a patch of their output reads."""
 
 from __future__ import annotations
 
@@ -30,14 +30,9 @@ _PADS = (
 
 
 def computable(module: nn.Module | None, layer: Layer) -> bool:
-    """Say whether a layer with a window can run without its padding.
+    """Return whether a layer with a window can run without its padding.
 
-    Parameters
-    ----------
-    module : torch.nn.Module, optional
-        The module that the layer calls, none where it is a function. A subclass of torch's may compute anything, and
-        hooks may read all of the tensors.
-    layer : Layer
+    Functions, subclasses of torch's modules and modules with hooks cannot, as they may read the whole tensor.
     """
     if module is None or has_hooks(module):
         return False
@@ -51,7 +46,7 @@ def computable(module: nn.Module | None, layer: Layer) -> bool:
 
 
 def outside(module: nn.Module | None) -> float:
-    """Tell the value of a layer's padding."""
+    """Return the value of a layer's padding."""
     if isinstance(module, _PADS):
         return float(module.value)
     return -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
@@ -75,7 +70,7 @@ def unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch.
 
 
 def padding(window: Window, sizes: Sequence[int], last: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Count the elements before and behind a tensor that windows read.
+    """Count the elements before and behind a tensor that its windows read.
 
     A pooling of ``ceil_mode`` and an uneven ``padding="same"`` read more behind than before.
     """

@@ -3,17 +3,12 @@
 What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
 """
 
-from udfs.occlusion._cost import Pace
-from udfs.occlusion._curve import TAUS, Curve, bisected, fitted
-from udfs.occlusion._drill import Lattice
-from udfs.occlusion._explaining import DETAILS, Explaining
+from udfs.occlusion._batch_function import DETAILS, Explaining
+from udfs.occlusion._drill_down import Lattice
+from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._heat_maps import HeatMaps
-from udfs.occlusion._measured import Measured
 from udfs.occlusion._naive import NaiveOccluder, open_occluder
-from udfs.occlusion._order import coarse_to_fine, nearest_known
-from udfs.occlusion._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
-from udfs.occlusion._score import OUTPUTS, Output, Score, ScoreError, SettledScore
-from udfs.occlusion._settings import (
+from udfs.occlusion._occlusion import (
     MODES,
     PERTURBATIONS,
     PRECISIONS,
@@ -24,9 +19,14 @@ from udfs.occlusion._settings import (
     Precision,
     TargetError,
 )
-from udfs.occlusion._share import COST, VALUES, Share, ShareCost
+from udfs.occlusion._pace import Pace
+from udfs.occlusion._place_order import coarse_to_fine, nearest_known
+from udfs.occlusion._places_task import COST, VALUES, Share, ShareCost
+from udfs.occlusion._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
+from udfs.occlusion._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from udfs.occlusion._similarity import similarity
-from udfs.occlusion._surface import Surface
+from udfs.occlusion._tau_curve import TAUS, Curve, bisected, fitted
+from udfs.occlusion._tuning_result import Measured
 from udfs.occlusion._verification import VerificationError, places_to_verify
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What all ways to make heat maps share: the score, the targets, the order of the places."""
+"""Base class of heat map computations: score, targets, and order of the places."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from udfs.occlusion._cost import Pace
-from udfs.occlusion._order import coarse_to_fine
-from udfs.occlusion._rounds import EveryPlace
+from udfs.occlusion._occlusion import HeatMap, TargetError
+from udfs.occlusion._pace import Pace
+from udfs.occlusion._place_order import coarse_to_fine
+from udfs.occlusion._place_rounds import EveryPlace
 from udfs.occlusion._sampling import spread_places
-from udfs.occlusion._settings import HeatMap, TargetError
 from udfs.occlusion._verification import Verification, places_to_verify
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers import TracedModel
-    from udfs.occlusion._rounds import Rounds
+    from udfs.occlusion._occlusion import Occlusion
+    from udfs.occlusion._place_rounds import Rounds
     from udfs.occlusion._score import SettledScore
-    from udfs.occlusion._settings import Occlusion
 
 # A measurement of the pace ends after this many seconds.
 _MEASURE = 1.0
@@ -42,13 +42,7 @@ _TOP = 5
 
 
 class HeatMaps(ABC):
-    """The base of what makes heat maps of images of one size by one network.
-
-    Parameters
-    ----------
-    model : TracedModel
-        Prepared.
-    occlusion : Occlusion
+    """Base class of heat map computations for images of one size and one prepared network.
 
     Raises
     ------
@@ -69,39 +63,33 @@ class HeatMaps(ABC):
 
     @abstractmethod
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> Any:
-        """Run the network once over an image.
-
-        Parameters
-        ----------
-        pixels : array of float32, of the network's input
-        others : mapping of str to array, optional
-            The network's other inputs, without the axis of records.
-        """
+        """Run the network once over an image, with its other inputs by name, and keep the result for many places."""
 
     @abstractmethod
     def whole(self, image: Any) -> NDArray[Any]:
-        """The network's output for an opened image without a patch, of shape (1, ...)."""
+        """Return the network's output for an opened image without a patch, of shape (1, ...)."""
 
     @abstractmethod
     def values(self, image: Any, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
-        """Lay the patch on some places of an opened image.
+        """Cover some places of an opened image with the patch.
 
         Parameters
         ----------
         image
-            As ``opened`` returned it.
+            Image that ``opened`` returned.
         score : SettledScore
-            Of this image.
+            Score of this image.
         targets : sequence of int
             Elements of the score.
         places : array of bool, of the heat map's shape
+            Places to compute.
 
         Yields
         ------
         array of int64, of shape (places, axes)
             Indices of the heat map.
         array of float32, of shape (places, targets)
-            The scores there.
+            Scores of the targets.
         """
 
     @abstractmethod
@@ -110,20 +98,20 @@ class HeatMaps(ABC):
 
     @property
     def in_full(self) -> bool:
-        """Whether the whole network runs for each place."""
+        """True if the whole network runs for each place."""
         return True
 
     @property
     def theoretical_speedup(self) -> float:
-        """Of a place over the naive mode's, by FLOPs; 1 where the whole network runs for each."""
+        """Theoretical speed-up of a place over the naive mode, by FLOPs; 1 where the whole network runs for each."""
         return 1.0 if self.in_full else self.patches.overall_speedup
 
     def has_hook(self, layer: str) -> bool:
-        """Whether a layer is a module with hooks, which may do anything to its tensors."""
+        """Return whether a layer is a module with hooks, which may change its tensors arbitrarily."""
         return False
 
     def pace(self) -> Pace:
-        """Estimate the seconds of a heat map, from no place yet."""
+        """Return the pace of a heat map before its first place."""
         return Pace(self.patches, self._occlusion, self.places)
 
     def measured_pace(self) -> Pace:
@@ -143,11 +131,11 @@ class HeatMaps(ABC):
         return pace
 
     def settle(self, image: Any) -> SettledScore:
-        """Decide how scores are computed for an opened image; see :meth:`udfs.occlusion.Score.settle`."""
+        """Settle the score for an opened image; see :meth:`udfs.occlusion.Score.settle`."""
         return self._occlusion.score.settle(self._model, self.whole(image))
 
     def element(self, image: Any, target: int | None) -> int:
-        """Tell which element of an opened image's score a target is: ``None`` stands for the largest one.
+        """Return the element of an opened image's score for a target: ``None`` stands for the largest one.
 
         Raises
         ------
@@ -157,7 +145,7 @@ class HeatMaps(ABC):
         return self.largest(image, 1)[0] if target is None else _element(target, self.settle(image))
 
     def largest(self, image: Any, count: int) -> list[int]:
-        """List the elements of an opened image's score that are the largest, the largest first."""
+        """Return the largest elements of an opened image's score, the largest first."""
         scores = self.settle(image)(self.whole(image))[0]
         return [int(element) for element in np.argsort(-scores, kind="stable")[:count]]
 
@@ -168,19 +156,19 @@ class HeatMaps(ABC):
         on_update: Callable[[NDArray[np.float32]], object] | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> HeatMap:
-        """Lay the patch on every place of an image.
+        """Cover every place of an image with the patch.
 
         Parameters
         ----------
         image
-            Opened by any occluder of the network, whatever its patch and mode, that computes in the same precision.
+            Image opened by any occluder of the network with the same precision, also one of another patch or mode.
         target : int, optional
-            The element of the score that is mapped; the largest one of the whole image by default.
+            Element of the score that is mapped. Default: the largest one of the whole image.
         on_update : callable, optional
-            Called with the heat map so far after each batch; places that are not computed yet are NaN. With it, places
-            are computed from coarse to fine: each level is a lattice of half the stride.
+            Function that receives the heat map after each batch, with NaN for missing places. With it, places are
+            computed from coarse to fine: each level is a lattice of half the stride.
         elsewhere : callable, optional
-            What computes the places instead of this process.
+            Function that computes the places instead of this process.
 
         Raises
         ------
@@ -189,8 +177,8 @@ class HeatMaps(ABC):
         udfs.occlusion.ScoreError
             The output for the whole image is not finite, or has no such score.
         udfs.occlusion.VerificationError
-            A place that is computed exactly is not what the untouched network gives; or in the approximate mode the
-            image without a patch.
+            A place that is computed exactly, or in the approximate mode the image without a patch, differs from the
+            output of the original network.
         """
         told = None if on_update is None else lambda maps: on_update(maps[0])
         (mapped,) = self.heat_maps(image, [target], told, elsewhere)
@@ -205,21 +193,20 @@ class HeatMaps(ABC):
         *,
         coarse_first: bool = True,
     ) -> tuple[HeatMap, ...]:
-        """Map several targets from one pass over the places: the network's output has them all.
+        """Map several targets from one pass over the places, as the network's output has all of them.
 
         Drill-down computes the second stage's places of all targets for each.
 
         Parameters
         ----------
         image, elsewhere
-            As for :meth:`heat_map`.
+            Image and remote computation, as for :meth:`heat_map`.
         targets : sequence of int or None
-            ``None`` stands for the largest element of the whole image's score.
+            Elements of the score; ``None`` stands for the largest one of the whole image.
         on_update : callable, optional
-            Called with an array of shape (targets, *grid*).
+            Function that receives an array of shape (targets, *grid*) after each batch.
         coarse_first : bool
-            With `on_update`, compute places from coarse to fine (default). False is for who only counts them: batches
-            are fuller then.
+            Whether `on_update` gets places from coarse to fine (default). False makes fuller batches.
         """
         score = self.settle(image)
         scores = score(self.whole(image))[0]
@@ -227,7 +214,7 @@ class HeatMaps(ABC):
         counted = [_element(predicted if target is None else target, score) for target in targets]
         score.check_finite(scores[counted])
         if self._occlusion.mode == "approximate" and self._occlusion.verify != 0:
-            # Most of its values cannot be checked, but a wrong trace and noise show in the image itself.
+            # Most of its values cannot be checked, but the image itself reveals a wrong trace and noise.
             self._verification(image, score, counted)(scores[counted], counted, [()])
         values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
         order = self._rounds()
@@ -271,26 +258,26 @@ class HeatMaps(ABC):
 
     @property
     def places_again(self) -> list[tuple[int, ...]]:
-        """Places that are computed again with the untouched network."""
+        """Places that are computed again with the original network."""
         occlusion = self._occlusion
         if occlusion.mode == "approximate":
             # Only places that are surely computed, and exactly.
             exact = occlusion.target_ssim is not None and occlusion.tau == 1 and not occlusion.in_bfloat16
             first = spread_places(occlusion.grid.shape)
             return places_to_verify(occlusion.verify, first.shape, occlusion.seed, first) if exact else []
-        # The naive mode is the network itself: one place tells whether it depends on the other records of a batch.
+        # The naive mode is the network itself: one place reveals whether it depends on the other records of a batch.
         wanted = 1 if occlusion.mode == "naive" and occlusion.verify is None else occlusion.verify
         return places_to_verify(wanted, occlusion.grid.shape, occlusion.seed)
 
     def _verified(
         self, image: Any, score: SettledScore, targets: Sequence[int], values: NDArray[np.float32]
     ) -> tuple[int, float]:
-        """Compute some places again with the untouched network; returns their number and the largest difference."""
+        """Compute some places again with the original network; return their number and the largest difference."""
         places = self.places_again
         return len(places), self._verification(image, score, targets)(values, targets, places) if places else 0.0
 
     def _verification(self, image: Any, score: SettledScore, targets: Sequence[int]) -> Verification:
-        """Describe how values are compared with the untouched network."""
+        """Return the comparison of values with the original network."""
         under, shape = self.under(image), self._occlusion.grid.shape
 
         def laid(place: tuple[int, ...]) -> NDArray[np.float32]:
@@ -301,12 +288,12 @@ class HeatMaps(ABC):
             pixels[covered] = under[covered]
             return pixels
 
-        def untouched(place: tuple[int, ...]) -> NDArray[np.float32]:
-            elements: NDArray[np.float32] = score(self.untouched(image, laid(place)))[0]
+        def original(place: tuple[int, ...]) -> NDArray[np.float32]:
+            elements: NDArray[np.float32] = score(self.run_original(image, laid(place)))[0]
             return elements
 
         def precise(place: tuple[int, ...]) -> NDArray[np.float32] | None:
-            outputs = self.untouched_precisely(image, laid(place))
+            outputs = self.run_original_precisely(image, laid(place))
             return None if outputs is None else score(outputs)[0]
 
         def reason(place: tuple[int, ...], expected: NDArray[np.floating]) -> str:
@@ -318,15 +305,15 @@ class HeatMaps(ABC):
             if np.allclose(alone[0], expected, rtol=0, atol=1e-5 * largest):
                 return (
                     "computed alone it is the same, so the network's output for one record depends on the other "
-                    'records of its batch, as by a mean over the first axis; take mode="naive" and batch_size=1'
+                    'records of its batch, such as by a mean over the first axis; set mode="naive" and batch_size=1'
                 )
             return self.difference(image, laid(place), place)
 
         largest = max(1.0, float(np.abs(score(self.whole(image))[0]).max()))
-        return Verification(untouched, precise, reason, largest)
+        return Verification(original, precise, reason, largest)
 
     def covered(self, place: tuple[int, ...]) -> tuple[slice, ...]:
-        """Index the elements of the input that the patch covers at a place of the heat map."""
+        """Return the index of the input's elements that the patch covers at a place of the heat map."""
         grid = self._occlusion.grid
         begin = [int(grid.starts(axis)[at]) for axis, at in enumerate(place)]
         covered = tuple(slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
@@ -334,27 +321,27 @@ class HeatMaps(ABC):
 
     @property
     def channels_last(self) -> bool:
-        """Whether the input's channels are its last axis."""
+        """True if the input's channels are its last axis."""
         return self.patches.graph[self.patches.source].output_shape[1:] != self._occlusion.grid.image
 
     @abstractmethod
     def under(self, image: Any) -> NDArray[np.float32]:
-        """Content of the patch wherever it is laid: an array of the opened image's shape."""
+        """Return the content of the patch at every place, as an array of the opened image's shape."""
 
     @abstractmethod
-    def untouched(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any]:
-        """Run the network as its author wrote it for one input, beside the opened image's other inputs."""
+    def run_original(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any]:
+        """Run the original network for one input, with the opened image's other inputs."""
 
-    def untouched_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
-        """Run it in float64, where it runs in it."""
+    def run_original_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
+        """Run the original network in float64, if it supports it."""
         return None
 
     def difference(self, image: Any, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
-        """Say where the computation departs from the untouched network; a place ``()`` is no patch."""
+        """Describe where the computation differs from the original network; a place ``()`` is no patch."""
         return "please report it with the network"
 
     def _rounds(self) -> Rounds:
-        """Choose the order of the places."""
+        """Return the order of the places."""
         return EveryPlace()
 
     def _likeness(
@@ -372,5 +359,5 @@ class HeatMaps(ABC):
 
 def _element(target: int, score: SettledScore) -> int:
     if not 0 <= target < score.size:
-        raise TargetError(f"from 0 to {score.size - 1}, not {target!r}; {score.statement}")
+        raise TargetError(f"target must be from 0 to {score.size - 1}, got {target!r}; {score.statement}")
     return int(target)

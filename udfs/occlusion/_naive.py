@@ -1,4 +1,4 @@
-"""Heat maps by any framework: the whole network for each place of the patch (Krypton, equations 6.5 and 6.6)."""
+"""Heat maps with any framework: the whole network runs for each place (Krypton, equations 6.5 and 6.6)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers import Framework, TracedModel
+    from udfs.occlusion._occlusion import Occlusion
     from udfs.occlusion._score import SettledScore
-    from udfs.occlusion._settings import Occlusion
 
 __all__ = ["NaiveOccluder", "open_occluder"]
 
@@ -26,19 +26,7 @@ __all__ = ["NaiveOccluder", "open_occluder"]
 def open_occluder(
     framework: Framework, model: TracedModel, occlusion: Occlusion, source: str | None = None
 ) -> HeatMaps:
-    """Open what makes heat maps: of parts of tensors where the framework computes them, else of whole networks.
-
-    Parameters
-    ----------
-    framework : Framework
-        That traced the model.
-    model : TracedModel
-        Prepared.
-    occlusion : Occlusion
-        Of the exact or naive mode, unless the framework is incremental: exact values by whole networks are exact too.
-    source : str, optional
-        The input that the patch is laid on, of a network of several.
-    """
+    """Open the occluder of a prepared network: incremental if the framework computes parts of tensors, else naive."""
     if not framework.incremental:
         return NaiveOccluder(model, occlusion, source)
     from udfs.occlusion.occluder import Occluder  # imports torch, an optional extra
@@ -49,7 +37,7 @@ def open_occluder(
 
 @dataclass(frozen=True)
 class _Opened:
-    """One image and the network's output for it."""
+    """Image and the network's output for it."""
 
     pixels: NDArray[np.float32]
     beside: Mapping[str, NDArray[Any]]
@@ -62,15 +50,7 @@ class _Opened:
 
 
 class NaiveOccluder(HeatMaps):
-    """Makes heat maps of images of one size, as :class:`udfs.occlusion.occluder.Occluder` does in the naive mode.
-
-    Parameters
-    ----------
-    model : TracedModel
-        Channels first or last.
-    occlusion : Occlusion
-    source : str, optional
-        The input that the patch is laid on, of a network of several.
+    """Occluder of any framework, as :class:`udfs.occlusion.occluder.Occluder` is in the naive mode.
 
     Raises
     ------
@@ -84,7 +64,7 @@ class NaiveOccluder(HeatMaps):
 
     @property
     def places(self) -> int:
-        """How many times the patch is laid."""
+        """Number of places of the patch."""
         return self._occlusion.grid.count
 
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> _Opened:
@@ -93,11 +73,11 @@ class NaiveOccluder(HeatMaps):
         return _Opened(pixels, beside, self._run(pixels[None], beside))
 
     def whole(self, image: _Opened) -> NDArray[Any]:
-        """The network's output for the image without a patch."""
+        """Return the network's output for the image without a patch."""
         return image.whole
 
     def values(self, image: _Opened, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
-        """Lay the patch on some places of an image; see :meth:`HeatMaps.values`."""
+        """Cover some places of an image with the patch; see :meth:`HeatMaps.values`."""
         for index, outputs in self._results(image, places):
             yield index, score(outputs)[:, targets]
 
@@ -111,12 +91,12 @@ class NaiveOccluder(HeatMaps):
                 row[covered] = under[covered]
             yield part, self._run(batch, image.beside)
 
-    def untouched(self, image: _Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
+    def run_original(self, image: _Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
         """Run the network for one input."""
         return self._run(pixels[None], image.beside)
 
     def under(self, image: _Opened) -> NDArray[np.float32]:
-        """Content of the patch wherever it is laid."""
+        """Return the content of the patch at every place."""
         pixels = image.pixels
         axes = tuple(range(len(self._occlusion.grid.image)))
         spatial = axes if self.channels_last else tuple(axis + 1 for axis in axes)

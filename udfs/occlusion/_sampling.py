@@ -1,4 +1,4 @@
-"""Choice of the places of a heat map that are computed exactly, until the others are known well enough."""
+"""Sampling of heat map places that are computed exactly until the others are estimated well enough."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._similarity import averages, deviations
-from udfs.occlusion._surface import Surface
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ _MOST = 0.6
 # The time of a surface grows with the cube of the known places.
 _MOST_KNOWN = 2500
 
-# The estimate's own error, of which half the heat maps would otherwise be too unlike.
+# Error of the estimate: without it, half of the heat maps would miss the target.
 _MARGIN = 0.02
 
 _DRAWS = 16
@@ -50,20 +50,21 @@ _TINY = 1e-300
 
 
 def coordinates(grid: OcclusionGrid) -> list[NDArray[np.float64]]:
-    """Compute where a grid's places are along each axis, in strides."""
+    """Compute the positions of a grid's places along each axis, in strides."""
     return [grid.starts(axis) / grid.stride[axis] for axis in range(len(grid.shape))]
 
 
 def spread_places(shape: Sequence[int], share: float = _FIRST, *, seed: int = 0) -> NDArray[np.bool_]:
-    """Choose places of a heat map for a sample: one from each cell of a coarse grid, by chance.
+    """Draw a sample of places of a heat map: one from each cell of a coarse grid.
 
     Parameters
     ----------
     shape : sequence of int
-        Of the heat map.
+        Shape of the heat map.
     share : float
-        About how much of it; at least 16 places, or all.
+        Approximate share of its places; at least 16 places, or all.
     seed : int
+        Seed of the choice. Default 0.
 
     Examples
     --------
@@ -90,13 +91,14 @@ class Sampling:
     Parameters
     ----------
     grid : OcclusionGrid
+        Places of the heat map.
     target : float
         SSIM to reach, below 1.
 
     Attributes
     ----------
     likeness : tuple of float
-        By heat map, after the last round: the estimate, or 1 where all places are known.
+        Estimated SSIM by heat map after the last round, or 1 where all places are known.
 
     Examples
     --------
@@ -119,13 +121,7 @@ class Sampling:
     _surfaces: list[Surface] = field(default_factory=list, init=False)
 
     def rounds(self, values: NDArray[np.floating]) -> Iterator[NDArray[np.bool_]]:
-        """Yield the places to compute next; the caller writes their values before it asks for more.
-
-        Parameters
-        ----------
-        values : array of float, of shape (heat maps, *grid.shape)
-            NaN where nothing is computed.
-        """
+        """Yield the places to compute next; the caller writes their values before it asks for more."""
         shape, random = self.grid.shape, np.random.default_rng(0)
         wanted = spread_places(shape)
         known = np.zeros(shape, np.bool_)
@@ -136,7 +132,7 @@ class Sampling:
             known |= wanted
             if not np.isfinite(values[:, known]).all():
                 break  # an overflow is no surface
-            self._surfaces = [Surface.through(one, coordinates(self.grid)) for one in values]
+            self._surfaces = [Surface.through(mapped, coordinates(self.grid)) for mapped in values]
             self.likeness = tuple(surface.likeness(surface.mean) for surface in self._surfaces)
             if min(self.likeness) >= min(self.target + _MARGIN, 1.0):
                 return
@@ -152,7 +148,7 @@ class Sampling:
         return np.stack([surface.mean for surface in self._surfaces])
 
     def drawn(self, values: NDArray[np.floating], random: np.random.Generator) -> NDArray[np.floating]:
-        """Draw heat maps that the known values allow."""
+        """Draw heat maps that agree with the known values."""
         if not self._surfaces:
             return values
         return np.stack([surface.draw(random) for surface in self._surfaces])
@@ -169,22 +165,22 @@ def _side(shape: Sequence[int], share: float) -> int:
 def _uncertain(
     surface: Surface, known: NDArray[np.bool_], count: int, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose the places whose values may be far off beside the contrast around them: there SSIM loses most.
+    """Choose the places whose uncertainty is largest relative to the contrast around them, where SSIM loses most.
 
-    Neighbours tell of each other, so none are chosen together while others are there.
+    Neighbours inform each other, so two of them are chosen only after all other places.
     """
     variance = np.mean([(surface.draw(random) - surface.mean) ** 2 for _ in range(_DRAWS)], axis=0)
     flat = (_FLAT * float(np.ptp(surface.mean))) ** 2 + _TINY
     loss = averages(variance / (deviations(surface.mean) ** 2 + averages(variance) + flat), 3)  # draws are few
     loss = np.where(known, -1.0, loss * random.uniform(0.9, 1.0, loss.shape))
     order = np.argsort(-loss, axis=None)
-    chosen, taken = np.zeros(known.shape, np.bool_), known.copy()
+    chosen, occupied = np.zeros(known.shape, np.bool_), known.copy()
     for is_apart in (True, False):
         for at in order:
             if chosen.sum() >= count:
                 return chosen
             place = tuple(int(index) for index in np.unravel_index(at, known.shape))
             around = tuple(slice(max(0, index - 1), index + 2) for index in place)
-            if not (taken[around].any() if is_apart else taken[place]):
-                chosen[place] = taken[place] = True
+            if not (occupied[around].any() if is_apart else occupied[place]):
+                chosen[place] = occupied[place] = True
     return chosen

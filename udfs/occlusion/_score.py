@@ -1,4 +1,4 @@
-"""The score that a heat map shows: chosen by the caller, settled once on the whole image, the same for all places."""
+"""Score of a heat map: requested by the caller, settled once on the whole image, the same for all places."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError, nearest
-from udfs.occlusion._ending import Ending, ending
+from udfs.occlusion._activation import Activation, last_activation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,16 +32,16 @@ _ROUNDING = 1e-4
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
-_SINGLE = "the network returns one tensor; leave it out"
+_SINGLE = "head must be left out for a network that returns one tensor, got {!r}"
 
 
 class ScoreError(InvalidArgumentError):
-    """A score that the network's output does not have; the message says which ones it has."""
+    """Score that the network's output does not have; the message names the valid ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A request for a score. :meth:`settle` turns it into a function, once per image.
+    """Request for a score. :meth:`settle` turns it into a function, once per image.
 
     Parameters
     ----------
@@ -75,14 +75,12 @@ class Score:
     def __post_init__(self) -> None:
         if self.output is not None and not callable(self.output) and self.output not in OUTPUTS:
             hint = nearest(str(self.output), OUTPUTS)
-            raise InvalidArgumentError(f"output={self.output!r}{hint}; one of: {', '.join(OUTPUTS)}, or a function")
+            raise InvalidArgumentError(
+                f"output must be one of {', '.join(OUTPUTS)}, or a function, got {self.output!r}{hint}"
+            )
 
     def check(self, model: TracedModel) -> str:
-        """Find the layer whose tensor is scored, and refuse what can be refused before the network runs.
-
-        Parameters
-        ----------
-        model : TracedModel
+        """Return the layer whose tensor is scored, and validate the request before the network runs.
 
         Raises
         ------
@@ -96,11 +94,11 @@ class Score:
         shape = model.graph[layer].output_shape
         if sum(extent > 1 for extent in shape) > 1:
             raise ScoreError(
-                f"the output of {layer!r} is a map of shape {shape}: say which number of it counts by a function, as "
-                "output=lambda maps: maps[:, 15].mean(axis=(1, 2)), which gets an array of shape (places, "
+                f"output must be a function for {layer!r}, which is a map of shape {shape}, such as "
+                "output=lambda maps: maps[:, 15].mean(axis=(1, 2)) of an array of shape (places, "
                 f"{', '.join(map(str, shape))})"
             )
-        last = ending(model, layer)
+        last = last_activation(model, layer)
         if self.output == "logit" and last.probabilities:
             raise _no_logits(layer, last.described)
         return layer
@@ -111,8 +109,9 @@ class Score:
         Parameters
         ----------
         model : TracedModel
+            Traced network.
         outputs : array of shape (1, ...)
-            Of the layer that :meth:`check` finds.
+            Output of the layer that :meth:`check` returns.
 
         Raises
         ------
@@ -124,8 +123,8 @@ class Score:
         outputs = outputs.reshape(1, *shape)
         if not np.isfinite(outputs).all():
             raise ScoreError(
-                f"the output of {layer!r} for the whole image is not finite: the image or the weights are out of the "
-                "range that the network can compute with"
+                f"the output of {layer!r} for the whole image is not finite; scale the image or the weights to the "
+                "network's range"
             )
         if callable(self.output):
             name = getattr(self.output, "__name__", type(self.output).__name__)
@@ -134,19 +133,19 @@ class Score:
             )
             return score.sized(score.checked(outputs).shape[1])
         flat = outputs.reshape(len(outputs), -1)
-        kind, form, described = self._decided(layer, ending(model, layer), flat)
+        kind, form, described = self._decided(layer, last_activation(model, layer), flat)
         return SettledScore(layer, shape, kind, _FORMS[form], flat.shape[1], f"{kind}: {described}")
 
-    def _decided(self, layer: str, last: Ending, flat: NDArray[Any]) -> tuple[str, str, str]:
+    def _decided(self, layer: str, last: Activation, flat: NDArray[Any]) -> tuple[str, str, str]:
         """Choose the kind of score, the function that computes it, and the words for it."""
         count = flat.shape[1]
         plain = f"the {count} outputs of {layer!r}" if count > 1 else f"the one output of {layer!r}"
         if last.kind == "log_softmax" and not _sums_to_one(np.exp(flat.astype(np.float64))):
-            last = Ending("activation", last.described)
+            last = Activation("activation", last.described)
         if last.kind == "softmax" and not _sums_to_one(flat):  # over another axis
-            last = Ending("activation", last.described)
+            last = Activation("activation", last.described)
         if last.kind == "unknown" and count > 1 and _sums_to_one(flat):
-            last = Ending("softmax", "as they sum to 1")
+            last = Activation("softmax", "as they sum to 1")
         integers = not np.issubdtype(flat.dtype, np.floating)
         if self.output == "logit" and last.probabilities:
             raise _no_logits(layer, last.described)
@@ -165,21 +164,22 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class SettledScore:
-    """A score as a function of a network's outputs, for all modes, batches and workers alike.
+    """Score as a function of a network's outputs, the same for all modes, batches and workers.
 
     Attributes
     ----------
     layer : str
-        Whose outputs it reads.
+        Layer whose outputs are scored.
     shape : tuple of int
-        Of that layer's output for one place. A network that squeezes its output gives it other axes for one place.
+        Shape of the layer's output for one place, also for a network that squeezes its output.
     kind : str
-        A name of :data:`OUTPUTS`, or ``"callable"``.
+        Name of :data:`OUTPUTS`, or ``"callable"``.
     form : callable
+        Function from flat outputs in float64 to scores, or the user's function.
     size : int
-        Number of elements; a target is the index of one.
+        Number of elements; a target is an index of them.
     statement : str
-        The score in words.
+        Description of the score.
     """
 
     layer: str
@@ -194,44 +194,29 @@ class SettledScore:
         return replace(self, size=size)
 
     def __call__(self, outputs: NDArray[Any]) -> NDArray[np.float32]:
-        """Compute the scores of some places.
-
-        Parameters
-        ----------
-        outputs : array of shape (places, ...)
-
-        Returns
-        -------
-        array of float32, of shape (places, elements)
-        """
+        """Compute the scores of some places."""
         outputs = outputs.reshape(-1, *self.shape)
         if self.kind == "callable":
             scores = self.checked(outputs)
             if scores.shape[1] != self.size:
                 raise ScoreError(
-                    f"{self.statement} returned {scores.shape[1]} numbers per place, and {self.size} for the whole "
-                    "image: it has to return as many for every batch"
+                    f"{self.statement} must return as many numbers for every batch, got {scores.shape[1]} per place "
+                    f"and {self.size} for the whole image"
                 )
             return scores
         flat = outputs.reshape(len(outputs), -1).astype(np.float64)
         return self.form(flat).astype(np.float32)
 
     def check_finite(self, scores: NDArray[np.float32]) -> None:
-        """Refuse log-odds that are infinite, as the probability was rounded to 0 or 1.
-
-        Parameters
-        ----------
-        scores : array of float32, of any shape
-            Of the targets.
-        """
+        """Refuse infinite log-odds, of probabilities that are rounded to 0 or 1."""
         if not np.isfinite(scores).all():
             raise ScoreError(
-                f"{self.statement}: a probability is 0 or 1 to float32's precision, where log-odds are infinite; "
-                "pass the network without its last activation"
+                f"{self.statement} must be finite, got a probability that is 0 or 1 to float32's precision; pass the "
+                "network without its last activation"
             )
 
     def checked(self, outputs: NDArray[Any]) -> NDArray[np.float32]:
-        """Call the caller's function, and check that it returns numbers for each place."""
+        """Call the user's function, and check that it returns numbers for each place."""
         try:
             returned = np.asarray(self.form(outputs)).astype(np.float32)
         except Exception as error:
@@ -240,16 +225,16 @@ class SettledScore:
             ) from error
         if returned.shape[:1] != outputs.shape[:1] or returned.ndim not in (1, 2) or not returned.size:
             raise ScoreError(
-                f"{self.statement} returned shape {returned.shape} for outputs of shape {outputs.shape}: it has to "
-                f"return ({len(outputs)},) or ({len(outputs)}, values), as numpy's means over the other axes do"
+                f"{self.statement} must return shape ({len(outputs)},) or ({len(outputs)}, values) for outputs of "
+                f"shape {outputs.shape}, got {returned.shape}; numpy's means over the other axes do"
             )
         if not np.isfinite(returned).all():
-            raise ScoreError(f"{self.statement} returned numbers that are not finite")
+            raise ScoreError(f"{self.statement} must return finite numbers, got NaN or infinity")
         return returned.reshape(len(outputs), -1)
 
 
 def output_layer(model: TracedModel, head: str | int | None) -> str:
-    """Find the layer whose tensor a network returns, or returns under a key or at an index.
+    """Return the layer whose tensor a network returns, or returns under a key or at an index.
 
     Raises
     ------
@@ -260,32 +245,32 @@ def output_layer(model: TracedModel, head: str | int | None) -> str:
     named = ", ".join(map(repr, keys or outputs))
     if head is None:
         if len(outputs) > 1:
-            raise ScoreError(f"the network returns several outputs: choose one by head=, of {named}")
+            raise ScoreError(f"head must be one of {named} for a network of several outputs, got None")
         return outputs[0]
     if head in keys:
         return model.output_layer(head)
     if isinstance(head, str):
         hint = nearest(head, [key for key in keys if isinstance(key, str)])
-        raise ScoreError(f"head={head!r}{hint}; one of: {named}" if keys else f"head={head!r}: {_SINGLE}")
+        raise ScoreError(f"head must be one of {named}, got {head!r}{hint}" if keys else _SINGLE.format(head))
     if not 0 <= head < max(len(keys), 1):
         raise ScoreError(
-            f"head={head!r}: from 0 to {len(keys) - 1}, of {named}" if keys else f"head={head!r}: {_SINGLE}"
+            f"head must be from 0 to {len(keys) - 1}, of {named}, got {head!r}" if keys else _SINGLE.format(head)
         )
     return model.output_layer(keys[head]) if keys else outputs[0]
 
 
 def _no_logits(layer: str, described: str) -> ScoreError:
     return ScoreError(
-        f'output="logit": the outputs of {layer!r} are probabilities, {described}; take output="log_odds", which is '
-        "computed from them, or leave the last layer out of the network"
+        f'output must not be "logit" for {layer!r}, whose outputs are probabilities, {described}; use '
+        'output="log_odds", or leave the last layer out of the network'
     )
 
 
-def _probability(last: Ending, count: int, plain: str) -> tuple[str, str]:
-    """Name the function that gives probabilities, and describe it."""
+def _probability(last: Activation, count: int, plain: str) -> tuple[str, str]:
+    """Return the name and the description of the function that computes probabilities."""
     if last.kind in ("sigmoid", "log_sigmoid"):
-        of = plain if count == 1 else f"each of {plain} on its own"
-        return ("as_is" if last.kind == "sigmoid" else "exp"), f"{of}, {last.described}"
+        each = plain if count == 1 else f"each of {plain} on its own"
+        return ("as_is" if last.kind == "sigmoid" else "exp"), f"{each}, {last.described}"
     if last.kind == "softmax":
         return "as_is", f"{plain}, {last.described}"
     if last.kind == "log_softmax":
@@ -295,8 +280,8 @@ def _probability(last: Ending, count: int, plain: str) -> tuple[str, str]:
     return "softmax", f"softmax over {plain}"
 
 
-def _log_odds(last: Ending, count: int, plain: str) -> tuple[str, str]:
-    """Name the function that gives log-odds, and describe it."""
+def _log_odds(last: Activation, count: int, plain: str) -> tuple[str, str]:
+    """Return the name and the description of the function that computes log-odds."""
     if last.kind == "sigmoid":
         return "odds_of_each", f"log(p / (1 - p)) of {plain}, {last.described}"
     if last.kind == "log_sigmoid":
@@ -332,19 +317,19 @@ def _odds_of_each(flat: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _odds_of_logs(flat: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = flat.clip(np.log(_LEAST), -_LEAST)  # a logarithm near 0 is not rounded as a probability near 1 is
-    return held - np.log(-np.expm1(held))  # type: ignore[no-any-return]
+    clipped = flat.clip(np.log(_LEAST), -_LEAST)  # a logarithm near 0 is not rounded as a probability near 1 is
+    return clipped - np.log(-np.expm1(clipped))  # type: ignore[no-any-return]
 
 
 def _odds_of_shares(flat: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of shares that sum to 1: 1 - p is the sum of the others, which is precise where p is nearly 1."""
+    """Compute log-odds of shares that sum to 1: 1 - p as the sum of the others is precise where p is nearly 1."""
     odds = _odds_of_logits(np.log(flat.clip(_LEAST, None)))
     others = (flat > 0).sum(axis=1, keepdims=True) - (flat > 0)
     return np.where(flat > 0, np.where(others > 0, odds, np.inf), -np.inf)
 
 
 def _odds_of_logits(flat: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each logit less the logsumexp of the others; the largest is left out of its own sum before anything is added."""
+    """Compute each logit minus the logsumexp of the others, which never includes the largest in its own sum."""
     rows, top = np.arange(len(flat)), flat.argmax(axis=1)
     powers = np.exp(flat - flat[rows, top][:, None])
     powers[rows, top] = 0

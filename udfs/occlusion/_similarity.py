@@ -23,7 +23,7 @@ _FLAT = 1e-6
 
 
 def similarity(exact: NDArray[np.floating], other: NDArray[np.floating]) -> float:
-    """SSIM of a heat map with the exact one, whose span of values counts as the data's (Krypton, section 6.4.3).
+    """Compute the SSIM of a heat map with the exact one, whose span of values is the data range (Krypton, 6.4.3).
 
     Windows lie within the map and are 7 places long, or as long as the shortest axis allows; statistics are those of a
     sample, as in scikit-image.
@@ -36,7 +36,7 @@ def similarity(exact: NDArray[np.floating], other: NDArray[np.floating]) -> floa
     Returns
     -------
     float
-        From -1 to 1, which is for equal ones.
+        SSIM from -1 to 1; 1 for equal maps.
 
     Examples
     --------
@@ -55,21 +55,14 @@ def similarity(exact: NDArray[np.floating], other: NDArray[np.floating]) -> floa
     variance, other_variance = (sample * (means[2 + at] - means[at] ** 2) for at in (0, 1))
     covariance = sample * (means[4] - means[0] * means[1])
     constants = (_MEAN * span) ** 2, (_VARIANCE * span) ** 2
-    one, two = means[0] + middle, means[1] + middle
-    luminance = (2 * one * two + constants[0]) / (one**2 + two**2 + constants[0])
+    exact_mean, other_mean = means[0] + middle, means[1] + middle
+    luminance = (2 * exact_mean * other_mean + constants[0]) / (exact_mean**2 + other_mean**2 + constants[0])
     structure = (2 * covariance + constants[1]) / (variance + other_variance + constants[1])
     return float(np.mean(luminance * structure))
 
 
 def averages(values: NDArray[np.floating], side: int | None = None) -> NDArray[np.float64]:
-    """Average the window around each place; at the border, the nearest window that lies within the map.
-
-    Parameters
-    ----------
-    values : array of float
-    side : int, optional
-        Odd; that of SSIM's windows by default.
-    """
+    """Average the window around each place, SSIM's by default; at the border, the nearest window within the map."""
     side = min(side or _WINDOW, _side(values.shape))
     return np.pad(_means(values.astype(np.float64), side), side // 2, mode="edge")
 

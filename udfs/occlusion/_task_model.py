@@ -1,4 +1,4 @@
-"""The model that a task lays patches on."""
+"""Model of a task."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ __all__ = ["task_model"]
 
 
 def task_model(source: ModelSource, device: str) -> Any:
-    """Open a model of torch with the task's threads, and on its device.
-
-    Parameters
-    ----------
-    source : ModelSource
-    device : str
-        ``"auto"`` is what the task was given.
-    """
+    """Open a model with the task's threads on a device; ``"auto"`` is the device that the task was assigned."""
     context = TaskContext.get()
     if context:
         keep_freed_memory()  # the process is a Spark worker's, which does nothing else

@@ -1,4 +1,4 @@
-"""The guard of heat maps: some places, computed again by the network as its author wrote it."""
+"""Verification of heat maps: some places are computed again by the original network."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ if TYPE_CHECKING:
 
 __all__ = ["Verification", "VerificationError", "places_to_verify"]
 
-# Of a heat map's places, and the most of them by default.
+# Default share of a heat map's places (1 in 50), and their largest number.
 _SHARE, _MOST = 50, 4
 
 _TOLERANCE = 1e-5
 
-# How many times its own rounding error a network may differ where float32 is coarser than the tolerance.
+# Factor of the network's own rounding error that is accepted where float32 is coarser than the tolerance.
 _ROUNDING = 4
 
 
 _RANDOM = (
-    "run once more it gives another value, as a dropout that is always on or noise makes it: take that out of the "
-    "network, or leave the check out by verify=0"
+    "run once more it gives another value, such as by noise or by a dropout that is always on; remove it from the "
+    "network, or disable verification by verify=0"
 )
 
 
 class VerificationError(CerebroError, ArithmeticError):
-    """A value of a heat map is not what the untouched network gives; the message names the first layer."""
+    """Value of a heat map that differs from the original network; the message names the first layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A comparison of a heat map's places with the untouched network.
+    """Comparison of a heat map's places with the original network.
 
     Parameters
     ----------
-    untouched : callable
-        From the index of a place to all elements of the score there, by the untouched network, one record at a time;
-        from ``()`` to those of the image without a patch.
+    original : callable
+        Function from the index of a place, or ``()`` for the image without a patch, to all elements of the score by the
+        original network, run for one record at a time.
     precise : callable
-        The same in float64; ``None`` where the network does not run in it.
+        The same function in float64; returns ``None`` where the network does not support it.
     reason : callable
-        From the index of a place and the targets' scores by :attr:`untouched` to a sentence about what is wrong.
+        Function from the index of a place and the targets' scores by :attr:`original` to the reason of a difference.
     largest : float
-        The largest score of the whole image, in magnitude.
+        Largest magnitude of the whole image's score.
     """
 
-    untouched: Callable[[tuple[int, ...]], NDArray[np.floating]]
+    original: Callable[[tuple[int, ...]], NDArray[np.floating]]
     precise: Callable[[tuple[int, ...]], NDArray[np.floating] | None]
     reason: Callable[[tuple[int, ...], NDArray[np.floating]], str]
     largest: float
@@ -63,32 +63,33 @@ class Verification:
         Parameters
         ----------
         values : array of float32, of shape (targets, *grid)
-            Or of shape (targets,), without a patch.
+            Heat maps; of shape (targets,) for the image without a patch.
         targets : sequence of int
+            Elements of the score.
         places : sequence of tuple of int
-            The place ``()`` is the image without a patch.
+            Places to compare; ``()`` is the image without a patch.
 
         Raises
         ------
         VerificationError
-            They differ by more than 1e-5, or 1e-5 of the largest score, and by more than float32 rounds the network.
+            The values differ by more than 1e-5 (of the largest score above 1) and by more than float32's rounding.
         """
         most, tolerance = 0.0, _TOLERANCE * max(1.0, self.largest)
         for place in places:
             at: Any = (slice(None), *place)
-            elements = self.untouched(place)
+            elements = self.original(place)
             mapped, expected = values[at], elements[list(targets)]
             differences = np.abs(mapped - expected)
             if not (differences <= tolerance).all() and not self._is_rounding(
                 place, mapped, elements, targets, tolerance
             ):
                 worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
-                again = self.untouched(place)
+                again = self.original(place)
                 reason = self.reason(place, expected) if _same(again, elements, tolerance) else _RANDOM
                 where = f"at place {', '.join(map(str, place))}" if place else "without a patch"
                 raise VerificationError(
-                    f"the heat map of target {targets[worst]} has {mapped[worst]:.6g} {where}, where the untouched "
-                    f"network gives {expected[worst]:.6g}: {reason}"
+                    f"the heat map of target {targets[worst]} has {mapped[worst]:.6g} {where}, where the original "
+                    f"network has {expected[worst]:.6g}: {reason}"
                 )
             most = max(most, float(differences.max()))
         return most
@@ -101,16 +102,16 @@ class Verification:
         targets: Sequence[int],
         tolerance: float,
     ) -> bool:
-        """Whether float32 rounds the untouched network itself about as far, in any element of the score."""
+        """Return whether float32 rounds the original network itself about as far, in any element of the score."""
         precise = self.precise(place)
-        if precise is None or not _same(self.untouched(place), elements, tolerance):
+        if precise is None or not _same(self.original(place), elements, tolerance):
             return False
         rounding = np.abs(elements - precise).max()
         return bool((np.abs(mapped - precise[list(targets)]) <= _ROUNDING * rounding).all())
 
 
 def _same(again: NDArray[np.floating], before: NDArray[np.floating], tolerance: float) -> bool:
-    """Whether a network that was run twice over one place draws nothing at random."""
+    """Return whether two runs of a network over one place agree, so that it draws nothing at random."""
     return bool(np.allclose(again, before, 0.0, tolerance, equal_nan=True))
 
 
@@ -122,13 +123,13 @@ def places_to_verify(
     Parameters
     ----------
     verify : int or None
-        How many; ``None`` is 1 in 50, at least 1 and at most 4.
+        Number of places; ``None`` is 1 in 50, at least 1 and at most 4.
     shape : tuple of int
-        Of the heat map.
+        Shape of the heat map.
     seed : int
-        Of the choice.
+        Seed of the choice.
     among : array of bool, of that shape, optional
-        Places to choose from; all by default.
+        Places to choose from. Default: all.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The heat map of one image or other tensor: places of the patch, in an order and a precision that were asked for."""
+"""Occluder of PyTorch networks: heat maps of one image or other tensor, incremental or naive."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.nn import functional
 
 from udfs.handlers.torch import has_hooks
 from udfs.incremental import IncrementalNetwork
-from udfs.occlusion._cost import Pace
-from udfs.occlusion._drill import Lattice
-from udfs.occlusion._float32 import full_float32
+from udfs.occlusion._drill_down import Lattice
+from udfs.occlusion._full_precision import full_float32
+from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._heat_maps import HeatMaps, Values
-from udfs.occlusion._rounds import DrillingDown
+from udfs.occlusion._original_network import OriginalNetwork, layers_in_parts
+from udfs.occlusion._pace import Pace
+from udfs.occlusion._place_rounds import DrillingDown
 from udfs.occlusion._sampling import COMPARABLE, Sampling, coordinates, spread_places
 from udfs.occlusion._score import output_layer
-from udfs.occlusion._surface import Surface
-from udfs.occlusion._untouched import UntouchedNetwork, layers_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers.torch import TorchModel
     from udfs.incremental import Views
-    from udfs.occlusion._rounds import Rounds
+    from udfs.occlusion._occlusion import Occlusion
+    from udfs.occlusion._place_rounds import Rounds
     from udfs.occlusion._score import SettledScore
-    from udfs.occlusion._settings import Occlusion
 
 __all__ = ["Occluder", "Opened"]
 
@@ -46,15 +46,18 @@ _IMAGE = 4
 
 @dataclass(frozen=True)
 class Opened:
-    """One image on the device, and its views: for all occluders of one network. Made by :meth:`Occluder.opened`.
+    """Image on the device with its views, for all occluders of one network. Made by :meth:`Occluder.opened`.
 
     Attributes
     ----------
     pixels : array of float32
+        Image as the network reads it.
     whole : tensor of shape (1, channels, ...)
+        Image on the device.
     beside : mapping of str to tensor of shape (1, ...)
-        The network's other inputs.
+        Other inputs of the network.
     views : Views
+        Tensors that the places read.
     """
 
     pixels: NDArray[np.float32]
@@ -69,15 +72,7 @@ class Opened:
 
 
 class Occluder(HeatMaps):
-    """Makes heat maps of images of one size by one network.
-
-    Parameters
-    ----------
-    model : TorchModel
-        Traced and prepared.
-    occlusion : Occlusion
-    source : str, optional
-        The input that the patch is laid on, of a network of several.
+    """Heat map computation for images of one size and one traced, prepared network of PyTorch.
 
     Raises
     ------
@@ -100,34 +95,27 @@ class Occluder(HeatMaps):
 
     @property
     def places(self) -> int:
-        """Number of places of the patch, over both stages of drill-down; all where rounds decide."""
+        """Number of places to compute, over both stages of drill-down; all where the rounds decide."""
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
 
     @property
     def in_full(self) -> bool:
-        """Whether the whole network runs for each place: it was asked for, or its parts cost about as much."""
+        """True if the whole network runs for each place: in the naive mode, or where its parts cost about as much."""
         return self._occlusion.mode == "naive" or self._network.in_full
 
     def has_hook(self, layer: str) -> bool:
-        """Whether a layer is a module with hooks, which may do anything to its tensors."""
+        """Return whether a layer is a module with hooks, which may change its tensors arbitrarily."""
         module = self._traced.fused().module_of(layer)
         return module is not None and has_hooks(module)
 
     def pace(self) -> Pace:
-        """Estimate the seconds of a heat map, from no place yet."""
+        """Return the pace of a heat map before its first place."""
         return Pace(self.patches, self._occlusion, self.places, in_full=self._network.in_full)
 
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[np.generic]] | None = None) -> Opened:
-        """Run the network once over an image.
-
-        Parameters
-        ----------
-        pixels : array of float32, of the network's input
-        others : mapping of str to array, optional
-            The network's other inputs, without the axis of records.
-        """
+        """Run the network once over an image, with its other inputs by name."""
         whole = torch.from_numpy(pixels)[None].to(self._device)
         if whole.dim() == _IMAGE:
             whole = whole.contiguous(memory_format=torch.channels_last)
@@ -136,11 +124,11 @@ class Occluder(HeatMaps):
             return Opened(pixels, whole, beside, self._network.materialise(whole, beside))
 
     def whole(self, image: Opened) -> NDArray[Any]:
-        """The network's output for the image without a patch."""
+        """Return the network's output for the image without a patch."""
         return _array(image.views.outputs[self._output])
 
     def values(self, image: Opened, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
-        """Lay the patch on some places of an image; see :meth:`HeatMaps.values`."""
+        """Cover some places of an image with the patch; see :meth:`HeatMaps.values`."""
         lean = self._occlusion.in_bfloat16
         # Rounding the weights moves all places alike, and the image without a patch as much.
         moved = self.whole(image) - _array(image.views.computed[self._output]) if lean else None
@@ -150,41 +138,41 @@ class Occluder(HeatMaps):
             yield index, scores.clip(0, 1) if lean and score.kind == "probability" else scores
 
     def under(self, image: Opened) -> NDArray[np.float32]:
-        """Content of the patch wherever it is laid."""
+        """Return the content of the patch at every place."""
         fill = _array(self._fill(image.whole))
         whole = fill.reshape(-1, *(1,) * (image.pixels.ndim - 1)) if fill.ndim == 1 else fill[0]
         return np.broadcast_to(whole, image.pixels.shape)
 
-    def untouched(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
+    def run_original(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
         """Run the user's own module for one input."""
-        return self._untouched.output(self._tensors(image, pixels))
+        return self._original.output(self._tensors(image, pixels))
 
-    def untouched_precisely(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
+    def run_original_precisely(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
         """Run a copy of the module in float64."""
-        return self._untouched.precise(self._tensors(image, pixels))
+        return self._original.precise(self._tensors(image, pixels))
 
     def difference(self, image: Opened, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
-        """Name the first layer that departs from the user's own module."""
-        way_out = 'take mode="naive", and report it with the network'
+        """Name the first layer that differs from the user's own module."""
+        remedy = 'set mode="naive", and report it with the network'
         fill = self._fill(image.whole)
         grid, source = self._occlusion.grid, self.patches.source
         try:
             partial = (
                 layers_in_parts(self._traced, grid, source, image.whole, fill, image.beside, place) if place else {}
             )
-            layer = self._untouched.first_difference(self._tensors(image, pixels), partial)
-        except Exception as error:  # noqa: BLE001 - a search that fails must not hide what it was to explain
-            return f"no layer can be named ({type(error).__name__}: {error}); {way_out}"
+            layer = self._original.first_difference(self._tensors(image, pixels), partial)
+        except Exception as error:  # noqa: BLE001 - a failing search must not hide the difference
+            return f"no layer can be named ({type(error).__name__}: {error}); {remedy}"
         if layer is None:
-            return f"all layers agree before they are fused or joined into batches; {way_out}"
-        return f"the first layer that differs is {layer}; {way_out}"
+            return f"all layers agree before they are fused or joined into batches; {remedy}"
+        return f"the first layer that differs is {layer}; {remedy}"
 
     def _tensors(self, image: Opened, pixels: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         return {name: _array(tensor)[0] for name, tensor in image.beside.items()} | {self.patches.source: pixels}
 
     @cached_property
-    def _untouched(self) -> UntouchedNetwork:
-        return UntouchedNetwork(self._traced, self._occlusion.score.head)
+    def _original(self) -> OriginalNetwork:
+        return OriginalNetwork(self._traced, self._occlusion.score.head)
 
     def _results(
         self, image: Opened, places: NDArray[np.bool_]
@@ -197,7 +185,7 @@ class Occluder(HeatMaps):
                 yield from self._network.outputs(image.views, fill, batch_size=size, places=places)
 
     def _precision(self) -> AbstractContextManager[None]:
-        """Exact numbers are float32's on an accelerator too."""
+        """Return a context of full float32 precision, unless places are computed in bfloat16."""
         return nullcontext() if self._occlusion.in_bfloat16 else full_float32(self._device)
 
     def _fill(self, whole: torch.Tensor) -> torch.Tensor:
@@ -232,7 +220,7 @@ class Occluder(HeatMaps):
         values: NDArray[np.float32],
         order: Rounds,
     ) -> Sequence[float | None]:
-        """Estimate by the rounds themselves where their values are exact, else by a sample of places."""
+        """Estimate the SSIM by the rounds where their values are exact, else by a sample of places."""
         occlusion = self._occlusion
         if occlusion.mode != "approximate":
             return super()._likeness(image, score, targets, values, order)
@@ -253,9 +241,9 @@ class Occluder(HeatMaps):
         rounded = [
             Surface.through(known, axes, mapped).likeness(mapped) for known, mapped in zip(exact, values, strict=True)
         ]
-        # Rounds compute all places of the sample, which says nothing of those that they fill in: both losses add up.
+        # Rounds compute all places of the sample, which excludes those that they fill in, so both losses add up.
         return [
-            max(-1.0, one + filled - 1) for one, filled in zip(rounded, order.likeness or repeat(1.0), strict=False)
+            max(-1.0, alike + filled - 1) for alike, filled in zip(rounded, order.likeness or repeat(1.0), strict=False)
         ]
 
     @cached_property
@@ -264,7 +252,7 @@ class Occluder(HeatMaps):
 
 
 def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    """Copy a tensor to where numpy is; numpy has no bfloat16."""
+    """Convert a tensor to numpy, which has no bfloat16."""
     precise = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
     array: NDArray[Any] = precise.numpy(force=True)
     return array

@@ -1,4 +1,4 @@
-"""Measure approximate heat maps on a sample of images (Krypton, section 6.4.3)."""
+"""Measurements of approximate heat maps on a sample of images (Krypton, section 6.4.3)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from udfs.occlusion._curve import bisected
-from udfs.occlusion._drill import Lattice
-from udfs.occlusion._measured import TAUS_MEASURED, Measured
+from udfs.occlusion._drill_down import Lattice
+from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._sampling import Sampling, coordinates
 from udfs.occlusion._similarity import similarity
-from udfs.occlusion._surface import Surface
+from udfs.occlusion._tau_curve import bisected
+from udfs.occlusion._tuning_result import TAUS_MEASURED, Measured
 from udfs.occlusion.occluder import Occluder
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers.torch import TorchModel
-    from udfs.occlusion._settings import Occlusion
+    from udfs.occlusion._occlusion import Occlusion
     from udfs.occlusion.occluder import Opened
 
 __all__ = ["Tuning"]
@@ -38,16 +38,17 @@ _HIGHEST_TARGET = 0.99
 
 
 class Tuning:
-    """Measures approximate heat maps of one image at a time, from a part of its places.
+    """Measurement of approximate heat maps, one image at a time, from a part of its places.
 
-    Rounds of places are computed exactly until the rest is known well enough; the first of them again for some taus,
-    on the same views. Draws of the exact map, and of how a tau's map departs from it, give the likeness of whole maps.
+    Rounds of places are computed exactly until the rest is estimated well enough; the first round is computed again for
+    some taus, on the same views. Draws of the exact map, and of a tau's difference from it, estimate the SSIM.
 
     Parameters
     ----------
     model : TorchModel
+        Traced and prepared network.
     occlusion : Occlusion
-        In the approximate mode, with the step of drill-down; its tau does not count.
+        Settings of the approximate mode, with the step of drill-down; its tau is ignored.
     target : float
         SSIM to reach.
     """
@@ -60,13 +61,7 @@ class Tuning:
         self._occluders: dict[float, Occluder] = {}
 
     def measure(self, pixels: NDArray[np.float32], target: int | None = None) -> Measured:
-        """Measure one image.
-
-        Parameters
-        ----------
-        pixels : array of float32, of the network's input
-        target : int, optional
-            The element of the score; the largest one by default.
+        """Measure one image for a target, by default the largest element of its score.
 
         Raises
         ------
@@ -90,7 +85,7 @@ class Tuning:
         spent = [share]
 
         def departures(tau: float) -> Callable[[np.random.Generator], NDArray[np.floating]]:
-            """Draw how the map of a tau departs from the exact one."""
+            """Return a function that draws the difference between the map of a tau and the exact one."""
             occluder = self._occluder(tau)
             seen = occluder.opened(pixels) if self._occlusion.in_bfloat16 else image
             spent.append(float(first.mean()) * _flops(occluder) / _flops(self._exact))
@@ -119,7 +114,7 @@ class Tuning:
         values: NDArray[np.float32],
         departing: Callable[[np.random.Generator], NDArray[np.floating]],
     ) -> tuple[float, float]:
-        """Estimate the SSIM of a departing map, whole and after drill-down: the means over draws of both."""
+        """Estimate the SSIM of a map with differences, whole and after drill-down, as means over draws."""
         random, estimates = np.random.default_rng(0), []
         for _ in range(_DRAWS):
             (exact,) = sampling.drawn(values, random)

@@ -28,7 +28,7 @@ from vista_spark.cli._options import (
 )
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network, warn_of_random_weights
-from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image
+from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image, occlusion_settings
 
 if TYPE_CHECKING:
     from vista_spark.occlusion import Progress
@@ -96,7 +96,8 @@ def explain_command(
             framework(card.framework).device(device)
         weights = opened_weights(weights, model)
         net = network(card, weights, options["seed"], image_size)
-        OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, **options).occlusion(
+        occlusion_settings(
+            OcclusionOptions(patch_size=patch_size, stride=stride, **options),
             net.traced,
             (net.preprocessing.crop,) * 2,
             (0.0,) * 3,

@@ -1,20 +1,20 @@
-"""Words beside a heat map: the class, its score, and how the map was made."""
+"""Title and caption of a heat map."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vista_spark.occlusion._trust import flatness, in_digits, score_kind
+from vista_spark.occlusion._caveats import flatness, in_digits, score_kind
 
 if TYPE_CHECKING:
-    from vista_spark.occlusion._base import Explained
-    from vista_spark.occlusion._scale import ColorScale
+    from vista_spark.occlusion._color_scale import ColorScale
+    from vista_spark.occlusion._explained import Explained
 
 __all__ = ["caption", "map_title"]
 
 
 def map_title(explanation: Explained, scale: ColorScale) -> str:
-    """Say what the colours are of; for a flat heat map, that there is nothing to see."""
+    """Return the title: the score that the colours show, or that the heat map is flat."""
     name, kind = explanation.name_of(explanation.target), score_kind(explanation.kind)
     flat = flatness(explanation.kind, scale)
     if flat:
@@ -23,7 +23,7 @@ def map_title(explanation: Explained, scale: ColorScale) -> str:
 
 
 def caption(explanation: Explained) -> str:
-    """List the five largest elements, the patch and its places, the mode, its likeness, and the score in words."""
+    """Return the caption: the largest elements, the patch and its places, the mode, the likeness, and the score."""
     grid = explanation.grid
     patch, stride, places = (" x ".join(map(str, sizes)) for sizes in (grid.patch, grid.stride, grid.shape))
     made = f"{explanation.mode}, {explanation.seconds:.1f} s"

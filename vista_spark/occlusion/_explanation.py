@@ -1,23 +1,24 @@
-"""The heat map of one image, with the image and the coordinates of its photograph."""
+"""Explanation of one image: its heat map, the image, and the coordinates of the photograph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from udfs.images import decode
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_image, whole_number
-from vista_spark.occlusion._picture import PALETTE, draw_over_image, plot_image
-from vista_spark.occlusion._record import Recorded, fields_of_row
+from vista_spark.occlusion._heat_map_figure import PALETTE, draw_over_image, plot_image
+from vista_spark.occlusion._recorded import Recorded, fields_of_row
+from vista_spark.occlusion._validation import as_image, read_integer
 
 if TYPE_CHECKING:
     import os
 
     import plotly.graph_objects as go
+    import torch
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
@@ -26,60 +27,66 @@ if TYPE_CHECKING:
     from udfs.images import PictureGeometry, Preprocessing, Region
     from vista_spark.roster import ClassNames
 
-__all__ = ["Explanation", "shown_image"]
+__all__ = ["Explanation", "ImageSource", "shown_image"]
 
-# A picture in place of an image that is not given.
+ImageSource: TypeAlias = "bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor"
+"""Image as its encoded bytes, its path, or the array or tensor that the network reads."""
+
+# Grey level of the picture in place of a missing image.
 _GREY = 128
 
 
 @dataclass(frozen=True)
 class Explanation(Recorded):
-    """How much the score of a class depends on each part of an image. Made by :func:`explain_image`.
+    """Heat map of an image: dependence of a score on each part. Made by :func:`vista_spark.explain_image`.
 
     Attributes
     ----------
     heat_map : array of float32, of shape ``grid.shape``
-        Score of the target with the patch there; NaN where it has not been computed.
+        Score of the target with the patch at each place; NaN where it is not computed.
     grid : OcclusionGrid
+        Places of the patch.
     target, predicted : int
-        The element of the score that the heat map is of, and the largest one for the whole image.
+        Element of the score that is mapped, and the largest one for the whole image.
     probability : float
-        Score of the target for the whole image; a probability where `score` says so.
+        Score of the target for the whole image; a probability where `score` is one.
     mode : str
+        Mode of the computation.
     theoretical_speedup : float
-        Of a place over the naive mode's, by FLOPs.
+        Speed-up of a place over the naive mode, by FLOPs.
     seconds : float
-        For several targets, those of the one pass.
+        Time of the computation; for several targets, of the one pass.
     score : str
-        The score in words, as ``"probability: softmax over the 1000 outputs of 'classifier.1'"``.
+        Description of the score, such as ``"probability: softmax over the 1000 outputs of 'classifier.1'"``.
     verified : int
-        Places that were computed again with the untouched network.
+        Number of places that were computed again with the original network.
     difference : float
-        The largest difference found there.
+        Largest difference at these places.
     notes : tuple of str
-        Remarks on how the heat map was computed.
+        Remarks on the computation.
     top : tuple of (int, float)
-        The five largest elements of the score for the whole image, and their scores.
+        Five largest elements of the score for the whole image, and their scores.
     class_names : tuple of str
-        Names of the score's elements; empty where they are not known.
+        Names of the score's elements; empty where they are unknown.
     likeness : float or None
-        Estimated SSIM with the exact heat map, of an approximate one; ``None`` where there are too few places.
+        Estimated SSIM of an approximate heat map with the exact one; ``None`` where there are too few places.
     computed : int or None
-        Places that were computed; the others follow from them.
+        Number of computed places; the others are estimated from them.
     model : str
+        Name of the network.
     has_random_weights : bool
-        Whether the network was drawn at random: the heat map says nothing then.
+        Whether the network has random weights, which make the heat map meaningless.
     image : array of uint8, of shape (height, width, 3)
-        As the network sees it.
+        Image as the network reads it.
     geometry : PictureGeometry or None
-        Coordinates of the photograph, where the request was in them.
+        Coordinates of the photograph, where the request used them.
     """
 
     image: NDArray[np.uint8]
     geometry: PictureGeometry | None = field(default=None, kw_only=True)
 
     def _located(self) -> dict[str, Any]:
-        """Rows and columns of the photograph that the patch covers, by row and by column of the heat map."""
+        """Return the rows and columns of the photograph that the patch covers, by row and column of the heat map."""
         if self.geometry is None:
             return {}
         rows, columns = self.heat_map.shape
@@ -92,70 +99,71 @@ class Explanation(Recorded):
         }
 
     def covered(self, row: int, column: int) -> Region:
-        """Rows and columns that the patch covers at a place, in the coordinates of the request.
+        """Return the rows and columns that the patch covers at a place, in the coordinates of the request.
 
         Parameters
         ----------
         row, column : int
-            Of the heat map.
+            Place in the heat map.
 
         Returns
         -------
         tuple of two pairs of int
-            Half-open; of the photograph, or of the network's input.
+            Half-open ranges of the photograph's pixels, or of the network's input.
 
         Raises
         ------
         InvalidArgumentError
             The heat map has no such row or column.
         """
-        index = [whole_number(name, at, 0) for name, at in (("row", row), ("column", column))]
+        index = [read_integer(name, at, 0) for name, at in (("row", row), ("column", column))]
         for name, at, count in zip(("row", "column"), index, self.grid.shape, strict=True):
             if at >= count:
-                raise InvalidArgumentError(f"{name}={at}: from 0 to {count - 1}, by the places of the heat map")
+                raise InvalidArgumentError(f"{name} must be below {count}, the extent of the heat map, got {at}")
         starts = (int(self.grid.starts(axis)[at]) for axis, at in enumerate(index))
         rows, columns = ((start, start + extent) for start, extent in zip(starts, self.grid.patch, strict=True))
         return (rows, columns) if self.geometry is None else self.geometry.to_photograph((rows, columns))
 
     def plot(self, palette: str = PALETTE) -> Figure:
-        """Draw the image, and beside it the heat map over it: red where the prediction needs what is there.
+        """Draw the image and its heat map: red where the prediction depends on the covered part.
 
-        Colours are centred on the whole image's own score, and their limits fit the heat map; an arrow at an end of the
-        colour bar says that some places are beyond. A place that changes nothing has no colour.
+        Colours are centred on the score of the whole image, and their limits fit the heat map; an arrow at an end of
+        the colour bar marks values beyond the limits. A place that changes nothing has no colour.
 
         Parameters
         ----------
         palette : str
-            Any colour map of matplotlib, for low values first. Default ``"RdBu"``. ``"jet_r"`` has the colours and
-            limits of Krypton's pictures: from 0.75 to 1.25 times the probability, at most 1 (section 6.5).
+            Colour map of matplotlib, with low values first. Default ``"RdBu"``. ``"jet_r"`` has the colours and limits
+            of Krypton's pictures: from 0.75 to 1.25 times the probability, at most 1 (section 6.5).
 
         Raises
         ------
         InvalidArgumentError
-            An unknown palette; ``"jet_r"`` for a score that is not a probability.
+            The palette is unknown, or ``"jet_r"`` for a score that is not a probability.
         """
         return plot_image(self, self.image, palette)
 
     def interactive(self, palette: str = PALETTE) -> go.Figure:
-        """Draw the heat map over the image with plotly; the pointer reads a place's patch and its score.
+        """Draw the heat map over the image with plotly; the pointer shows a place's patch and its score.
 
         Parameters
         ----------
         palette : str
-            As for :meth:`plot`.
+            Colour map, as for :meth:`plot`.
 
         Returns
         -------
         plotly.graph_objects.Figure
+            Interactive figure.
 
         Raises
         ------
         ImportError
-            Plotly is not installed: the extra ``plot`` has it.
+            Plotly is not installed; the extra ``plot`` has it.
         InvalidArgumentError
             As for :meth:`plot`.
         """
-        from vista_spark.occlusion._interactive import interactive_heat_map  # plotly is optional
+        from vista_spark.occlusion._plotly_figure import interactive_heat_map
 
         rows, columns = self.heat_map.shape
         patches = [[self._patch_in_words(row, column) for column in range(columns)] for row in range(rows)]
@@ -166,13 +174,14 @@ class Explanation(Recorded):
         return f"rows {top} to {bottom}, columns {left} to {right}"
 
     def draw(self, axes: Axes, palette: str = PALETTE) -> QuadMesh:
-        """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.
+        """Draw the heat map over the image on the caller's axes, and return the mesh for a colour bar.
 
         Parameters
         ----------
         axes : matplotlib.axes.Axes
+            Axes to draw on.
         palette : str
-            As for :meth:`plot`.
+            Colour map, as for :meth:`plot`.
         """
         return draw_over_image(self, self.image, axes, palette)
 
@@ -186,23 +195,24 @@ class Explanation(Recorded):
         image: bytes | str | os.PathLike[str] | NDArray[np.float32] | None = None,
         class_names: ClassNames | None = None,
     ) -> Explanation:
-        """Make an explanation of a row of :class:`vista_spark.OcclusionExplainerModel`, to draw or to save it.
+        """Create an explanation from a row of :class:`vista_spark.OcclusionExplainerModel`.
 
         Parameters
         ----------
         row : pyspark.sql.Row or mapping
+            Row with a heat map and its details.
         heat_map, explanation : str
-            The stage's ``outputCol`` and ``detailsCol``. Default ``"heat_map"`` and ``"explanation"``.
+            Columns of the heat map and the details: the stage's ``outputCol`` and ``detailsCol``. Default
+            ``"heat_map"`` and ``"explanation"``.
         image : bytes, path or array, optional
-            The row's image, which is prepared as the network saw it; a grey picture by default.
+            The row's image, which is preprocessed as for the network. Default: a grey image.
         class_names : sequence, mapping or path, optional
-            As for :func:`vista_spark.explain_image`.
+            Names of the score's elements, as in :class:`vista_spark.OcclusionOptions`.
 
         Raises
         ------
         InvalidArgumentError
-            The row has no heat map or no such columns; or the model is not in this process's roster and an image is
-            given.
+            The row has no heat map or no such columns, or the model of an image is not in this process's roster.
         udfs.images.ImageError
             The image cannot be read.
         """
@@ -214,8 +224,8 @@ class Explanation(Recorded):
         if image is not None:
             if card is None:
                 raise InvalidArgumentError(
-                    f"model {fields['model']!r} is not in the roster of this process, and says how an image is "
-                    "prepared: register its card, or leave the image out"
+                    f"the model must be in the roster of this process to preprocess an image, got {fields['model']!r}; "
+                    "register its card, or leave the image out"
                 )
             preprocessing: Any = card.preprocessing
             preprocessing = preprocessing if preprocessing.crop == rows else preprocessing.with_size(rows)
@@ -226,7 +236,7 @@ class Explanation(Recorded):
 
 
 def shown_image(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:
-    """Pixels back from the network's input."""
+    """Convert the network's input back to pixels."""
     image = pixels.transpose(1, 2, 0) if preprocessing.layout == "NCHW" else pixels
     last = image * np.array(preprocessing.std) + np.array(preprocessing.mean)
     picture: NDArray[np.uint8] = np.clip(np.rint(last / preprocessing.scale), 0, 255).astype(np.uint8)

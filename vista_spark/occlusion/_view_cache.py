@@ -1,4 +1,4 @@
-"""The views of the pictures that were asked about last, under a budget of bytes."""
+"""Cache of the views of recently explained images, with a limit of bytes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ViewCache"]
 
 
 class ViewCache:
-    """Images that a network was run over, with their views; those used longest ago go first.
+    """Least-recently-used cache of images with their views.
 
     The views of an image are the same for every patch, region and mode of one network and precision.
 
     Parameters
     ----------
     limit : int
-        Bytes; the last image is kept even if it needs more.
+        Limit in bytes; the last image is kept even if it exceeds the limit.
 
     Examples
     --------
@@ -43,17 +43,7 @@ class ViewCache:
         self._images: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def get(self, pixels: NDArray[np.float32], precision: str, opened: Callable[[NDArray[np.float32]], Any]) -> Any:
-        """Return an image with its views, and make them where they are not at hand.
-
-        Parameters
-        ----------
-        pixels : array of float32
-            Of the network's input.
-        precision : str
-            That the views are computed in.
-        opened : callable
-            Makes the views of the pixels; what it returns has ``nbytes``.
-        """
+        """Return an image with its views, which `opened` computes in a precision where they are not cached."""
         key = (hashlib.sha256(pixels.tobytes()).hexdigest(), precision)
         if key not in self._images:
             self._images[key] = opened(pixels)
@@ -63,5 +53,5 @@ class ViewCache:
         return self._images[key]
 
     def clear(self) -> None:
-        """Forget all images."""
+        """Remove all images."""
         self._images.clear()

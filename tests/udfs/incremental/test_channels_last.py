@@ -74,7 +74,7 @@ def test_blocks_with_the_channels_last_run_in_parts(modules: bool) -> None:
 
 
 def test_what_reads_the_channels_last_stays() -> None:
-    class Ending(nn.Module):
+    class Activation(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.low, self.fc = nn.Conv2d(3, 4, 3), nn.Linear(4, 2)
@@ -84,7 +84,7 @@ def test_what_reads_the_channels_last_stays() -> None:
             return self.fc(last).permute(0, 3, 1, 2) + last.mean((1, 2))[:, :2, None, None]
 
     torch.manual_seed(0)
-    net = Ending().eval()
+    net = Activation().eval()
     model = framework("torch").trace(net, [TensorSpec((3, 8, 8))])
     fused = model.fused()
     image = torch.randn(2, 3, 8, 8)

@@ -77,7 +77,7 @@ class Generator:
                 self.net.parts = self.net.parts[: counts[0]]
                 self.net.held = self.net.held[: counts[1]]
                 self.side = counts[2]
-        self.net.head = self.ending()
+        self.net.head = self.last_activation()
         return self.net.eval()
 
     def fits(self, kind: str, step: Any) -> bool:
@@ -357,7 +357,7 @@ class Generator:
         shape = self.shapes[-1]
         return lambda _, values, __: values[-1].view(values[-1].size(0), -1).view(-1, *shape) * 1.5
 
-    def ending(self) -> nn.Module:
+    def last_activation(self) -> nn.Module:
         channels, *extents = self.shapes[-1]
         pool = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[self.axes - 1]
         return self.draw.choice((

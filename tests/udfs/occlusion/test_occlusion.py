@@ -161,7 +161,7 @@ def test_modes_agree_and_a_target_is_another_map(picture: np.ndarray) -> None:
     other = heat_map(model, occlusion(), picture, (exact.predicted + 1) % 3)
     assert other.predicted == exact.predicted != other.target
     assert not np.allclose(other.values, exact.values)
-    with pytest.raises(TargetError, match="from 0 to 2, not 3"):
+    with pytest.raises(TargetError, match="from 0 to 2, got 3"):
         heat_map(model, occlusion(), picture, 3)
 
 
@@ -203,7 +203,7 @@ def test_tuning_estimates_what_the_modes_then_give(picture: np.ndarray) -> None:
     assert measured.share == pytest.approx(rounds.computed / exact.size)
     assert measured.likeness == pytest.approx(rounds.likeness)
     assert measured.share < measured.cost < measured.share + 4
-    assert Measured.of(measured.numbers()) == measured
+    assert Measured.from_numbers(measured.numbers()) == measured
     assert measured.seconds > measured.sampled_seconds > 0
 
 
@@ -285,7 +285,7 @@ def test_what_the_patch_has_may_come_from_the_image(picture: np.ndarray, perturb
 
 
 def test_a_tau_that_is_no_fraction_is_refused() -> None:
-    with pytest.raises(PatchError, match=r"tau=1\.5"):
+    with pytest.raises(PatchError, match=r"tau must be .* got 1\.5"):
         Occluder(network(), occlusion(mode="approximate", tau=1.5))
 
 

@@ -1,4 +1,4 @@
-"""The guard of exact heat maps: a wrong value is found by the untouched network, and the layer is named."""
+"""Verification of exact heat maps: a wrong value is reported with the layer that differs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import udfs.incremental._network as incremental
 from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import TensorSpec, framework
 from udfs.occlusion import Explaining, HeatMap, NaiveOccluder, Occlusion, Score, VerificationError, places_to_verify
-from udfs.occlusion._float32 import full_float32
+from udfs.occlusion._full_precision import full_float32
 from udfs.occlusion.occluder import Occluder
 
 SIDE = 16
@@ -44,7 +44,7 @@ def test_an_exact_map_says_how_many_places_were_verified_and_how_near_they_are()
     exact = mapped(model)
     assert exact.verified == 1
     assert 0 <= exact.difference < 1e-5
-    assert mapped(model, verify=100).verified == 16, "no more than there are"
+    assert mapped(model, verify=100).verified == 16, "all places at most"
     assert mapped(model, mode="naive").verified == 1
     sampled = mapped(model, mode="approximate", target_ssim=0.5)
     assert (sampled.verified, sampled.difference < 1e-5) == (1, True), "places that are computed are exact"
@@ -62,7 +62,7 @@ def test_a_wrong_padding_is_found_and_its_layer_is_named(monkeypatch: pytest.Mon
     model = traced(small())
     assert mapped(model, verify=16).difference < 1e-5
     monkeypatch.setattr(incremental, "outside", lambda _: 1.0)
-    with pytest.raises(VerificationError, match="the untouched network gives") as raised:
+    with pytest.raises(VerificationError, match="the original network has") as raised:
         mapped(model, verify=16)
     assert "the first layer that differs is '0' (Conv2d), as it is computed in parts" in str(raised.value)
     assert 'mode="naive"' in str(raised.value)

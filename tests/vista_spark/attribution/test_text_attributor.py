@@ -30,7 +30,7 @@ def test_a_token_is_replaced_by_padding_that_nothing_attends_to() -> None:
     outputs = attributor.model.run({"input_ids": ids[None], "attention_mask": mask[None]}, [attributor.settled.layer])
     without = attributor.settled(outputs[attributor.settled.layer])[0, 0]
     assert attribution.values[2] == pytest.approx(attributor.whole - without, abs=1e-6)
-    assert attribution.baseline == "padding that nothing attends to"
+    assert attribution.baseline == "padding that no token attends to"
     assert "cosine similarity to 'a dog ran after the cat'" in attribution.score
 
 
@@ -72,10 +72,10 @@ def test_a_folder_has_the_weights_and_the_tokenizer() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"unit": "letter"}, "unit='letter'"),
-        ({"pooling": "max"}, "pooling='max'"),
-        ({"replacement": "mask"}, "replacement='mask'"),  # this tokenizer has no mask token
-        ({"text": ""}, "no tokens"),
+        ({"unit": "letter"}, "unit must be .* got 'letter'"),
+        ({"pooling": "max"}, "pooling must be .* got 'max'"),
+        ({"replacement": "mask"}, "replacement must be .* got 'mask'"),  # this tokenizer has no mask token
+        ({"text": ""}, "text must have a token"),
         ({"model": "squeezenet1_1"}, "reads images"),
     ],
 )
@@ -86,5 +86,5 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
 
 def test_methods_of_halves_are_refused() -> None:
     for method in ("rise", "integrated_gradients"):
-        with pytest.raises(InvalidArgumentError, match="take ablation or lime"):
+        with pytest.raises(InvalidArgumentError, match="use ablation or lime"):
             getattr(opened(), method)()

@@ -244,18 +244,18 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("--tau", "0.5", "only in the approximate mode"),
+        ("--tau", "0.5", "tau must be left out of mode"),
         ("--weights", "{folder}/absent.pt", "absent.pt"),
         ("--mode", "exat", "did you mean 'exact'"),
         ("--perturbation", "grey", "color, mean, blur"),
-        ("--stride", "32", "larger than the patch"),
+        ("--stride", "32", "stride must be at most the patch of 16"),
         ("--patch-size", "999", "999"),
         ("--precision", "float16", "did you mean 'bfloat16'"),
         ("--out", "heat.txt", "a picture ends with"),
         ("--out", "s3://bucket/heat.png", "is a URI"),
         ("--out", "{folder}/image.jpg/heat.png", "name a file that can be written"),
         ("--output", "logits", "did you mean 'logit'"),
-        ("--head", "boxes", "the network returns one tensor"),
+        ("--head", "boxes", "head must be left out"),
         ("--device", "gpu0", "one of: auto, cpu, cuda"),
     ],
 )

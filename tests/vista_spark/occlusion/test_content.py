@@ -89,12 +89,12 @@ def test_a_keras_network_takes_an_array() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.zeros((3, 32, 32)), r"perturbation: a baseline of shape \(3, 32, 32\)"),
+        (np.zeros((3, 32, 32)), r"perturbation: baseline must have the input.s shape .*got \(3, 32, 32\)"),
         (np.full((3, 64, 64), np.inf), "finite"),
         (lambda pixels: pixels[:, 1:], "shape"),
         (lambda pixels: None, "finite numbers"),
-        (3, "perturbation=3"),
-        ("grey", "perturbation='grey'"),
+        (3, "perturbation must be one of .* got 3"),
+        ("grey", "perturbation must be one of .* got 'grey'"),
     ],
 )
 def test_other_content_is_refused(content: Any, message: str) -> None:

@@ -43,5 +43,5 @@ def test_the_colours_lie_where_the_patches_were() -> None:
 
 def test_random_weights_are_said_and_palettes_checked() -> None:
     assert "random weights" in explanation(has_random_weights=True).interactive().layout.title.text.lower()
-    with pytest.raises(InvalidArgumentError, match="palette='RdBx'"):
+    with pytest.raises(InvalidArgumentError, match=r"palette must be .* got 'RdBx'"):
         explanation().interactive("RdBx")

@@ -72,9 +72,11 @@ def test_the_target_may_be_a_column_and_a_class_that_is_none_costs_its_row(df: D
     assert found[1]["explanation"]["target"] == 7
     assert found[0]["explanation"]["target"] == found[0]["explanation"]["predicted"]
     assert found[2]["heat_map"] is None
-    assert found[2]["image_error"].startswith("from 0 to 999, not 1000; probability: softmax over the 1000 outputs")
+    assert found[2]["image_error"].startswith(
+        "target must be from 0 to 999, got 1000; probability: softmax over the 1000 outputs"
+    )
     assert [found[number]["image_error"] for number in (0, 1, 3)] == [None] * 3
-    with pytest.raises(ColumnError, match=r"targetCol 'class' is string; a class is an int"):
+    with pytest.raises(ColumnError, match="targetCol 'class' must be of integers, got string"):
         model.transform(wanted.withColumn("class", F.lit("cat")))
 
 
@@ -86,7 +88,7 @@ def test_the_score_and_its_verification_are_params(df: DataFrame) -> None:
     assert said["verified"] == 2
     assert 0 <= said["difference"] < 1e-4
     assert said["probability"] < 0, "no class of a random network is likelier than all others together"
-    with pytest.raises(InvalidArgumentError, match="head='boxes': the network returns one tensor"):
+    with pytest.raises(InvalidArgumentError, match=r"head must be left out .* got 'boxes'"):
         explainer.copy().setHead("boxes").fit(df)
     with pytest.raises(TypeError, match="output='logits'; did you mean 'logit'"):
         explainer.copy().setOutput("logits")
@@ -169,23 +171,23 @@ def test_what_cannot_be_is_said_before_a_job_starts(df: DataFrame) -> None:
     def fit(**other: Any) -> None:
         OcclusionExplainer(**(SETTINGS | other)).fit(df)
 
-    with pytest.raises(PatchError, match="patch of 65 on axis 0 does not fit into 64"):
+    with pytest.raises(PatchError, match="patch on axis 0 must fit into 64, got 65"):
         fit(patchSize=65)
-    with pytest.raises(InvalidArgumentError, match="stride 17 is larger than the patch of 16"):
+    with pytest.raises(InvalidArgumentError, match="stride must be at most the patch of 16, got 17"):
         fit(stride=17)
-    with pytest.raises(PatchError, match="region 0 to 65 on axis 1"):
+    with pytest.raises(PatchError, match=r"region on axis 1 must be within 0 .* got 0 to 65"):
         fit(region=[0, 64, 0, 65])
-    with pytest.raises(InvalidArgumentError, match=r"a keras network, which is not run in parts.*mode=.exact"):
+    with pytest.raises(InvalidArgumentError, match=r"for a keras network, got .approximate."):
         fit(model="keras_mobilenet_v2", mode="approximate")
-    with pytest.raises(InvalidArgumentError, match=r"speed-up of 9 by drill-down.*below 3\.\d+"):
+    with pytest.raises(InvalidArgumentError, match=r"speed-up by drill-down must be .*below 3\.\d+.* got 9"):
         fit(mode="approximate", targetSpeedup=9.0)
-    with pytest.raises(InvalidArgumentError, match="heat map of 2 x 2 is too small"):
+    with pytest.raises(InvalidArgumentError, match="at least 3 places per axis to be compared, got 2 x 2"):
         fit(mode="approximate", region=[0, 24, 0, 24], targetSpeedup=1.0)
-    with pytest.raises(ColumnError, match="has arrays of images"):
+    with pytest.raises(ColumnError, match="got arrays of images"):
         OcclusionExplainer(**SETTINGS).fit(df.withColumn("image", F.array("image")))
     with pytest.raises(InvalidArgumentError, match="no model"):
         OcclusionExplainer().fit(df)
-    with pytest.raises(EmptyInputError, match="no rows to tune on"):
+    with pytest.raises(EmptyInputError, match="must have an image that can be read to tune on"):
         OcclusionExplainer(**SETTINGS, mode="approximate", targetSpeedup=1.0).fit(
             df.withColumn("image", F.lit(b"no picture"))
         )

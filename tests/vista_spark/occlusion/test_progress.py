@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,8 +11,11 @@ from optimizer.graph import Layer, LayerGraph
 from optimizer.occlusion import OcclusionGrid, update_patches
 from udfs.occlusion import Occlusion, Pace
 from vista_spark.errors import ExplanationCancelledError
-from vista_spark.occlusion import _progress
-from vista_spark.occlusion._progress import Monitor, Progress
+from vista_spark.occlusion import OcclusionOptions, Progress, _monitor
+from vista_spark.occlusion._monitor import Monitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GRID = OcclusionGrid((80, 80), (8, 8), (8, 8))
 
@@ -30,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(_progress, "time", made)
+    monkeypatch.setattr(_monitor, "time", made)
     return made
 
 
@@ -42,6 +45,26 @@ def pace(run: float | None = None) -> Pace:
     if run is not None:
         made.assume(run)
     return made
+
+
+def monitored(
+    pace: Pace,
+    started: float,
+    *,
+    extra_seconds: float = 0.0,
+    at_once: bool = False,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    **callbacks: Any,
+) -> Monitor:
+    return Monitor(
+        pace,
+        OcclusionOptions(**callbacks),
+        extra_seconds=extra_seconds,
+        at_once=at_once,
+        single=True,
+        started=started,
+        is_cancelled=is_cancelled,
+    )
 
 
 def compute(monitor: Monitor, clock: Clock, batches: list[tuple[int, float]]) -> None:
@@ -58,12 +81,12 @@ def test_an_estimate_has_the_start_and_the_verification_in_it_and_is_corrected(c
     told: list[float] = []
     started = clock.now
     clock.now += 0.5  # the network runs over the image
-    monitor = Monitor(pace(), beside=4.0, at_once=False, single=True, started=started, on_estimate=told.append)
+    monitor = monitored(pace(), started, extra_seconds=4.0, on_estimate=told.append)
     compute(monitor, clock, [(10, 0.6), (10, 0.8)])
     assert told == [pytest.approx(0.5 + 1.4 + 80 * 0.08 + 4)], "told before a batch that ends after two seconds"
     told.clear()
     clock.now = started
-    monitor = Monitor(pace(), beside=0.0, at_once=False, single=True, started=started, on_estimate=told.append)
+    monitor = monitored(pace(), started, on_estimate=told.append)
     compute(monitor, clock, [(10, 1.0)] * 4 + [(10, 3.0)] * 6)
     assert told[0] == pytest.approx(10)
     assert told[-1] == pytest.approx(22, rel=0.1)
@@ -73,17 +96,17 @@ def test_an_estimate_has_the_start_and_the_verification_in_it_and_is_corrected(c
 
 def test_a_slow_network_has_an_estimate_before_the_first_place(clock: Clock) -> None:
     told: list[float] = []
-    Monitor(pace(1.0), beside=0.0, at_once=False, single=True, started=clock.now, on_estimate=told.append)
+    monitored(pace(1.0), clock.now, on_estimate=told.append)
     assert told == [pytest.approx(100)]
-    Monitor(pace(0.01), beside=0.0, at_once=False, single=True, started=clock.now, on_estimate=told.append)
+    monitored(pace(0.01), clock.now, on_estimate=told.append)
     assert len(told) == 1, "a fast one is measured first"
-    Monitor(pace(0.01), beside=0.0, at_once=True, single=True, started=clock.now, on_estimate=told.append)
+    monitored(pace(0.01), clock.now, at_once=True, on_estimate=told.append)
     assert told[1:] == [pytest.approx(1)]
 
 
 def test_a_short_map_has_an_estimate_as_well(clock: Clock) -> None:
     told: list[float] = []
-    monitor = Monitor(pace(), beside=0.0, at_once=False, single=True, started=clock.now, on_estimate=told.append)
+    monitor = monitored(pace(), clock.now, on_estimate=told.append)
     compute(monitor, clock, [(60, 0.06), (40, 0.04)])
     assert told == [pytest.approx(0.1)]
 
@@ -91,15 +114,7 @@ def test_a_short_map_has_an_estimate_as_well(clock: Clock) -> None:
 def test_progress_counts_places_and_seconds(clock: Clock) -> None:
     told: list[Progress] = []
     seen: list[Any] = []
-    monitor = Monitor(
-        pace(),
-        beside=1.0,
-        at_once=False,
-        single=True,
-        started=clock.now,
-        on_progress=told.append,
-        on_update=seen.append,
-    )
+    monitor = monitored(pace(), clock.now, extra_seconds=1.0, on_progress=told.append, on_update=seen.append)
     compute(monitor, clock, [(20, 2.0), (30, 3.0), (50, 5.0)])
     assert [(each.done, each.total) for each in told] == [(20, 100), (50, 100), (100, 100)]
     assert [each.seconds for each in told] == pytest.approx([2, 5, 10])
@@ -110,9 +125,7 @@ def test_progress_counts_places_and_seconds(clock: Clock) -> None:
 
 def test_a_cancelled_request_ends_with_what_was_computed(clock: Clock) -> None:
     cancelled: list[bool] = []
-    monitor = Monitor(
-        pace(), beside=0.0, at_once=False, single=True, started=clock.now, cancelled=lambda: bool(cancelled)
-    )
+    monitor = monitored(pace(), clock.now, is_cancelled=lambda: bool(cancelled))
     compute(monitor, clock, [(20, 2.0)])
     cancelled.append(True)
     with pytest.raises(ExplanationCancelledError, match="cancelled after 30 of 100 places") as raised:

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from dataclasses import fields
-from inspect import signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ from PIL import Image
 from optimizer.errors import CerebroError
 from vista_spark import Progress, explain_image, explain_image_sizes, open_explainer, roster
 from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
-from vista_spark.occlusion._request import Request
+from vista_spark.occlusion import OcclusionOptions
+from vista_spark.occlusion._options import ImageKeywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,7 +210,7 @@ def test_a_closed_session_says_so(explainer: ExplainerSession) -> None:
     explainer.explain(PICTURE, stride=16)
     explainer.close()
     explainer.close()
-    with pytest.raises(InvalidArgumentError, match="the session is closed: open another one"):
+    with pytest.raises(InvalidArgumentError, match="the session is closed; open another one"):
         explainer.explain(PICTURE, stride=16)
 
 
@@ -245,22 +245,29 @@ def test_regions_and_places_count_pixels_of_the_photograph(
 
 
 def test_what_has_no_photograph_is_refused(explainer: ExplainerSession) -> None:
-    with pytest.raises(InvalidArgumentError, match="an array is the network's input itself"):
+    with pytest.raises(InvalidArgumentError, match="image must be bytes or a path, got an array"):
         explainer.explain(PICTURE, coordinates="photograph")
-    with pytest.raises(InvalidArgumentError, match=r"coordinates='photo'.*did you mean 'photograph'"):
+    with pytest.raises(InvalidArgumentError, match=r"coordinates must be .*'photo'; did you mean 'photograph'"):
         explainer.explain(PICTURE, coordinates="photo")
-    with pytest.raises(InvalidArgumentError, match="cancel=True: an event"):
+    with pytest.raises(InvalidArgumentError, match="cancel must be an event"):
         explainer.explain(PICTURE, cancel=True)
     with pytest.raises(TypeError, match="has no parameter 'patchsize'; did you mean 'patch_size'"):
         explainer.explain(PICTURE, patchsize=3)
     with pytest.raises(TypeError, match="has no parameter 'model'"):
         explainer.explain(PICTURE, model="squeezenet1_1")
-    with pytest.raises(InvalidArgumentError, match="explanations are for images"):
+    with pytest.raises(InvalidArgumentError, match="model must be a network for images"):
         open_explainer("minilm_l6")
 
 
-def test_a_request_has_the_keywords_and_defaults_of_a_single_explanation() -> None:
-    whole = {each.name: each.default for each in signature(explain_image).parameters.values()}
-    for name in ("image", "model", "weights", "image_size", "spark", "device"):
-        del whole[name]
-    assert {each.name: each.default for each in fields(Request)} == whole
+def test_options_serve_several_images_and_keywords_replace_them(explainer: ExplainerSession) -> None:
+    options = OcclusionOptions(stride=16, target=7)
+    mapped = explainer.explain(PICTURE, options)
+    np.testing.assert_array_equal(mapped.heat_map, explainer.explain(PICTURE, stride=16, target=7).heat_map)
+    assert explainer.explain(PICTURE, options, stride=8).heat_map.shape == (7, 7)
+    assert [each.target for each in explainer.explain_targets(PICTURE, options, targets=(3, 4))] == [3, 4]
+    (small,) = explainer.explain_sizes(PICTURE, options, patch_sizes=[16])
+    np.testing.assert_array_equal(small.heat_map, mapped.heat_map)
+
+
+def test_keywords_are_the_fields_of_the_options() -> None:
+    assert ImageKeywords.__annotations__.keys() == {each.name for each in fields(OcclusionOptions)}

@@ -53,7 +53,7 @@ def test_a_time_series(recognizer: nn.Module, perturbation: str) -> None:
     with torch.inference_mode():
         scores = recognizer(torch.from_numpy(windows)).softmax(1).numpy()
     assert (scores.argmax(1) == kinds).mean() > 0.9
-    case = int(np.argmax(windows.std(axis=(1, 2))))  # somebody moves
+    case = int(np.argmax(windows.std(axis=(1, 2))))  # a person moves
     common: dict[str, Any] = {
         "patch": 12,
         "stride": 4,
@@ -130,7 +130,7 @@ def test_a_volume_and_its_axes() -> None:
     assert exact.heat_map.shape == (4, 3, 3)
     assert np.ptp(exact.heat_map) > 1e-3
     np.testing.assert_allclose(exact.heat_map, naive.heat_map, atol=1e-5)
-    with pytest.raises(InvalidArgumentError, match="a heat map of 3 axes"):
+    with pytest.raises(InvalidArgumentError, match="heat_map must have 1 or 2 axes to be drawn, got 3"):
         exact.plot()
 
 
@@ -153,22 +153,26 @@ def test_an_approximate_heat_map_and_its_picture(recognizer: nn.Module) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
-        ({"of": 1}, InvalidArgumentError, "of=1: there are 1 inputs"),
-        ({"patch": 101, "stride": 1}, PatchError, "a patch of 101 on axis 0 does not fit into 100"),
-        ({"stride": 20}, InvalidArgumentError, "stride 20 is larger than the patch of 10"),
-        ({"patch": (10, 10)}, InvalidArgumentError, r"patch=\(10, 10\): the tensor has 1 axes beside its channels"),
-        ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
-        ({"perturbation": "men"}, InvalidArgumentError, "perturbation='men'; did you mean 'mean'"),
-        ({"value": 1.0}, InvalidArgumentError, 'value=1.0: the patch holds it with perturbation="color" alone'),
+        ({"of": 1}, InvalidArgumentError, "of must be an index of the 1 inputs"),
+        ({"patch": 101, "stride": 1}, PatchError, "patch on axis 0 must fit into 100, got 101"),
+        ({"stride": 20}, InvalidArgumentError, "stride must be at most the patch of 10, got 20"),
+        ({"patch": (10, 10)}, InvalidArgumentError, r"the tensor's 1 axes beside its channels, got \(10, 10\)"),
+        ({"mode": "exat"}, InvalidArgumentError, "mode must be one of .* got 'exat'; did you mean 'exact'"),
+        ({"perturbation": "men"}, InvalidArgumentError, "perturbation must be .* got 'men'; did you mean 'mean'"),
+        ({"value": 1.0}, InvalidArgumentError, 'value must be left out unless perturbation="color"'),
         (
             {"perturbation": "color", "value": [1.0, 2.0]},
             InvalidArgumentError,
-            "value=.*one number, or one for each of 6 channels",
+            "value must be a number, or one for each of 6 channels",
         ),
-        ({"target": 4}, InvalidArgumentError, "target=4: from 0 to 3"),
-        ({"mode": "approximate", "tau": 0.0}, PatchError, "tau=0.0: above 0"),
-        ({"inputs": np.zeros(100, np.float32)}, InvalidArgumentError, r"input 0 is float32 of shape \(100,\)"),
-        ({"inputs": np.zeros((6, 100), np.int64)}, InvalidArgumentError, "input 0 is int64"),
+        ({"target": 4}, InvalidArgumentError, "target must be from 0 to 3, got 4"),
+        ({"mode": "approximate", "tau": 0.0}, PatchError, "tau must be above 0"),
+        (
+            {"inputs": np.zeros(100, np.float32)},
+            InvalidArgumentError,
+            r"must be floats .* got float32 of shape \(100,\)",
+        ),
+        ({"inputs": np.zeros((6, 100), np.int64)}, InvalidArgumentError, "input 0 must be floats .* got int64"),
     ],
 )
 def test_what_cannot_be_is_said(

@@ -1,0 +1,187 @@
+"""Figures of heat maps: over an image, below a series, or as a plane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import nearest
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.occlusion._caption import caption, map_title
+from vista_spark.occlusion._caveats import RANDOM_WEIGHTS, score_kind
+from vista_spark.occlusion._color_scale import fitting_scale, seed_scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from optimizer.occlusion import OcclusionGrid
+    from vista_spark.occlusion._color_scale import ColorScale
+    from vista_spark.occlusion._explained import Explained
+
+__all__ = ["PALETTE", "cell_edges", "color_map", "draw_over_image", "plot_image", "plot_tensor", "scale_of"]
+
+PALETTE = "RdBu"
+"""Red where covering a place lowers the score, blue where it raises it.
+
+Red marks important places in Krypton's pictures as well, and red and blue differ for every common form of colour
+blindness, unlike red and green or the colours of jet.
+"""
+
+_SEED_PALETTE = "jet_r"
+
+# Opacity of the colours over an image: none where a place changes nothing, so that the image shows there.
+_OPACITY, _RISE = 0.9, 0.7
+_SEED_OPACITY = 0.6
+
+# Largest share of white in the grey image under the colours, so that dark colours are seen on dark images.
+_BRIGHTENED = 0.25
+
+_COLORS = 256
+_TITLE, _SMALL = 9, 8
+
+
+def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = PALETTE) -> Figure:
+    """Draw an image, and its heat map over the grey image next to it, with a caption."""
+    from udfs.driver.figure import NotebookFigure
+
+    figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.imshow(image)
+    left.set_axis_off()
+    left.set_title(f"predicted: {explanation.name_of(explanation.predicted)}", fontsize=_TITLE, wrap=True)
+    shown = draw_over_image(explanation, image, right, palette)
+    right.set_title(map_title(explanation, scale_of(explanation, palette)), fontsize=_TITLE, wrap=True)
+    _color_bar(figure, shown, right, explanation)
+    _add_caption(figure, explanation)
+    return figure
+
+
+def draw_over_image(explanation: Explained, image: NDArray[np.uint8], axes: Axes, palette: str = PALETTE) -> QuadMesh:
+    """Draw a heat map over its image, in grey, on the caller's axes, and return the mesh for a colour bar.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An unknown palette; ``"jet_r"`` for a score that is not a probability.
+    """
+    height, width = image.shape[:2]
+    brightness = image.mean(axis=2) / 255
+    axes.imshow(_BRIGHTENED + (1 - _BRIGHTENED) * brightness, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0))
+    axes.set_axis_off()
+    return _mesh(explanation, axes, palette, is_translucent=True)
+
+
+def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: str = PALETTE) -> Figure:
+    """Draw the channels of a series, and below them the heat map; or the heat map of a plane.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A heat map of three axes; a palette as for :func:`draw_over_image`.
+    """
+    from udfs.driver.figure import NotebookFigure
+
+    heat_map, grid = explanation.heat_map, explanation.grid
+    if heat_map.ndim > 2:
+        raise InvalidArgumentError(
+            f"heat_map must have 1 or 2 axes to be drawn, got {heat_map.ndim}; draw its planes, such as heat_map[0]"
+        )
+    scale = scale_of(explanation, palette)
+    figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
+    if heat_map.ndim == 1:
+        above, below = figure.subplots(2, 1, sharex=True)
+        above.plot(tensor.T, linewidth=0.8)
+        predicted = explanation.name_of(explanation.predicted)
+        above.set_title(f"predicted: {predicted}; {len(tensor)} channels", fontsize=_TITLE)
+        below.plot(_middles(grid, 0), heat_map, marker=".", color="black", linewidth=0.8)
+        below.axhline(explanation.probability, linestyle=":", color="grey")
+        below.set_ylim(scale.low, scale.high)
+        if scale.extend != "neither":
+            below.set_ylim(min(scale.low, np.nanmin(heat_map)), max(scale.high, np.nanmax(heat_map)))
+        below.set_ylabel(score_kind(explanation.kind), fontsize=_SMALL)
+        below.set_title(map_title(explanation, scale), fontsize=_TITLE)
+    else:
+        axes = figure.subplots()
+        shown = _mesh(explanation, axes, palette, is_translucent=False)
+        axes.set_xlim(0, grid.image[1])
+        axes.set_ylim(grid.image[0], 0)
+        axes.set_title(map_title(explanation, scale), fontsize=_TITLE, wrap=True)
+        _color_bar(figure, shown, axes, explanation)
+    _add_caption(figure, explanation)
+    return figure
+
+
+def scale_of(explanation: Explained, palette: str) -> ColorScale:
+    if palette != _SEED_PALETTE:
+        return fitting_scale(explanation.heat_map, explanation.probability)
+    if score_kind(explanation.kind) != "probability":
+        raise InvalidArgumentError(
+            f'palette must not be "{_SEED_PALETTE}" for {explanation.score!r}, as its limits are 0.75 and 1.25 of a '
+            f'probability; use another one, such as "{PALETTE}"'
+        )
+    return seed_scale(explanation.heat_map, explanation.probability)
+
+
+def _mesh(explanation: Explained, axes: Axes, palette: str, *, is_translucent: bool) -> QuadMesh:
+    scale = scale_of(explanation, palette)
+    mesh = axes.pcolormesh(
+        cell_edges(explanation.grid, 1), cell_edges(explanation.grid, 0), np.ma.masked_invalid(explanation.heat_map),
+        cmap=color_map(palette, is_translucent=is_translucent), vmin=scale.low, vmax=scale.high,
+    )  # fmt: skip
+    colors: Any = mesh.cmap
+    colors.colorbar_extend = scale.extend  # read by Figure.colorbar, also by a caller's own
+    return mesh
+
+
+def color_map(palette: str, *, is_translucent: bool) -> Colormap:
+    """Return a colour map; over an image, values far from the middle are more opaque."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    if palette not in colormaps:
+        raise InvalidArgumentError(
+            f"palette must be {PALETTE!r}, {_SEED_PALETTE!r} or another colour map of matplotlib, got "
+            f"{palette!r}{nearest(palette, list(colormaps))}"
+        )
+    colors = colormaps[palette](np.linspace(0, 1, _COLORS))
+    if is_translucent:
+        distance = np.abs(np.linspace(-1, 1, _COLORS))
+        colors[:, 3] = _SEED_OPACITY if palette == _SEED_PALETTE else _OPACITY * distance**_RISE
+    return ListedColormap(colors, name=palette)
+
+
+def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explained) -> None:
+    bar = figure.colorbar(shown, ax=axes)
+    bar.set_label(
+        f"{score_kind(explanation.kind)} with the place covered\n"
+        "\N{LEFTWARDS ARROW} the place speaks for it       the place speaks against it \N{RIGHTWARDS ARROW}",
+        fontsize=_SMALL,
+    )
+    bar.ax.tick_params(labelsize=_SMALL)
+    bar.ax.axhline(explanation.probability, color="black", linewidth=1)
+    if explanation.kind == "probability":  # limits are symmetric, probabilities are not
+        low, high = shown.get_clim()
+        bar.ax.set_ylim(max(low, 0.0), min(high, 1.0))
+
+
+def _add_caption(figure: Figure, explanation: Explained) -> None:
+    figure.supxlabel(caption(explanation), fontsize=_SMALL, x=0.02, ha="left")
+    if explanation.has_random_weights:
+        figure.suptitle(RANDOM_WEIGHTS, color="red", weight="bold")
+
+
+def _middles(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
+    """Return the middles of the patches on an axis."""
+    return np.asarray(grid.starts(axis) + grid.patch[axis] / 2, np.float64)
+
+
+def cell_edges(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
+    """Return the edges of the places' cells on an axis: half-way between the middles of two patches."""
+    middles, half = _middles(grid, axis), grid.stride[axis] / 2
+    between = (middles[:-1] + middles[1:]) / 2
+    return np.concatenate([[middles[0] - half], between, [middles[-1] + half]])

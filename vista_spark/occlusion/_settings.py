@@ -1,0 +1,126 @@
+"""Translation of :class:`OcclusionOptions` to the settings of one network and input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
+from udfs.attribution import baseline_of
+from udfs.occlusion import Occlusion, Score
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.occlusion._checks import check_color, check_network
+from vista_spark.occlusion._options import APPROXIMATE_DEFAULTS, TARGET_SSIM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TracedModel
+    from udfs.images import Preprocessing
+    from udfs.occlusion import Mode, Perturbation, Precision
+    from vista_spark.occlusion._options import OcclusionOptions
+
+__all__ = ["color_fill", "occlusion_grid", "occlusion_settings", "with_content"]
+
+
+def with_content(options: OcclusionOptions, pixels: NDArray[np.float32], spatial: Sequence[int]) -> OcclusionOptions:
+    """Return the options with the patch's content as an array, where it is an array or a function of the input.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array does not have the input's shape, or has elements that are not finite.
+    """
+    if isinstance(options.perturbation, str):
+        return options
+    try:
+        content = baseline_of(options.perturbation, pixels, spatial)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"perturbation: {error}") from None
+    return replace(options, perturbation=np.ascontiguousarray(content))
+
+
+def occlusion_grid(options: OcclusionOptions, extents: tuple[int, ...]) -> OcclusionGrid:
+    """Place the patch on an input with these spatial extents.
+
+    Raises
+    ------
+    optimizer.occlusion.PatchError
+        The patch does not fit, or the region exceeds the input.
+    """
+    patch, stride = (
+        size if isinstance(size, tuple) else (size,) * len(extents) for size in (options.patch_size, options.stride)
+    )
+    return OcclusionGrid(extents, patch, stride, cast("Any", options.region))
+
+
+def occlusion_settings(
+    options: OcclusionOptions,
+    model: TracedModel,
+    extents: tuple[int, ...],
+    fill: tuple[float, ...],
+    *,
+    incremental: bool = True,
+) -> Occlusion:
+    """Translate the options to the settings of one network and the spatial extents of its input.
+
+    `fill` is the value of a patch of one colour, per channel, as the network reads it; `incremental` tells whether the
+    network's framework computes parts of tensors.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The network has no such score, or no layer that can be computed in parts; or no stride of drill-down reaches the
+        speed-up.
+    optimizer.occlusion.PatchError
+        As :func:`occlusion_grid`.
+    """
+    grid, score = occlusion_grid(options, extents), Score(options.output, options.head)
+    score.check(model)
+    if incremental:
+        check_network(model.graph, options.mode)
+    return Occlusion(
+        grid=grid,
+        fill=fill,
+        mode=cast("Mode", options.mode),
+        batch_size=options.batch_size,
+        perturbation=cast("Perturbation", options.perturbation),
+        precision=cast("Precision", options.precision or "float32"),
+        score=score,
+        verify=options.verify,
+        seed=options.seed,
+        **_approximation(options, grid),
+    )
+
+
+def _approximation(options: OcclusionOptions, grid: OcclusionGrid) -> dict[str, Any]:
+    """Return the settings of the approximate mode, with their defaults."""
+    if options.mode != "approximate":
+        return {}
+    fixed = {name: getattr(options, name) for name in APPROXIMATE_DEFAULTS}
+    if all(value is None for value in fixed.values()):
+        return {"target_ssim": options.target_ssim or TARGET_SSIM}
+    tau, speedup, fraction = (APPROXIMATE_DEFAULTS[name] if value is None else value for name, value in fixed.items())
+    try:
+        step = stage_one_step(grid, speedup, fraction)
+    except PatchError as error:
+        raise InvalidArgumentError(str(error)) from None
+    return {"tau": tau, "step": step, "fraction": fraction}
+
+
+def color_fill(color: tuple[int, ...], preprocessing: Preprocessing) -> tuple[float, ...]:
+    """Translate a colour in RGB from 0 to 255 to the values that the network reads, per channel.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The color is not three integers from 0 to 255.
+    """
+    check_color(color, "patch_color")
+    channels = np.array(color if preprocessing.channels == "RGB" else color[::-1])
+    normalised = (channels * preprocessing.scale - np.array(preprocessing.mean)) / np.array(preprocessing.std)
+    return tuple(float(value) for value in normalised.astype(np.float32))
