@@ -88,7 +88,7 @@ class Recode(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OneHot(Operator):
-    """One-hot encoding: 1 in the columns that the codes of a row name, else 0. A code of -1 names none.
+    """Encode codes as one-hot columns: 1 in the columns that the codes of a row name, else 0. A code of -1 names none.
 
     Parameters
     ----------

@@ -29,6 +29,7 @@ class Distances(Operator):
     Parameters
     ----------
     points : array of shape (points, columns)
+        Points that distances are measured to.
     metric : str
         One of :data:`METRICS`.
     p : float
@@ -58,7 +59,9 @@ class Neighbors(Operator):
     Parameters
     ----------
     points : float64 array of shape (points, columns)
+        Training points.
     values : float64 array of shape (points, values)
+        Values of each point.
     metric : str
         One of :data:`METRICS`.
     p : float

@@ -24,8 +24,9 @@ class Leaves(Operator):
     Parameters
     ----------
     number : int64 array of shape (nodes,)
-        Of each node in the table of the trees.
+        Number of each node in the node table.
     trees : int
+        Number of trees.
     columns : int
         With a number above 0, trees are laid out by round and column: the result has shape
         (rows, trees / columns, columns).
@@ -38,5 +39,5 @@ class Leaves(Operator):
     def width(self, inputs: Sequence[int]) -> int:  # the leaves are read, not the sums
         """Columns of the result."""
         if self.columns and self.trees % self.columns:
-            raise ProgramError(f"Leaves: {self.trees} trees cannot be laid out in {self.columns} columns")
+            raise ProgramError(f"trees must be a multiple of columns={self.columns}, got {self.trees}.")
         return self.trees

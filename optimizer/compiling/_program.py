@@ -37,6 +37,7 @@ class Node:
     Parameters
     ----------
     name : str
+        Name of the node, unique in its program.
     operator : Operator
         The operator.
     inputs : tuple of str
@@ -58,6 +59,7 @@ class Program:
     columns : sequence of str, or None
         Their names, where the model knows them.
     nodes : iterable of Node
+        Nodes, each after its inputs.
     outputs : mapping of str to Output
         By the name of the library's method, as ``"predict_proba"``. Nodes that no output needs are left out.
 
@@ -146,16 +148,16 @@ class Program:
     @property
     def categories(self) -> dict[int, frozenset[type]]:
         """Columns of the input that are looked up, and the types of the values that the models know in them."""
-        found: dict[int, frozenset[type]] = {}
+        kinds_of: dict[int, frozenset[type]] = {}
         for node in self.host:
             if isinstance(node.operator, Bag):
                 column = int(node.operator.columns[0])
-                found[column] = found.get(column, frozenset()) | {node.operator.entries}
+                kinds_of[column] = kinds_of.get(column, frozenset()) | {node.operator.entries}
             elif isinstance(node.operator, Encode):
-                for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
-                    kinds = {type(one) for one in own if one is not None}
-                    found[column] = found.get(column, frozenset()) | kinds
-        return {column: _told(kinds) for column, kinds in found.items()}
+                for column, vocabulary in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
+                    kinds = {type(category) for category in vocabulary if category is not None}
+                    kinds_of[column] = kinds_of.get(column, frozenset()) | kinds
+        return {column: _told(kinds) for column, kinds in kinds_of.items()}
 
     @property
     def digest(self) -> str:
@@ -207,8 +209,8 @@ class Program:
 
     def explain(self) -> str:
         """Describe the operators, one a line."""
-        given = ", ".join(f"{name} ({self.widths[output.node]} columns)" for name, output in self.outputs.items())
-        lines = [f"{self.width} columns -> {given}"]
+        outputs = ", ".join(f"{name} ({self.widths[output.node]} columns)" for name, output in self.outputs.items())
+        lines = [f"{self.width} columns -> {outputs}"]
         lines += [f"  {node.name} = {node.operator.explain()} of {', '.join(node.inputs)}" for node in self.nodes]
         return "\n".join(lines)
 
@@ -237,13 +239,13 @@ def _written(value: Any) -> Any:
         return {"float": repr(value)}
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
-    return [_written(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_written(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _read(value: Any) -> Any:
     if isinstance(value, dict):
         return float(value["float"]) if "float" in value else bytes.fromhex(value["bytes"])
-    return tuple(_read(one) for one in value) if isinstance(value, list) else value
+    return tuple(_read(item) for item in value) if isinstance(value, list) else value
 
 
 def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
@@ -254,5 +256,7 @@ def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
             "library, or compile it again with the release that reads the file."
         )
     numbers = {name: _read(value) for name, value in entry["numbers"].items()}
-    own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
-    return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))
+    node_arrays = {
+        key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]
+    }
+    return Node(entry["name"], kind.build(numbers, node_arrays), tuple(entry["inputs"]))

@@ -23,7 +23,7 @@ __all__ = ["ColumnReader", "Tables", "read_numbers"]
 
 
 class Tables(NamedTuple):
-    """What an engine takes.
+    """Input of an engine.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ __all__ = ["pairs_of"]
 
 
 def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, float]] | None:
-    """Give the names of a row, and their numbers; a text is a name of its own that has the number 1.
+    """Return the names of a row and their numbers. A text makes a separate name with the number 1.
 
     Parameters
     ----------

@@ -42,6 +42,7 @@ class Narrowed:
     Parameters
     ----------
     operator : Operator
+        The operator without other columns.
     columns : int64 array
         Those of the original that it gives.
     """

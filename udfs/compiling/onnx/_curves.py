@@ -32,11 +32,11 @@ def _holes(graph: Graph, x: Table, mark: float) -> Table:
 
 def _patch(graph: Graph, operator: ops.Patch, x: Table, marked: Table, filling: Table) -> Table:
     low, high = (graph.constant(bound, filling.dtype) for bound in (operator.low, operator.high))
-    held = graph.either(graph.compare("Less", filling, low), low, filling)
-    held = graph.either(graph.compare("Greater", held, high), high, held)
+    clipped = graph.either(graph.compare("Less", filling, low), low, filling)
+    clipped = graph.either(graph.compare("Greater", clipped, high), high, clipped)
     return graph.either(
         _holes(graph, graph.columns(marked, [operator.column]), operator.mark),
-        graph.cast(held, x.dtype),
+        graph.cast(clipped, x.dtype),
         graph.columns(x, [operator.column]),
     )
 
@@ -78,7 +78,7 @@ def _power_transform(graph: Graph, operator: ops.PowerTransform, x: Table) -> Ta
 
 
 def _ufunc(graph: Graph, operator: ops.Ufunc, x: Table) -> Table:
-    own: dict[str, Callable[[], Table]] = {
+    forms: dict[str, Callable[[], Table]] = {
         "expm1": lambda: expm1(graph, x),
         "log1p": lambda: log1p(graph, x),
         "positive": lambda: x,
@@ -86,10 +86,10 @@ def _ufunc(graph: Graph, operator: ops.Ufunc, x: Table) -> Table:
         "square": lambda: graph.add("Mul", x, x),
         "isnan": lambda: graph.cast(graph.missing(x), x.dtype),
     }
-    if operator.name in own:
-        return own[operator.name]()
+    if operator.name in forms:
+        return forms[operator.name]()
     if operator.name not in _UFUNCS:
-        known = ", ".join(sorted({*own, *_UFUNCS}))
+        known = ", ".join(sorted({*forms, *_UFUNCS}))
         raise ops.UnsupportedOperatorError(f"Ufunc with name={operator.name!r} has no ONNX form; {known} have one")
     return graph.add(_UFUNCS[operator.name], x)
 
@@ -111,8 +111,8 @@ def _link(graph: Graph, operator: ops.Link, x: Table) -> Table:
         least = graph.constant(_LARGEST, x.dtype)
         minus = graph.add("Neg", x)
         power = _exp_rounded(graph, graph.either(graph.compare("Greater", minus, least), least, minus))
-        one = graph.constant(1, "float32")
-        return graph.add("Div", one, graph.add("Add", power, one))
+        unit = graph.constant(1, "float32")
+        return graph.add("Div", unit, graph.add("Add", power, unit))
     powers = _exp_rounded(graph, graph.add("Sub", x, graph.greatest(x)))
     total = graph.reduce("ReduceSum", graph.cast(powers, "float64"))
     return graph.add("Div", powers, graph.cast(total, "float32"))

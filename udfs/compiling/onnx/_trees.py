@@ -66,9 +66,9 @@ def _rounds(trees: ops.Trees) -> NDArray[np.int64]:
     """Trees by round and column of the result; the number of trees stands for none."""
     if trees.value.shape[1] > 1 or len(trees.base) == 1:
         return np.arange(len(trees.root), dtype=np.int64)[:, None]
-    own = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]
-    grid = np.full((max(len(column) for column in own), len(own)), len(trees.root), np.int64)
-    for column, members in enumerate(own):
+    members_of = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]
+    grid = np.full((max(len(column) for column in members_of), len(members_of)), len(trees.root), np.int64)
+    for column, members in enumerate(members_of):
         grid[: len(members), column] = members
     return grid
 

@@ -52,8 +52,8 @@ class UfuncModule(torch.nn.Module):
             return torch.where(torch.isfinite(refined), refined, root).to(x.dtype)
         if self.name == "sign":
             return torch.where(torch.isnan(x), x, torch.sign(x))
-        own: torch.Tensor = _log1p(x) if self.name == "log1p" else self.function(x)
-        return own.to(x.dtype)
+        result: torch.Tensor = _log1p(x) if self.name == "log1p" else self.function(x)
+        return result.to(x.dtype)
 
 
 class PowerTransformModule(torch.nn.Module):
@@ -68,8 +68,8 @@ class PowerTransformModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        own = self._box_cox(x) if self.method == "box-cox" else self._yeo_johnson(x)
-        return own.to(x.dtype)
+        result = self._box_cox(x) if self.method == "box-cox" else self._yeo_johnson(x)
+        return result.to(x.dtype)
 
     def _yeo_johnson(self, x: torch.Tensor) -> torch.Tensor:
         eps = torch.finfo(torch.promote_types(x.dtype, self.lambdas.dtype)).eps
@@ -131,10 +131,10 @@ class QuantilesModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        own = x.to(torch.float64).t().contiguous()
-        up = _interpolated(own, self.up, self.references, self.up_slopes)
-        down = _interpolated(-own, self.down, self.backwards, self.down_slopes)
-        share = torch.where(torch.isnan(own), own, 0.5 * (up - down)).t().to(x.dtype).contiguous()
+        turned = x.to(torch.float64).t().contiguous()
+        up = _interpolated(turned, self.up, self.references, self.up_slopes)
+        down = _interpolated(-turned, self.down, self.backwards, self.down_slopes)
+        share = torch.where(torch.isnan(turned), turned, 0.5 * (up - down)).t().to(x.dtype).contiguous()
         below = x - _BOUND < self.first if self.normal else x == self.first
         above = x + _BOUND > self.last if self.normal else x == self.last
         share = torch.where(below, torch.zeros_like(share), torch.where(above, torch.ones_like(share), share))
@@ -260,10 +260,10 @@ class PatchModule(torch.nn.Module):
     def forward(self, x: torch.Tensor, marked: torch.Tensor, filling: torch.Tensor) -> torch.Tensor:
         """Run on the table to fill, the table with the marks, and the column that fills."""
         place = slice(self.column, self.column + 1)
-        own = torch.where(
+        filled = torch.where(
             _holes(marked[:, place], self.mark), filling.clamp(self.low, self.high).to(x.dtype), x[:, place]
         )
-        return torch.cat([x[:, : self.column], own, x[:, self.column + 1 :]], dim=1)
+        return torch.cat([x[:, : self.column], filled, x[:, self.column + 1 :]], dim=1)
 
 
 def _holes(x: torch.Tensor, mark: float) -> torch.Tensor:

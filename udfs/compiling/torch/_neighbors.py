@@ -119,7 +119,7 @@ class NeighborsModule(torch.nn.Module):
         return torch.cdist(x, self.points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
 
     def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
-        """How far two distances of a row may be apart and still be one, or the other way round, in the library."""
+        """Return the gap below which the library may order two distances of a row either way."""
         eps = torch.finfo(torch.float64).eps
         if self.metric == "cosine":
             return torch.full_like(distance, 8 * eps * x.shape[1])
@@ -167,13 +167,13 @@ class NeighborsModule(torch.nn.Module):
         return self._result(doubt, torch.full((len(x), 1), count, dtype=x.dtype), mean)
 
     def _differ(self, among: torch.Tensor) -> torch.Tensor:
-        """Whether the values of some points of a row differ."""
+        """Return whether the values of some points of a row differ."""
         least = torch.where(among[:, :, None], self.values, torch.inf).amin(dim=1)
         most = torch.where(among[:, :, None], self.values, -torch.inf).amax(dim=1)
         return (least < most).any(dim=1)
 
     def _zeros_differ(self, x: torch.Tensor, near: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-        """Whether rounding decides which of several points at all but no distance counts alone."""
+        """Return whether rounding decides which of several points near distance zero counts alone."""
         if not self.expanded:
             return torch.zeros(len(x), dtype=torch.bool)
         noise = near <= self._blur(x, torch.zeros_like(near[:, :1]))
@@ -183,7 +183,7 @@ class NeighborsModule(torch.nn.Module):
         return (least < most).any(dim=1)
 
     def _close_votes(self, sums: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Whether the first two of a group of votes are so close that the order of the sum decides."""
+        """Return whether the two greatest votes of a group are so close that the order of the sum decides."""
         close = torch.zeros(len(sums), dtype=torch.bool)
         for start, end in self.groups:
             if end - start > 1:
