@@ -3,8 +3,8 @@
 from cerebro_spark.data._columns import choose_features
 from cerebro_spark.data._increments import prepare_increment
 from cerebro_spark.data._petastorm import petastorm_frame
-from cerebro_spark.data._places import with_places
 from cerebro_spark.data._prepare import prepare
+from cerebro_spark.data._shard_assignment import with_places
 from cerebro_spark.data._tokenize import bio_classes, tokenize
 
 __all__ = [

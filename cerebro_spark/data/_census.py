@@ -67,7 +67,7 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int, *others: Column) -> DataFr
     Parameters
     ----------
     seed : int
-        Of the key.
+        Seed of the key.
     *others : Column
         Further columns of `df` to keep, under names of their own.
 

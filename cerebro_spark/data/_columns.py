@@ -123,7 +123,7 @@ class Source:
 
     @property
     def zero_weight(self) -> Column:
-        """Whether a row has the weight 0, and counts for nothing."""
+        """True for rows with the weight 0, which do not count."""
         return F.coalesce(self.raw.cast("double") == 0, F.lit(False))
 
     @property
@@ -166,7 +166,7 @@ class Chosen:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """All columns, the weights last."""
+        """Columns in order, with the weights last."""
         return (*self.content, *(() if self.weight is None else (self.weight,)))
 
     @property
@@ -182,7 +182,7 @@ class Chosen:
 
     @property
     def has_images(self) -> bool:
-        """Whether a column holds images."""
+        """Return True for a column of images."""
         return any(source.kind == "image" for source in self.sources)
 
     def groups(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[TensorGroup, ...], tuple[TensorGroup, ...]]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegralType, StringType
 from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
-from cerebro_spark.data._places import with_places
+from cerebro_spark.data._shard_assignment import with_places
 from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
@@ -46,7 +46,7 @@ __all__ = ["prepare_increment"]
 
 _LOG = logging.getLogger(__name__)
 
-# A partial file that nobody has written to for so long is of a task that was killed.
+# Seconds without a write after which a partial file belongs to a killed task.
 _ABANDONED_S = 3600.0
 _LISTED = 5
 

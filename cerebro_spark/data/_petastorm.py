@@ -46,8 +46,9 @@ def petastorm_frame(spark: SparkSession, url: str) -> DataFrame:
     Parameters
     ----------
     spark : SparkSession
+        Session that reads the dataset.
     url : str
-        Of the dataset, as petastorm takes it: ``file:///...``, ``hdfs://...``. The driver and Spark both read it.
+        URL of the dataset for petastorm, ``file:///...`` or ``hdfs://...``, which the driver and Spark can read.
 
     Returns
     -------

@@ -41,7 +41,7 @@ __all__ = ["prepare"]
 
 _LOG = logging.getLogger(__name__)
 
-# A partial file that nobody has written to for so long is of a task that was killed.
+# Seconds without a write after which a partial file belongs to a killed task.
 _ABANDONED_S = 3600.0
 # Version of the row order and the file format: another version gives other shards of the same rows.
 _FORMAT = 1
@@ -107,6 +107,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     Returns
     -------
     PreparedData
+        Prepared data, of which the store has the shards.
 
     Raises
     ------

@@ -59,16 +59,17 @@ def tokenize(
     Parameters
     ----------
     df : DataFrame
+        Rows with texts.
     tokenizer : str or path
-        A ``tokenizer.json``, or a folder that has one; a path or URI that the workers can read.
+        Path or URI of a ``tokenizer.json`` or its folder, which the workers can read.
     text_column : str
-        Strings, or arrays of words. Default ``"words"``.
+        Column of strings or arrays of words. Default ``"words"``.
     tags_column : str, optional
-        Arrays of tags, one a word; the result has an array of classes in its place. Default ``None``: no tags.
+        Column of arrays with a tag for each word, which the result replaces by arrays of classes. Default none.
     classes : sequence of str
-        The tags, in the order of their classes: those of :func:`bio_classes`.
+        Tags in the order of their classes, as from :func:`bio_classes`.
     max_length : int
-        Tokens of every row. Default 128.
+        Number of tokens of every row. Default 128.
     errors : {"raise", "null", "drop"}
         Treatment of rows with nulls, unknown tags, or more or fewer tags than words.
 

@@ -17,28 +17,30 @@ __all__ = ["Metric", "MetricError"]
 
 
 class MetricError(CerebroError, ValueError):
-    """A metric that does not exist, or that does not fit the outputs; the message says which."""
+    """Unknown metric, or one that does not fit the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that tells how good predictions are, from sums that any number of shards contribute to.
+    """Metric of predictions, computed from sums over batches and shards.
 
     Parameters
     ----------
     name : str
+        Name of the metric.
     part : callable
-        Takes outputs of shape ``(rows, ...)`` and labels of shape ``(rows, ...)``, and gives an array that is added to
-        those of other batches and shards. One of two axes is not added but put beneath the others: a row of scores and
-        labels a row, for a metric that no sum tells.
+        Function of outputs and labels of shape ``(rows, ...)`` that returns an array, which is added to those of other
+        batches and shards. Arrays with two axes are concatenated instead, for metrics that need all rows.
     result : callable
-        Makes the number of the sum.
+        Function that computes the metric from the sum.
     larger_is_better : bool
+        Whether larger values are better.
     margins : bool
-        Whether a single output has to be positive for the second class: probabilities come with one half taken away.
+        Whether a single output is positive for the second class; 0.5 is then subtracted from probabilities. Default
+        false.
     weighted : callable, optional
-        As ``part``, with the weights of the rows as a third argument, of shape ``(rows,)`` and more than 0. Without it
-        rows with weights are refused.
+        Function like ``part`` with the positive weights of the rows, of shape ``(rows,)``, as a third argument. Without
+        it, weighted rows are refused.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Sums:
 
     @property
     def larger_is_better(self) -> dict[str, bool]:
-        """Of the loss and the metrics by name."""
+        """Directions of the loss and the metrics by name."""
         return {"loss": False} | {metric.name: metric.larger_is_better for metric in self.metrics}
 
     def of(
@@ -68,7 +68,7 @@ class Sums:
         threshold : float
             Above which a single output means the second class.
         weights : array of shape (rows,), optional
-            Of the rows. Default ``None``: all count alike.
+            Weights of the rows. By default all rows count equally.
 
         Raises
         ------

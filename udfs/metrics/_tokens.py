@@ -116,12 +116,12 @@ def _counts(
 def _spans(
     classes: NDArray[np.int64], first: NDArray[np.bool_], table: tuple[NDArray[np.int64], NDArray[np.bool_]]
 ) -> NDArray[np.int64]:
-    """Give each token that begins an entity a number that stands for its type and its end; the others -1.
+    """Number the tokens that begin an entity by its type and end; other tokens get -1.
 
     Parameters
     ----------
     classes : array of int, shape (tokens,)
-        Of the tokens of all rows.
+        Classes of the tokens of all rows.
     first : array of bool, shape (tokens,)
         Whether a token is the first one of its row.
     table : arrays of int and of bool, shape (classes,)

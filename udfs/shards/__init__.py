@@ -6,8 +6,8 @@ from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increm
 from udfs.shards._increment import Changes, Increment
 from udfs.shards._ledger import Ledger, write_table
 from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard, read_batches
-from udfs.shards._place import HELD_OF, place_of
 from udfs.shards._prepared import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
+from udfs.shards._shard_assignment import HELD_OF, place_of
 from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded
 
 __all__ = [

@@ -12,16 +12,16 @@ __all__ = ["TensorColumn", "TensorGroup"]
 
 @dataclass(frozen=True, slots=True)
 class TensorColumn:
-    """One column of a shard.
+    """Column of a shard.
 
     Parameters
     ----------
     name : str
-        As the user named it.
+        Name of the column.
     dtype : str
         Name of numpy's type of one number: ``"float32"``, ``"int64"`` or ``"uint8"``.
     shape : tuple of int
-        Of one row's tensor, which lies flat in C order; ``()`` for a number.
+        Shape of one row's tensor, which is stored flat in C order; ``()`` for a number.
     """
 
     name: str
@@ -30,7 +30,7 @@ class TensorColumn:
 
     @property
     def size(self) -> int:
-        """Numbers of one row."""
+        """Number of values of one row."""
         return math.prod(self.shape)
 
     @property
@@ -41,15 +41,15 @@ class TensorColumn:
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
-    """One input or one label of a network.
+    """Input or label of a network.
 
     Parameters
     ----------
     columns : tuple of TensorColumn
-        Several are put side by side in this order, as ``float32``, or as ``int64`` where all of them are.
+        Columns, which are concatenated in this order as ``float32``, or as ``int64`` if all of them are integers.
     joined : bool
-        Whether a single column is treated as several are: a number then is a vector of one. Default false: it keeps
-        its type and its shape.
+        Whether a single column is treated like several, so that a number becomes a vector. By default it keeps its type
+        and shape.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class TensorGroup:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the columns make one vector."""
+        """True if the columns form one vector."""
         return self.joined or len(self.columns) > 1
 
     @property

@@ -12,8 +12,8 @@ from udfs.documents import typed
 from udfs.shards._increment import Increment
 from udfs.shards._ledger import Ledger
 from udfs.shards._loading import Tensors
-from udfs.shards._place import place_of
 from udfs.shards._prepared import SPLITS, Part, PreparedData, Shard, ShardError, read_description, shard_path
+from udfs.shards._shard_assignment import place_of
 from udfs.store import Store
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class GrowingData(PreparedData):
     increments : tuple of Increment
         One for each batch; the other fields are those of :class:`PreparedData`, over all of them.
     num_shards : int
-        Of each split.
+        Number of shards of each split.
     id_column : str
         Column that names a record.
     """

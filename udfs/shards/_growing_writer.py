@@ -52,7 +52,7 @@ class IncrementReport:
     twice : tuple of str
         Some of the ids that came more than once; nothing is to be used then.
     digest, records, changes : str
-        Of the files with the tensors, the ids and the changes; empty where there is no file.
+        Digests of the files with the tensors, the ids and the changes; ``""`` without a file.
     """
 
     split: str
@@ -92,13 +92,13 @@ class IncrementReport:
 class IncrementWriter:
     """Writes a batch's shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
 
-    A shard's rows have to be in one partition of Spark's, equal ids beside each other. What earlier batches had of the
-    same ids is looked up in the store, by the task that has the shard: no id is in another one.
+    A shard's rows must be in one Spark partition, with equal ids next to each other. The task of a shard reads the
+    earlier records of its ids from the store.
 
     Parameters
     ----------
     name : str
-        Of the batch's folder.
+        Name of the batch's folder.
     columns : tuple of TensorColumn
         Columns to write; the batches have them in this order, after the number of the shard, the id, a hash of the
         features, a hash of labels and weight, and whether the weight is 0.
@@ -174,7 +174,7 @@ class _Entry:
     _changes: list[pa.Table] = field(default_factory=list)
 
     def enter(self, part: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Note what changed, and yield the rows to write, encoded."""
+        """Record changes, and yield the encoded rows to write."""
         ids, features, labels, without = (part.column(place).to_pylist() for place in range(_FACTS))
         values = pa.RecordBatch.from_arrays(part.columns[_FACTS:], names=part.schema.names[_FACTS:])
         new, corrected, out = [], [], []
@@ -218,7 +218,7 @@ class _Entry:
             yield encoded
 
     def _change(self, part: pa.RecordBatch, rows: list[int], values: pa.RecordBatch | None) -> None:
-        """Note that the rows of known records go out; with values, that they have other labels."""
+        """Record that rows of known records are removed, or have the labels in `values`."""
         if not rows:
             return
         ids = part.column(0).take(rows)

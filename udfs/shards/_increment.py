@@ -1,4 +1,4 @@
-"""One batch of growing data: the files with its new rows, and those that say what it changed."""
+"""Batch of growing data, with files of new rows and files of changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Changes", "Increment", "changes_path", "records_path"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a batch changed of the records of earlier ones, in one shard.
+    """Changes of earlier records in one shard by a batch.
 
     Parameters
     ----------
     out : int
-        Rows of earlier batches that no longer count: their record has other features now, or the weight 0.
+        Number of earlier rows that no longer count, since their record has other features or the weight 0.
     corrected : int
-        Rows of earlier batches that have another label or weight now.
+        Number of earlier rows with another label or weight.
     digest : str
-        Of the file.
+        Digest of the file.
     """
 
     split: str
@@ -40,7 +40,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """The rows of one batch.
+    """Rows of one batch.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Increment:
     records : mapping of str to str
         Digests of the files with the records' ids, by the path of the shard.
     changes : tuple of Changes
-        Of the shards in which something changed.
+        Changes of the shards that have some.
     """
 
     data: PreparedData

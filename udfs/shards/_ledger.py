@@ -1,4 +1,4 @@
-"""What is known of the records of a growing shard: the ids of each batch, and what later batches changed."""
+"""Ledger of the records of a growing shard: ids of each batch, and changes by later batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Edits", "Known", "Ledger", "changes_schema", "records_schema", "writ
 
 
 class Known(NamedTuple):
-    """Where the record of an id lies, and the hashes of its features and of its labels and weight."""
+    """Place of a record, with hashes of its features and of its labels and weight."""
 
     increment: int
     row: int
@@ -36,7 +36,7 @@ class Known(NamedTuple):
 
 
 class Edits(NamedTuple):
-    """What later batches changed of the rows of one, as :class:`udfs.shards.Part` has it."""
+    """Changes of the rows of a batch by later batches, as in :class:`udfs.shards.Part`."""
 
     keep: NDArray[np.bool_] | None
     corrected: dict[str, tuple[NDArray[np.int64], NDArray[Any]]]

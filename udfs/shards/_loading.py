@@ -39,9 +39,9 @@ class Tensors:
     Parameters
     ----------
     inputs, labels : tuple of array
-        One a group, of shape ``(rows, *group.shape)``.
+        Array of each group, of shape ``(rows, *group.shape)``.
     weights : array of float32, shape (rows,), optional
-        Of the rows, each more than 0. Default ``None``: all count alike.
+        Positive weights of the rows. By default all rows count equally.
     """
 
     inputs: tuple[NDArray[Any], ...]
@@ -127,7 +127,7 @@ def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
 
 
 def read_batches(prepared: PreparedData, split: str, partition: int, size: int) -> Iterator[Tensors]:
-    """Read a shard batch by batch, in order, with no more than a row group of each file in memory.
+    """Read a shard in batches and in order, with at most a row group of each file in memory.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class _Reading:
     shard: Shard
 
     def into(self, targets: Sequence[_Rows | _Blocks | _Nothing], first: int | None = None) -> None:
-        """Give every group's blocks to its target: of all rows, or of the first few."""
+        """Write the blocks of every group to its target, for all rows or the first few."""
         for rows, fills in self.blocks(first):
             for fill, target in zip(fills, targets, strict=True):
                 target(rows, fill)
@@ -263,7 +263,7 @@ class _File:
 
     @contextmanager
     def about_parquet(self) -> Iterator[None]:
-        """Tell errors of Parquet's reader, whose words are of thrift and codecs, from those of the file system."""
+        """Convert errors of the Parquet reader to errors of the shard, except those of the file system."""
         try:
             yield
         except CerebroError:
@@ -365,7 +365,7 @@ def _digest_file(path: Path) -> Path:
 
 
 def _digest_of(path: Path) -> str:
-    """Hash a file of the node's cache: a disk forgets too, and whoever maps the file reads it all the same."""
+    """Hash a file of the node's cache, whose disk may be damaged."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

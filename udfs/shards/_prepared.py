@@ -53,20 +53,20 @@ class ShardError(CerebroError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows of one partition.
+    """Rows of one partition.
 
     Parameters
     ----------
     partition : int
-        From 0.
+        Number of the partition, from 0.
     path : str
-        Of the Parquet file, relative to the folder of the preparation.
+        Path of the Parquet file in the folder of the preparation.
     rows : int
-        At least 1.
+        Number of rows, at least 1.
     nbytes : int
-        Of its tensors in memory.
+        Bytes of the tensors in memory.
     digest : str
-        Hash of its tensors; empty where a release wrote it that had none. Default empty.
+        Hash of the tensors; ``""`` (default) for shards of releases without hashes.
     """
 
     split: str
@@ -79,18 +79,18 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One file of a shard, and what later batches changed of its rows.
+    """File of a shard, with changes of its rows by later batches.
 
     Parameters
     ----------
     path : tuple of str
-        Of the Parquet file, within the store.
+        Path of the Parquet file in the store.
     rows : int
-        Of the file.
+        Number of rows of the file.
     digest : str
-        Of the file's tensors, as :class:`Shard` has it.
+        Hash of the file's tensors, as in :class:`Shard`.
     keep : array of bool, shape (rows,), optional
-        The rows that still count. Default ``None``: all.
+        Mask of rows that still count. By default all rows.
     corrected : mapping of str to pair of arrays
         For a column its new values: the rows of the file that have one, in order, and the values.
     """
@@ -104,25 +104,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PreparedData(ExplainedInNotebooks):
-    """A DataFrame that was shuffled once and dealt into shards, to train from many times.
+    """DataFrame that was shuffled once and written as shards for training.
 
     Parameters
     ----------
     store : Store
+        Store of the shards.
     name : str
         Folder ``prepared/<name>`` of the store, which holds the shards.
     inputs, labels : tuple of TensorGroup
         Inputs of the network, and the values that it predicts.
     shards : tuple of Shard
-        Those with rows.
+        Shards with rows.
     seed : int
-        Of the shuffle.
+        Seed of the shuffle.
     test_fraction : float
         Share of the rows held out of training.
     fingerprint : str
         Hash of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
     dropped : mapping of str to int
-        Why rows were left out, and how many.
+        Numbers of rows that were left out, by reason.
     weights : TensorGroup, optional
         Column with the weights of the rows, all of them more than 0. Default ``None``: all rows count alike.
     zero_weights : int
@@ -172,11 +173,12 @@ class PreparedData(ExplainedInNotebooks):
         return columns_of(self.groups)
 
     def rows(self, split: str) -> int:
-        """Rows of all shards of a split.
+        """Return the number of rows of a split.
 
         Parameters
         ----------
         split : {"train", "validation"}
+            Name of the split.
         """
         return sum(shard.rows for shard in self.shards if shard.split == _checked(split))
 

@@ -42,11 +42,11 @@ class ShardReport:
     Parameters
     ----------
     rows : int
-        Written.
+        Number of rows written.
     bad : mapping of str to int
         Why rows were left out, and how many.
     digest : str
-        Of its tensors, as :class:`udfs.shards.Shard` has it.
+        Hash of the tensors, as in :class:`udfs.shards.Shard`.
     """
 
     split: str
@@ -68,7 +68,7 @@ class ShardWriter:
     Parameters
     ----------
     name : str
-        Of the prepared dataset.
+        Name of the prepared dataset.
     columns : tuple of TensorColumn
         Columns to write; the batches have them in this order, after the number of the shard.
     images : tuple of str

@@ -1,4 +1,4 @@
-"""Where Spark puts the record of an id, and how it knows whether its features are those that it had."""
+"""Assignment of records to shards by a hash of their id in Spark, with hashes of their features."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["with_places"]
 def with_places(
     rows: DataFrame, features: Sequence[Column], num_shards: int, test_fraction: float, seed: int
 ) -> DataFrame:
-    """Add the place of each record: the same as :func:`udfs.shards.place_of`.
+    """Add the place of each record, as :func:`udfs.shards.place_of` computes it.
 
     Parameters
     ----------
     rows : DataFrame
-        With a column ``id`` of strings.
+        Rows with a column ``id`` of strings.
     features : sequence of Column
-        As they are encoded.
+        Encoded features.
     num_shards, test_fraction, seed
-        Of the data.
+        Settings of the data.
 
     Returns
     -------
     DataFrame
-        With ``turn``, by which the records of a shard are sorted; ``bucket``, the number of the shard, those of the
-        validation split after those for training, null without an id; and ``features``, a hash.
+        Rows with ``turn``, the sort key within a shard; ``bucket``, the number of the shard, with validation shards
+        after training shards, null without an id; and ``features``, a hash.
     """
     turn = F.sha2(F.concat(F.lit(f"{seed}|"), F.col("id")), 256)
     held = F.conv(F.substring("turn", 1, 8), 16, 10).cast("bigint") < round(test_fraction * HELD_OF)

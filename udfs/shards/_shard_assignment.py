@@ -1,4 +1,4 @@
-"""Where the record of an id lies: a matter of its id alone, so that it never moves."""
+"""Assignment of records to shards by a hash of their id."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def place_of(record: str, *, seed: int, num_shards: int, test_fraction: float) -
     Parameters
     ----------
     record : str
-        The id; a whole number in decimal digits.
+        Id; an integer in decimal digits.
     seed, num_shards, test_fraction
-        Of the data. About so large a share of all ids is held out.
+        Settings of the data; about ``test_fraction`` of all ids are for validation.
 
     Returns
     -------
