@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.serving import sliding_window
 from udfs.rpc import Credentials, Endpoint, new_credentials
 from udfs.serving import (
     Admission,
@@ -81,7 +80,7 @@ def running(
     router.noticed = lambda link, _why: one.lost.append(link.name)
     threads = []
     for name in names:
-        backend = Backend(recipes, sliding_window, device="cpu", threads=1)
+        backend = Backend(recipes)
         thread = threading.Thread(target=backend.serve, daemon=True)
         thread.start()
         threads.append(thread)

@@ -1,4 +1,4 @@
-"""A backend: an endpoint that takes units in, a thread that reads them, and one or several that run batches."""
+"""Backend: receives rows from the router, reads them in one thread, and runs batches in others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optimizer.serving import POLICIES
 from udfs.arrow import RowError
 from udfs.node import FrozenHeap
 from udfs.rpc import RefusedError
+from udfs.serving._batch_scheduler import BatchScheduler, Waiting
 from udfs.serving._messages import (
     SERVING,
     Adopt,
@@ -22,77 +25,85 @@ from udfs.serving._messages import (
     Stop,
     Submit,
 )
-from udfs.serving._models import OpenModels, Row
+from udfs.serving._open_models import OpenModels, Row
 from udfs.serving._outbox import Outbox
-from udfs.serving._rounds import Rounds, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.serving import Policy
     from udfs.rpc import Request
+    from udfs.serving._batch_scheduler import Content
     from udfs.serving._deliveries import Deliveries
     from udfs.serving._messages import Placed
-    from udfs.serving._models import OpenGroup
+    from udfs.serving._open_models import OpenGroup
     from udfs.serving._recipes import GroupRecipe
-    from udfs.serving._rounds import Content
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "BackendSpec"]
 
 _LOG = logging.getLogger(__name__)
 
-# How long a collection waits for answers: the router takes a backend for lost that says nothing for longer.
+# Seconds that a collection waits for answers; the router counts a backend as lost after a longer silence.
 _POLL_S = 0.5
 
-# A router that is gone collects nothing; the backend then ends itself.
+# Seconds without a collection after which a backend ends: its router is gone.
 _FORSAKEN_S = 60.0
 
-# What an answer takes to whoever asked, of the time that is left at most so much.
+# Milliseconds reserved for the answer to travel to the router, and the largest share of the remaining time.
 _BACK_MS, _BACK_SHARE = 5.0, 0.1
 
 _LONGEST_MESSAGE = 2_000
 
-# Contents of several sessions' rows, kept as they were read.
+# Decoded contents kept for rows of other sessions with the same content.
 _CONTENTS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """Settings of a backend, the same for all backends of a server.
+
+    Parameters
+    ----------
+    policy : str
+        Dispatch policy, a key of :data:`optimizer.serving.POLICIES`.
+    threads : int
+        CPU threads of a batch.
+    device : str
+        Device that models run on.
+    parallel : bool
+        Run each group in a thread of its own instead of one batch after the other.
+    deliveries : Deliveries, optional
+        Store in which the backend finds the recipes of groups deployed later.
+    """
+
+    policy: str = "sliding"
+    threads: int = 1
+    device: str = "cpu"
+    parallel: bool = False
+    deliveries: Deliveries | None = None
+
+
 class Backend:
-    """Serves groups of sessions until it is told to stop. :meth:`answer` is for :class:`udfs.rpc.Endpoint`.
+    """Serves groups of sessions until it is stopped. :class:`udfs.rpc.Endpoint` calls :meth:`answer`.
 
     Parameters
     ----------
     recipes : mapping of str to GroupRecipe
-        What it may be asked to serve, by group.
-    policy : Policy
-    device : str
-    threads : int
-        CPU threads of a batch.
-    parallel : bool
-        Whether each group runs in a thread of its own, beside the others, instead of in turn with them.
-    deliveries : Deliveries, optional
-        Where it finds the recipes of what is deployed later.
+        Recipes of the groups that it may serve, by group.
+    spec : BackendSpec, optional
+        Settings. Default: those of :class:`BackendSpec`.
     """
 
     protocol = SERVING
 
-    def __init__(
-        self,
-        recipes: Mapping[str, GroupRecipe],
-        policy: Policy,
-        *,
-        device: str,
-        threads: int,
-        parallel: bool = False,
-        deliveries: Deliveries | None = None,
-    ) -> None:
+    def __init__(self, recipes: Mapping[str, GroupRecipe], spec: BackendSpec | None = None) -> None:
+        self._spec = spec = spec or BackendSpec()
         self._recipes = dict(recipes)
-        self._deliveries = deliveries
-        self._models = OpenModels(device, threads)
+        self._models = OpenModels(spec.device, spec.threads)
         self._groups: dict[str, OpenGroup] = {}
         self._leaving: set[str] = set()
-        self._rounds = Rounds(policy)
+        self._scheduler = BatchScheduler(POLICIES[spec.policy])
         self._warming: list[tuple[OpenGroup, list[Row], threading.Event]] = []
         self._changed = threading.Condition()
         self._opening = threading.Lock()
@@ -100,7 +111,6 @@ class Backend:
         self._outbox: Outbox[Answer] = Outbox()
         self._heap = FrozenHeap()
         self._stopped = False
-        self._parallel = parallel
         self._runners: list[threading.Thread] = []
         self._running: dict[str, tuple[float, float]] = {}
         self._collected = time.monotonic()
@@ -109,10 +119,10 @@ class Backend:
     def serve(self) -> None:
         """Run batches until :class:`Stop` comes, or no router has called for a minute."""
         self._reader.start()
-        while self._warm_next() or (self._watch() if self._parallel else self._run_next()):
+        while self._warm_next() or (self._watch() if self._spec.parallel else self._run_next()):
             pass
         with self._changed:
-            # Where no router calls any more, nobody else has said so.
+            # Without a router no Stop request came.
             self._stopped = True
             self._changed.notify_all()
             for _, _, done in self._warming:
@@ -122,7 +132,7 @@ class Backend:
         self._heap.thaw()
 
     def answer(self, request: Request[Any]) -> Any:
-        """Reply to a request of :data:`SERVING`."""
+        """Handle a request of :data:`SERVING`."""
         if isinstance(request, Collect):
             return self._collect(request)
         if isinstance(request, Submit):
@@ -132,10 +142,10 @@ class Backend:
         if isinstance(request, Stop):
             self.stop()
             return Noted()
-        raise RefusedError(f"a {type(request).__name__}, which no backend answers")
+        raise RefusedError(f"A backend does not answer {type(request).__name__} requests.")
 
     def stop(self) -> None:
-        """End; a batch that runs is finished."""
+        """Stop after the running batch."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -147,17 +157,17 @@ class Backend:
         with self._changed:
             since = min((since for since, _ in self._running.values()), default=now)
             running = 1000 * (now - since)
-            return Results(answers, last, self._rounds.waiting, running, dict(self._rounds.pace))
+            return Results(answers, last, self._scheduler.waiting, running, dict(self._scheduler.pace))
 
     def _submit(self, request: Submit) -> Noted:
         now = _now_ms()
         absent = []
         with self._changed:
-            self._rounds.cancel(request.cancelled)
+            self._scheduler.cancel(request.cancelled)
             for unit in request.units:
                 remaining = unit.remaining_ms - min(_BACK_MS, _BACK_SHARE * unit.remaining_ms)
                 waiting = Waiting(unit.number, now + remaining, unit.session)
-                if not self._rounds.put(unit.group, waiting, unit.key, unit.inputs):
+                if not self._scheduler.put(unit.group, waiting, unit.key, unit.inputs):
                     absent.append(unit)
             self._changed.notify_all()
         if absent:
@@ -172,15 +182,15 @@ class Backend:
             for name, placed in wanted.items():
                 try:
                     group = self._groups.get(name) or self._opened(placed)
-                except Exception as error:  # noqa: BLE001 - of a user's model, of any kind: the driver hears of it
+                except Exception as error:  # noqa: BLE001 - any error of a user's model is reported to the driver
                     _LOG.exception("%s could not be opened", name)
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
                     continue
                 with self._changed:
                     new = name not in self._groups
                     self._groups[name] = group
-                    self._rounds.place(name, placed.batch, placed.latencies_ms.tolist())
-                    if new and self._parallel and not self._stopped:
+                    self._scheduler.place(name, placed.batch, placed.latencies_ms.tolist())
+                    if new and self._spec.parallel and not self._stopped:
                         self._start_runner(name, group)
                     self._changed.notify_all()
             with self._changed:
@@ -193,19 +203,19 @@ class Backend:
         return Adopted(failures)
 
     def _opened(self, placed: Placed) -> OpenGroup:
-        """Open a group, and run it once with a row a session and once with a batch: the first runs are the slowest."""
+        """Open a group and warm it with one row per session and one batch: the first runs are the slowest."""
         name = placed.group
         if name not in self._recipes:
-            if self._deliveries is None:
-                raise RefusedError(f"{name!r}: this backend has no store to find its recipe in")
-            self._recipes[name] = self._deliveries.fetch(placed.recipe)
+            if self._spec.deliveries is None:
+                raise RefusedError(f"Group {name!r} has no recipe on this backend, which has no store to read it from.")
+            self._recipes[name] = self._spec.deliveries.fetch(placed.recipe)
         recipe = self._recipes[name]
         group = self._models.open(recipe)
         if recipe.sample is None:
             return group
         sessions = list(recipe.members)
         rows = [Row(session, "", group.readers[session].read(recipe.sample)) for session in sessions]
-        # By the thread that serves, between two batches.
+        # The serving thread runs them between two batches.
         done = threading.Event()
         with self._changed:
             for count in dict.fromkeys((len(rows), placed.batch)):
@@ -217,7 +227,7 @@ class Backend:
         return group
 
     def _warm_next(self) -> bool:
-        """Run one batch of a group that was opened; ``False`` where none waits."""
+        """Run one warm-up batch; return ``False`` if none waits."""
         with self._changed:
             if not self._warming or self._stopped:
                 return False
@@ -225,8 +235,8 @@ class Backend:
             last = not any(other is done for _, _, other in self._warming)
         try:
             group.run(rows)
-        except Exception as error:  # noqa: BLE001 - of a user's model: it may not like this row, and others do
-            _LOG.warning("a model has no answer for a sample row: %s", error)
+        except Exception as error:  # noqa: BLE001 - a user's model may fail on the sample row and work on others
+            _LOG.warning("a model fails on a sample row: %s", error)
         if last:
             done.set()
         return True
@@ -241,9 +251,9 @@ class Backend:
         self._runners[-1].start()
 
     def _close_left(self) -> None:
-        """Close the groups that are to go; what waits there goes back to the router, for another backend."""
+        """Close groups that the plan no longer has; their waiting rows return to the router."""
         with self._changed:
-            returned = [unit for name in self._leaving for unit in self._rounds.remove(name)]
+            returned = [unit for name in self._leaving for unit in self._scheduler.remove(name)]
             for name in self._leaving:
                 del self._groups[name]
             self._leaving = set()
@@ -252,13 +262,13 @@ class Backend:
         self._outbox.put(Answer(unit.number, "absent", "", {}) for unit in returned)
 
     def _read(self) -> None:
-        """Read what the next batches need, in a thread of its own."""
+        """Read rows for the next batches, in a thread of its own."""
         while True:
             with self._changed:
                 if self._stopped:
                     return
                 now = _now_ms()
-                unread = self._rounds.unread(now, self._busy_ms(now))
+                unread = self._scheduler.unread(now, self._busy_ms(now))
                 group = self._groups.get(unread.group)
                 if unread.content is None and not unread.dropped:
                     self._changed.wait(_POLL_S)
@@ -269,9 +279,9 @@ class Backend:
                 self._read_content(unread.group, group, unread.content)
 
     def _busy_ms(self, now_ms: float) -> dict[str, float]:
-        """By group, what the batch that it waits for takes still: its own, or whichever runs."""
+        """Return the expected milliseconds until each group can start its next batch."""
         left = {name: max(0.0, until - now_ms) for name, (_, until) in self._running.items()}
-        return left if self._parallel else dict.fromkeys(self._groups, max(left.values(), default=0.0))
+        return left if self._spec.parallel else dict.fromkeys(self._groups, max(left.values(), default=0.0))
 
     def _read_content(self, name: str, group: OpenGroup | None, content: Content) -> None:
         arrays = self._read_before.get((name, content.key)) if content.key else None
@@ -283,15 +293,15 @@ class Backend:
                 arrays = group.readers[content.units[0].session].read(content.inputs)
             except RowError as error:
                 failure, why = "bad", str(error)
-            except Exception as error:  # noqa: BLE001 - of a decoder or a tokenizer: this row's alone
+            except Exception as error:  # noqa: BLE001 - any error of a decoder or tokenizer concerns this row only
                 failure, why = "bad", f"{type(error).__name__}: {error}"
         if content.key and arrays is not None:
-            # It may come for other sessions a little later. No two groups ever have one name.
+            # Rows of other sessions may have the same content. Names of groups are unique.
             self._read_before[name, content.key] = arrays
             if len(self._read_before) > _CONTENTS:
                 self._read_before.popitem(last=False)
         with self._changed:
-            if not self._rounds.read(name, content, arrays):
+            if not self._scheduler.read(name, content, arrays):
                 failure = "absent"
             self._changed.notify_all()
         if failure:
@@ -299,7 +309,7 @@ class Backend:
             self._outbox.put(Answer(unit.number, failure, why, {}) for unit in content.units)
 
     def _watch(self) -> bool:
-        """Wait beside the groups that run; ``False`` at the end."""
+        """Wait while runners serve the groups; return ``False`` at the end."""
         with self._changed:
             if not self._stopped and not self._warming:
                 self._changed.wait(_POLL_S)
@@ -308,17 +318,17 @@ class Backend:
     def _is_forsaken(self) -> bool:
         if time.monotonic() - self._collected <= _FORSAKEN_S:
             return False
-        _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
+        _LOG.warning("no router has called for %.0f s, so this backend ends", _FORSAKEN_S)
         return True
 
-    def _run_next(self, only: str | None = None, own: OpenGroup | None = None) -> bool:
-        """Run a batch, of a group alone or of the next in turn, or wait for one; ``False`` at the end."""
+    def _run_next(self, only: str | None = None, opened: OpenGroup | None = None) -> bool:
+        """Run the next batch, of one group or in turn, or wait for one; return ``False`` at the end."""
         with self._changed:
-            # A group that went and came again has another runner.
-            if self._stopped or (only is not None and self._groups.get(only) is not own):
+            # A group that was closed and opened again has another runner.
+            if self._stopped or (only is not None and self._groups.get(only) is not opened):
                 return False
             now = _now_ms()
-            due = self._rounds.due(now, only)
+            due = self._scheduler.due(now, only)
             group = self._groups.get(due.group)
             if group is None and not due.dropped:
                 patience = _POLL_S if due.wake_ms is None else min(_POLL_S, max(0.0, (due.wake_ms - now) / 1000))
@@ -327,7 +337,7 @@ class Backend:
                 return only is not None or not self._is_forsaken()
             if due.batch:
                 self._running[due.group] = (time.monotonic(), now + due.expected_ms)
-                # There is room for the next batch to be read.
+                # The reader may prepare the next batch now.
                 self._changed.notify_all()
         if due.dropped:
             self._outbox.put(_given_up(due.dropped))
@@ -338,26 +348,27 @@ class Backend:
             self._outbox.put(answers)
             with self._changed:
                 self._running.pop(due.group, None)
-                self._rounds.took(due.group, due.size, took)
+                self._scheduler.took(due.group, due.size, took)
         return True
 
 
 def _given_up(units: Sequence[Waiting]) -> list[Answer]:
     return [
-        Answer(unit.number, "overloaded", "more requests came than could be answered in time", {}) for unit in units
+        Answer(unit.number, "overloaded", "More requests came than could be answered in time. Try again later.", {})
+        for unit in units
     ]
 
 
 def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Answer]:
-    """Run a batch; where it fails, a row at a time, so that one spoils no other."""
+    """Run a batch; if it fails, run each row alone, so that one row does not spoil the others."""
     try:
         outputs = group.run([row for _, row in batch])
-    except Exception as error:  # noqa: BLE001 - of a user's model, of any kind
+    except Exception as error:  # noqa: BLE001 - any error of a user's model
         if len(batch) == 1:
             return [Answer(batch[0][0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
         _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
-        return [answer for one in batch for answer in _answers(group, [one])]
-    return [Answer(unit.number, "", "", own) for (unit, _), own in zip(batch, outputs, strict=True)]
+        return [answer for single in batch for answer in _answers(group, [single])]
+    return [Answer(unit.number, "", "", row_outputs) for (unit, _), row_outputs in zip(batch, outputs, strict=True)]
 
 
 def _now_ms() -> float:

@@ -1,4 +1,4 @@
-"""Recipes for backends that run already: files of a store, told by their digests."""
+"""Delivery of recipes and files to running backends, through a store."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """A store's folder through which recipes reach backends.
+    """Store folder through which recipes reach running backends.
 
-    A recipe holds the user's own functions, so it is a pickle, and no socket carries one: the driver writes it to the
-    store, and its digest travels in a signed message. A backend opens nothing that has another digest.
+    A recipe contains the user's functions, so it is a pickle, and no socket carries a pickle: the driver writes the
+    recipe to the store and sends its digest in a signed message. A backend opens only a recipe with that digest.
 
     Parameters
     ----------
     store : Store
-        In reach of the driver and of every worker.
+        Store that the driver and every worker can access.
 
     Examples
     --------
@@ -49,12 +49,12 @@ class Deliveries:
     store: Store
 
     def send(self, recipe: GroupRecipe) -> str:
-        """Write a recipe, and give its digest.
+        """Write a recipe and return its digest.
 
         Raises
         ------
         StoreError
-            It cannot be written.
+            The store is not writable.
         """
         content: bytes = cloudpickle.dumps(recipe)  # type: ignore[no-untyped-call]
         digest = hashlib.blake2b(content, digest_size=32).hexdigest()
@@ -62,30 +62,30 @@ class Deliveries:
         return digest
 
     def fetch(self, digest: str) -> GroupRecipe:
-        """Read a recipe.
+        """Read a recipe by its digest.
 
         Raises
         ------
         StoreError
-            It is not there, or is not what was sent.
+            The recipe is missing, or its content does not match the digest.
         """
         content = self.store.read(_RECIPES, digest)
         if not hmac.compare_digest(hashlib.blake2b(content, digest_size=32).hexdigest(), digest):
-            raise StoreError(f"{self.store.url(_RECIPES, digest)} is not what was sent: somebody has changed the store")
-        recipe: GroupRecipe = pickle.loads(content)  # noqa: S301 - the driver's own, by its signed digest
+            raise StoreError(f"{self.store.url(_RECIPES, digest)} was changed in the store: its digest does not match.")
+        recipe: GroupRecipe = pickle.loads(content)  # noqa: S301 - written by the driver, checked by its signed digest
         return recipe
 
     def place(self, file: str | None) -> str | None:
-        """Upload a file of this machine; a URI stays as it is."""
+        """Upload a local file and return its URI; return a URI unchanged."""
         return file if file is None or "://" in file else self.upload(file)
 
     def upload(self, file: str | Path) -> str:
-        """Copy a file of this machine there, once a content, and give its URI.
+        """Upload a local file, once per content, and return its URI.
 
         Raises
         ------
         StoreError
-            It cannot be read or written.
+            The file cannot be read, or the store is not writable.
         """
         path = Path(file).expanduser()
         try:
@@ -99,5 +99,5 @@ class Deliveries:
         except StoreError:
             raise
         except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
+            raise StoreError(f"{path} cannot be read: {error}.") from error
         return self.store.url(_FILES, digest)

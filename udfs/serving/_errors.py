@@ -1,4 +1,4 @@
-"""Why a request has no answer; a front end has a status code for each."""
+"""Errors of requests without an answer; an HTTP front end maps each class to a status code."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ __all__ = [
 
 
 class RequestError(RuntimeError):
-    """A request that was not answered."""
+    """Base class of errors of requests that were not answered."""
 
 
 class BadRequestError(RequestError, ValueError):
-    """Inputs that the model does not take: a name, a shape, a type, an image that cannot be decoded."""
+    """The model does not accept the inputs: a name, a shape, a type, or an image that cannot be decoded."""
 
 
 class NoSuchModelError(RequestError, LookupError):
-    """A model, or a version of it, that is not deployed."""
+    """The model, or the version of it, is not deployed."""
 
 
 class OverloadedError(RequestError):
-    """More requests than the backends answer in time, or none is there just now: nothing was computed.
+    """The backends cannot answer in time, or no backend is connected. Nothing was computed.
 
     Parameters
     ----------
     message : str
+        Message of the error.
     retry_after_s : float
-        When another try may succeed.
+        Seconds after which another try may succeed.
     """
 
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
@@ -41,7 +42,7 @@ class OverloadedError(RequestError):
 
 
 class TooLateError(RequestError, TimeoutError):
-    """The deadline went by, or would have, before an answer was there."""
+    """The deadline passed, or would have passed, before an answer was ready."""
 
 
 class ModelFailedError(RequestError):

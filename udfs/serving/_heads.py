@@ -1,4 +1,4 @@
-"""Linear heads over a network's layer, read from files of weights."""
+"""Linear heads over a layer of a network, read from weight files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _MATRIX = 2
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A linear layer.
+    """Linear layer.
 
     Parameters
     ----------
     weight : array of float32, shape (outputs, features)
+        Weight matrix.
     bias : array of float32, shape (outputs,)
+        Bias vector.
 
     Examples
     --------
@@ -42,35 +44,38 @@ class Head:
         return int(self.weight.shape[1])
 
     def __call__(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Apply it to each record's numbers, flattened."""
+        """Apply the head to a batch of flattened records."""
         flat = batch.reshape(len(batch), -1)
         result: NDArray[np.float32] = flat @ self.weight.T + self.bias
         return result
 
 
 def read_head(file: str) -> Head:
-    """Read a head: a file with one matrix, and perhaps one vector, such as the state dict of ``torch.nn.Linear``.
+    """Read a head from a file with one matrix and at most one vector, such as the state dict of ``torch.nn.Linear``.
 
     Parameters
     ----------
     file : str
-        As for :func:`udfs.weights.read_state_dict`.
+        Path or URI, as for :func:`udfs.weights.read_state_dict`.
 
     Raises
     ------
     udfs.weights.WeightsError
-        The file cannot be read, or holds something else.
+        The file cannot be read, or does not contain a linear layer.
     """
     tensors = {name: tensor.float().numpy() for name, tensor in read_state_dict(file).items()}
     matrices = [array for array in tensors.values() if array.ndim == _MATRIX]
     vectors = [array for array in tensors.values() if array.ndim == 1]
     shapes = ", ".join(f"{name} {array.shape}" for name, array in tensors.items())
     if len(matrices) != 1 or len(vectors) > 1 or len(tensors) != len(matrices) + len(vectors):
-        raise WeightsError(f"{file} is no linear head: it has {shapes}; save the state dict of one torch.nn.Linear")
+        raise WeightsError(
+            f"The head {file} must have one matrix and at most one vector, got {shapes}. Save the state dict of a "
+            "torch.nn.Linear."
+        )
     weight = matrices[0]
     bias = vectors[0] if vectors else np.zeros(len(weight), np.float32)
     if bias.shape != weight.shape[:1]:
-        raise WeightsError(f"{file} is no linear head: {len(bias)} biases for {len(weight)} outputs")
+        raise WeightsError(f"The head {file} must have one bias per output, got {len(bias)} for {len(weight)} outputs.")
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise WeightsError(f"{file} has numbers that are not finite")
+        raise WeightsError(f"The head {file} must be finite, got NaN or an infinity.")
     return Head(weight, bias)

@@ -1,4 +1,4 @@
-"""The router's connections to one backend: one stream carries units there, another brings answers back."""
+"""Connections of the router to one backend: one stream sends rows, another collects answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from udfs.rpc import Caller, CallError, RefusedError
-from udfs.serving._fitting import fitting
+from udfs.serving._message_size import fill_message
 from udfs.serving._messages import SERVING, Adopt, Collect, Stop, Submit, Unit
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from udfs.rpc import Credentials
     from udfs.serving._messages import Answer, Placed, Results
-    from udfs.serving._pending import Pending
+    from udfs.serving._pending_requests import Pending
 
 __all__ = ["Link", "LinkOwner"]
 
-# A backend that says nothing for so long is lost.
+# Seconds of silence after which a backend counts as lost.
 _SILENCE_S = 6.0
 
 _SUBMIT_S = 10.0
@@ -28,24 +28,17 @@ _STOP_S = 3.0
 
 
 class LinkOwner(Protocol):
-    """Whoever hears of a link's answers."""
+    """Receiver of a link's events."""
 
     def answered(self, answers: Sequence[Answer]) -> None:
-        """Take answers that a backend gave."""
+        """Handle the answers of a backend."""
 
     def lost(self, link: Link, why: str) -> None:
-        """Note that a backend is gone; told once."""
+        """Handle the loss of a backend; called once."""
 
 
 class Link:
-    """A backend, as the router sees it. Units that are queued while a message travels go with the next one.
-
-    Parameters
-    ----------
-    name, location : str
-    credentials : Credentials
-    owner : LinkOwner
-    """
+    """Connection of the router to one backend. Rows queued while a message travels go with the next one."""
 
     def __init__(self, name: str, location: str, credentials: Credentials, owner: LinkOwner) -> None:
         self.name = name
@@ -66,12 +59,12 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Whether it has neither been lost nor closed."""
+        """True if the link is neither lost nor closed."""
         return not (self._lost or self._closed)
 
     @property
     def running_ms(self) -> float:
-        """Milliseconds that its batch has run for, as it said last."""
+        """Milliseconds that the backend's batch has run for, as last reported."""
         return 0.0 if self.results is None else self.results.running_ms
 
     def start(self) -> None:
@@ -80,24 +73,24 @@ class Link:
             thread.start()
 
     def put(self, unit: Pending) -> None:
-        """Send a unit with the next message."""
+        """Queue a row for the next message."""
         with self._changed:
             self._units.append(unit)
             self._changed.notify_all()
 
     def cancel(self, number: int) -> None:
-        """Have the backend forget a unit."""
+        """Cancel a row on the backend."""
         with self._changed:
             self._cancelled.append(number)
             self._changed.notify_all()
 
     def adopt(self, placements: Sequence[Placed], timeout_s: float) -> dict[str, str]:
-        """Have the backend serve these groups, and wait until they are open; gives those that are not, and why.
+        """Have the backend serve exactly these groups; return the error of each group that could not be opened.
 
         Raises
         ------
         CallError, RefusedError
-            It is gone.
+            The backend is lost.
         """
         self._opening = True
         try:
@@ -108,7 +101,7 @@ class Link:
         return failures
 
     def stop(self) -> None:
-        """Have the backend end, and close the streams."""
+        """Stop the backend and close the streams."""
         with suppress(CallError, RefusedError):
             self._caller.call(Stop(), timeout_s=_STOP_S)
         self.close()
@@ -126,13 +119,13 @@ class Link:
                 self._changed.wait_for(lambda: self._units or self._cancelled or not self.alive)
                 if not self.alive:
                     return
-                taken = fitting(self._units)
-                del self._units[: len(taken)]
+                batch = fill_message(self._units)
+                del self._units[: len(batch)]
                 cancelled, self._cancelled = tuple(self._cancelled), []
             now = time.monotonic()
             units = tuple(
                 Unit(unit.number, unit.session, unit.group, 1000 * (unit.deadline - now), unit.key, dict(unit.inputs))
-                for unit in taken
+                for unit in batch
                 if unit.deadline > now
             )
             try:
@@ -147,8 +140,8 @@ class Link:
             try:
                 results = self._caller.call(Collect(after), timeout_s=_SILENCE_S)
             except (CallError, RefusedError) as error:
-                # A process that imports a framework, or reads weights, may say nothing for long; one that is gone has
-                # its connections closed.
+                # A process that imports a framework or reads weights may be silent for long. The connections of a lost
+                # process are closed.
                 if self._opening and isinstance(error.__cause__, TimeoutError):
                     continue
                 self._lose(str(error))

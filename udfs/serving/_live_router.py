@@ -1,4 +1,4 @@
-"""The router: sends rows to backends by the plan's routes, and sees to it that every request ends."""
+"""Router: sends rows to backends by the routes of the plan, and ends every request with an answer or an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.serving import DeficitRoundRobin
-from udfs.serving._deadlines import Deadlines
+from udfs.serving._deadline_timer import DeadlineTimer
 from udfs.serving._errors import (
     BadRequestError,
     ModelFailedError,
@@ -23,7 +23,7 @@ from udfs.serving._errors import (
     ServerStoppedError,
     TooLateError,
 )
-from udfs.serving._pending import GRACE_S, Joined, Pending
+from udfs.serving._pending_requests import GRACE_S, Joined, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveRouter", "Offered"]
 
-# Backends that a unit is tried on.
+# Backends that a row is sent to at most.
 _MOST_ATTEMPTS = 4
 
-# Rows of one content for several sessions of a group go to one backend if they come within this time.
+# Seconds within which rows of the same content, for several sessions of a group, go to one backend.
 _TOGETHER_S = 0.02
 _CONTENTS = 1024
 
@@ -52,14 +52,12 @@ class Offered:
 
     Parameters
     ----------
-    model : ServedModel
-    admission : Admission
     group : str
-        Of sessions that a backend runs together.
+        Group of sessions that a backend runs together.
     shared : bool
-        Whether others are in the group.
+        True if the group has other sessions.
     least_ms : float
-        What a batch of one takes: a request with less time left is refused.
+        Milliseconds of a batch of one; a request with less time left is refused.
     """
 
     model: ServedModel
@@ -77,22 +75,18 @@ class _Content:
 
 
 class LiveRouter:
-    """A :class:`udfs.serving.Router` over backends that come and go.
-
-    Parameters
-    ----------
-    offers : sequence of Offered
+    """A :class:`udfs.serving.Router` over backends that connect and are lost.
 
     Attributes
     ----------
     noticed : callable or None
-        Called with a backend that is lost and why, in any thread.
+        Called with a lost link and the reason, in any thread.
     missed : callable or None
-        Called when a row comes that no backend serves, in any thread; gives the seconds after which one may.
+        Called for a row that no backend serves, in any thread; returns the seconds after which one may.
     arrived : Counter
         Rows by session since the start.
     ended : Counter
-        Rows by session and how they ended: ``"answered"``, or the name of an error.
+        Rows by session and result: ``"answered"``, or the name of an error class.
     """
 
     def __init__(self, offers: Sequence[Offered]) -> None:
@@ -109,22 +103,22 @@ class LiveRouter:
         self._stopped = False
         self.arrived: Counter[str] = Counter()
         self.ended: Counter[tuple[str, str]] = Counter()
-        self._deadlines = Deadlines[int](self._expire, lambda number: number not in self._pending)
+        self._deadlines = DeadlineTimer[int](self._expire, lambda number: number not in self._pending)
 
     @property
     def models(self) -> Sequence[ServedModel]:
-        """The models on offer."""
+        """Models on offer."""
         return [offer.model for offer in self._offers.values()]
 
     @property
     def ready(self) -> bool:
-        """Whether every model has a backend."""
+        """True if every model has a backend."""
         with self._lock:
             return not self._stopped and all(self._routes.get(offer.group) for offer in self._offers.values())
 
     @property
     def waiting(self) -> int:
-        """Rows that are not answered yet."""
+        """Number of rows without an answer."""
         return len(self._pending)
 
     def submit(
@@ -135,10 +129,10 @@ class LiveRouter:
         version: str | None = None,
         timeout_ms: float | None = None,
     ) -> Future[Mapping[str, NDArray[Any]]]:
-        """Have a model answer a request; see :meth:`udfs.serving.Router.submit`."""
+        """Submit a request; see :meth:`udfs.serving.Router.submit`."""
         offer = self._offers.get(name)
         if offer is None:
-            raise NoSuchModelError(f"no model {name!r} is served: {', '.join(self._offers)}")
+            raise NoSuchModelError(f"Model {name!r} is not deployed. Deployed models: {', '.join(self._offers)}.")
         budget = offer.model.budget_ms(version, timeout_ms)
         rows = offer.admission.rows(inputs)
         deadline = time.monotonic() + budget / 1000
@@ -154,49 +148,48 @@ class LiveRouter:
         with self._lock:
             self.arrived[name] += len(units)
             if self._stopped:
-                joined.fail(ServerStoppedError("the server was stopped"))
+                joined.fail(ServerStoppedError("The server was stopped."))
                 return joined.future
             for unit in units:
                 self._pending[unit.number] = unit
-                self._deadlines.add(deadline + GRACE_S, unit.number)
+                self._deadlines.watch(deadline + GRACE_S, unit.number)
         if budget < offer.least_ms:
-            joined.fail(TooLateError(f"{name} takes {offer.least_ms:.1f} ms at least, and {budget:g} ms were left"))
+            joined.fail(TooLateError(f"{name} takes at least {offer.least_ms:.1f} ms, and {budget:g} ms were left."))
             return joined.future
         for unit in units:
             self._route(unit)
         return joined.future
 
-    # For whoever plans.
+    # Called by the control loop.
 
     def attach(self, link: Link) -> None:
-        """Add a backend, which serves nothing yet."""
+        """Add a backend, which serves no group yet."""
         with self._lock:
             self._links[link.name] = link
 
     def switch(self, offers: Sequence[Offered], weights: Mapping[str, Mapping[str, float]]) -> None:
-        """Offer other models from now on. What was asked before is answered by those that were offered then.
+        """Replace the offers. Earlier requests are answered by the models that were on offer then.
 
         Parameters
         ----------
-        offers : sequence of Offered
         weights : mapping of str to mapping of str to float
-            As of :meth:`route`; of groups that are not offered any more as well, while rows of theirs wait.
+            Routes, as for :meth:`route`, with those of removed groups while their rows wait.
         """
         with self._lock:
             self._offers = {offer.model.name: offer for offer in offers}
             self.route(weights)
 
     def waits(self, *, groups: Collection[str] = (), backends: Collection[str] = ()) -> bool:
-        """Tell whether a row of some groups, or one that some backends have, is not answered yet."""
+        """Return whether a row of some groups, or one on some backends, waits for an answer."""
         return any(unit.group in groups or unit.link in backends for unit in list(self._pending.values()))
 
     def route(self, weights: Mapping[str, Mapping[str, float]]) -> None:
-        """Send rows by a new table.
+        """Replace the routing table.
 
         Parameters
         ----------
         weights : mapping of str to mapping of str to float
-            By group: requests per second that the plan gives each backend.
+            Requests per second that the plan gives each backend, by group.
         """
         with self._lock:
             self._weights = {group: dict(shares) for group, shares in weights.items()}
@@ -211,21 +204,21 @@ class LiveRouter:
         return (list(shares), DeficitRoundRobin(list(shares.values()))) if shares else None
 
     def stop(self) -> None:
-        """Fail what waits, and take nothing more."""
+        """Fail waiting rows and refuse new ones."""
         with self._lock:
             self._stopped = True
             units = list(self._pending.values())
             links = list(self._links.values())
         self._deadlines.stop()
         for unit in units:
-            self._fail(unit, ServerStoppedError("the server was stopped while the request waited"))
+            self._fail(unit, ServerStoppedError("The server was stopped while the request waited."))
         for link in links:
             link.close()
 
-    # For links.
+    # Called by links.
 
     def answered(self, answers: Sequence[Answer]) -> None:
-        """Take answers that a backend gave."""
+        """Handle the answers of a backend."""
         for answer in answers:
             unit = self._pending.get(answer.number)
             if unit is None:
@@ -240,12 +233,12 @@ class LiveRouter:
                 self._fail(unit, _error(answer))
 
     def lost(self, link: Link, why: str) -> None:
-        """Send the rows of a backend that is gone to others, while their time allows."""
+        """Send the rows of a lost backend to others, while their time allows."""
         with self._lock:
             if self._links.get(link.name) is link:
                 del self._links[link.name]
             self._routes = {group: routes for group in self._weights if (routes := self._balanced(group))}
-            # Rows end without the lock: only a copy can be looked through.
+            # Rows end without the lock, so iterate over a copy.
             units = [unit for unit in list(self._pending.values()) if unit.link == link.name]
         for unit in units:
             self._route(unit)
@@ -253,19 +246,19 @@ class LiveRouter:
             self.noticed(link, why)
 
     def _route(self, unit: Pending) -> None:
-        """Send a row to a backend, or to another one."""
+        """Send a row to a backend, or to another one after a loss."""
         now = time.monotonic()
         left = 1000 * (unit.deadline - now)
         offered = self._offers.get(unit.session)
         if left < (0.0 if offered is None else offered.least_ms):
-            self._fail(unit, TooLateError(f"the deadline of {unit.session} went by before a backend had answered"))
+            self._fail(unit, TooLateError(f"The deadline of {unit.session} passed before a backend answered."))
             return
         with self._lock:
             routes = self._routes.get(unit.group)
             offer = self._offers.get(unit.session)
             gone = routes is None and (offer is None or offer.group != unit.group)
             if gone and offer is not None and not unit.pinned:
-                # The version that it was sent to was closed just before it came, and any other one will do.
+                # Its version was closed just before it arrived; without a requested version, any version may answer.
                 gone, unit.group, routes = False, offer.group, self._routes.get(offer.group)
             link = None
             if routes is not None and unit.attempts < _MOST_ATTEMPTS:
@@ -273,10 +266,10 @@ class LiveRouter:
                 unit.link = self._chosen(unit, routes, now)
                 link = self._links.get(unit.link)
         if gone:
-            self._fail(unit, NoSuchModelError(f"another version of {unit.session!r} has taken the place of this one"))
+            self._fail(unit, NoSuchModelError(f"Another version of {unit.session!r} has replaced the requested one."))
         elif link is None:
             after = 1.0 if self.missed is None else self.missed()
-            why = f"no backend serves {unit.session} just now: try again in {after:.0f} s"
+            why = f"No backend serves {unit.session} at the moment. Try again in {after:.0f} s."
             self._fail(unit, OverloadedError(why, after))
         else:
             link.put(unit)
@@ -298,7 +291,7 @@ class LiveRouter:
         return name
 
     def _take(self, unit: Pending) -> bool:
-        """Take a row off the list; ``False`` where another thread has."""
+        """Remove a row from the waiting ones; return ``False`` if another thread has removed it."""
         return self._pending.pop(unit.number, None) is not None
 
     def _fail(self, unit: Pending, error: RequestError) -> None:
@@ -322,7 +315,7 @@ class LiveRouter:
     def _expire(self, number: int) -> None:
         unit = self._pending.get(number)
         if unit is not None:
-            self._fail(unit, TooLateError(f"{unit.session} was not answered by its deadline"))
+            self._fail(unit, TooLateError(f"{unit.session} did not answer by the deadline."))
 
 
 def _error(answer: Answer) -> RequestError:

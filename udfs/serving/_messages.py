@@ -1,4 +1,4 @@
-"""What the server's driver and its backends say to each other."""
+"""Messages between the driver and the backends."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One row for one session, as it travels.
+    """A row for one session, as sent to a backend.
 
     Attributes
     ----------
     number : int
-        Its id at the router.
-    session, group : str
+        Identifier at the router.
     remaining_ms : float
-        Until its deadline: clocks of two machines are never compared.
+        Milliseconds until the deadline: clocks of two machines are never compared.
     key : str
-        Tells contents apart where sessions share a trunk, ``""`` elsewhere.
+        Digest of the content if sessions share a trunk, else ``""``.
     inputs : dict of str to array
-        Without a batch axis; encoded images and texts are their bytes.
+        Inputs without a batch axis; encoded images and texts are their bytes.
     """
 
     number: int
@@ -55,16 +54,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a unit.
+    """Result of a row.
 
     Attributes
     ----------
-    number : int
     failure : str
-        ``""``, ``"bad"``, ``"late"``, ``"overloaded"``, ``"failed"`` or ``"absent"``, where the session is not here.
-    message : str
+        ``""``, ``"bad"``, ``"late"``, ``"overloaded"``, ``"failed"``, or ``"absent"`` if the backend does not serve the
+        group.
     outputs : dict of str to array
-        Without a batch axis.
+        Outputs without a batch axis.
     """
 
     number: int
@@ -80,24 +78,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The request was noted."""
+    """Reply to a request without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Answers of a backend, and how it is.
+    """Answers and state of a backend.
 
     Attributes
     ----------
-    answers : tuple of Answer
     last : int
-        Number of the last of them, in the order of being ready.
+        Number of the last answer, in the order of completion.
     waiting : int
-        Units that no batch has yet.
+        Rows that wait for a batch.
     running_ms : float
-        Of the batch that runs now; 0 without one.
+        Milliseconds that the current batch has run for; 0 without one.
     pace : dict of str to float
-        By group, what batches take of what their profile says.
+        Measured over profiled batch latency, by group.
     """
 
     answers: tuple[Answer, ...]
@@ -109,7 +106,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Submit(Request[Noted]):
-    """Queue units, and forget those that were cancelled and are in no batch yet."""
+    """Request to queue rows, and to cancel rows that are in no batch yet."""
 
     units: tuple[Unit, ...]
     cancelled: tuple[int, ...]
@@ -117,7 +114,7 @@ class Submit(Request[Noted]):
 
 @dataclass(frozen=True, slots=True)
 class Collect(Request[Results]):
-    """Wait for answers for a moment; those up to ``after`` have arrived and are forgotten."""
+    """Request to wait briefly for answers; those up to ``after`` have arrived and are dropped."""
 
     after: int
 
@@ -128,12 +125,10 @@ class Placed:
 
     Attributes
     ----------
-    group : str
-    batch : int
     latencies_ms : array of float64
-        By batch size, 0 for none.
+        Milliseconds by batch size; the first is 0, for batch size 0.
     recipe : str
-        Digest of its recipe in the store; ``""`` for one of those that the backend began with.
+        Digest of the recipe in the store; ``""`` for a recipe that the backend started with.
     """
 
     group: str
@@ -144,40 +139,40 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Groups that could not be opened, and why."""
+    """Reply with the groups that could not be opened, and the errors."""
 
     failures: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt(Request[Adopted]):
-    """Serve these groups, and no others once their queues are empty; answered when they are open."""
+    """Request to serve exactly these groups; answered when they are open and others are closed."""
 
     placements: tuple[Placed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop(Request[Noted]):
-    """End."""
+    """Request to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Whether the backend is wanted."""
+    """Reply that tells a backend whether it is wanted."""
 
     wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Attach(Request[Attached]):
-    """Tell the driver where a backend listens."""
+    """First request of a backend: its name and location."""
 
     worker: str
     location: str
 
 
 SERVING = WireProtocol("cerebro-serving", 1, (Submit, Collect, Adopt, Stop))
-"""Answered by backends."""
+"""Protocol whose requests backends answer."""
 
 ATTACHING = WireProtocol("cerebro-serving-driver", 1, (Attach,))
-"""Answered by the driver."""
+"""Protocol whose requests the driver answers."""

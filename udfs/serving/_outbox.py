@@ -1,4 +1,4 @@
-"""Answers that wait to be collected."""
+"""Queue of answers that wait to be collected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from udfs.serving._fitting import HasBytes, fitting
+from udfs.serving._message_size import HasBytes, fill_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +17,9 @@ _T = TypeVar("_T", bound=HasBytes)
 
 
 class Outbox(Generic[_T]):
-    """Answers in the order in which they are ready, each kept until whoever collects them says that it has it.
+    """Answers in the order of completion, each kept until its collector confirms it; any thread may call every method.
 
-    A connection may break after an answer was written to it. Every method may be called from any thread.
+    A connection may break after an answer was written to it, so only a confirmation removes it.
 
     Examples
     --------
@@ -45,18 +45,18 @@ class Outbox(Generic[_T]):
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Have whoever waits go on without an answer, now or the next time."""
+        """End the current or the next wait without an answer."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def take(self, after: int, timeout_s: float) -> tuple[tuple[_T, ...], int]:
-        """Forget answers up to a number, and give what is ready behind it, with the number of the last of them."""
+        """Drop answers up to a number; return the next ones that fit into a message, and the number of the last."""
         with self._changed:
             while self._answers and self._first <= after:
                 self._answers.popleft()
                 self._first += 1
             self._changed.wait_for(lambda: self._answers or self._woken, timeout_s)
             self._woken = False
-            taken = tuple(fitting(self._answers))
-            return taken, self._first - 1 + len(taken) if taken else after
+            message = tuple(fill_message(self._answers))
+            return message, self._first - 1 + len(message) if message else after

@@ -1,4 +1,4 @@
-"""Recipes: what travels to a backend in Spark's own closure so that it can open a model. No weights are in it."""
+"""Recipes by which a backend opens models. They travel in Spark's closure and contain no weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.inference import ModelSource
-    from udfs.serving._reading import InputReader
+    from udfs.serving._input_readers import InputReader
 
     Function = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
 
@@ -20,17 +20,16 @@ __all__ = ["FunctionRecipe", "GroupRecipe", "NetworkRecipe", "Trunk"]
 
 @dataclass(frozen=True, slots=True)
 class NetworkRecipe:
-    """A network that is opened into layers.
+    """Recipe of a network.
 
     Parameters
     ----------
-    source : ModelSource
     reader : InputReader
-        Gives the tensors of the graph's inputs.
+        Reader of the graph's inputs.
     outputs : tuple of (str, str)
-        Name of each output, and the layer that it is of.
+        Name and layer of each output.
     head : str, optional
-        File of a linear layer over the only output's layer, in reach of the backend.
+        File of a linear layer over the only output's layer, accessible to the backend.
     """
 
     source: ModelSource
@@ -41,32 +40,31 @@ class NetworkRecipe:
 
 @runtime_checkable
 class FileFunction(Protocol):
-    """A function whose model lies in a file."""
+    """A function whose model is in a file."""
 
     @property
     def file(self) -> str:
-        """A path, or what :func:`udfs.weights.local_file` finds on a worker."""
+        """Path, or what :func:`udfs.weights.local_file` finds on a worker."""
 
     def at(self, file: str) -> Function:
-        """Give the same function with its file in another place."""
+        """Return the same function with its file in another place."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionRecipe:
-    """A function of whole batches that nothing is known of: it shares no trunk.
+    """Recipe of a function of whole batches, which shares no trunk.
 
     Parameters
     ----------
     function : callable
-        Of arrays by name, each with the batch in front, and so are its results.
-    reader : InputReader
+        Function that maps arrays by name to arrays by name, each with the batch in front.
     """
 
     function: Function = field(repr=False)
     reader: InputReader
 
     def placed(self, place: Callable[[str], str]) -> FunctionRecipe:
-        """Give the recipe whose files are where `place` brings them; a function of the user's own has none."""
+        """Return the recipe with its file in the place that `place` returns; other functions stay unchanged."""
         function: object = self.function
         if isinstance(function, FileFunction):
             return replace(self, function=function.at(place(function.file)))
@@ -75,16 +73,16 @@ class FunctionRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Trunk:
-    """What several networks compute alike (prefix batching, section 3.4.2 of the thesis).
+    """Common part of several networks (prefix batching, section 3.4.2 of the thesis).
 
     Parameters
     ----------
     layers : tuple of str
-        Of the first member's graph: the tensors that cross the cut.
+        Layers of the first member's graph whose outputs leave the trunk.
     names : mapping of str to mapping of str to str
-        By session, what its own graph calls each of those that it reads.
+        By session, the first member's layer for each layer that its own graph reads.
     share : float
-        Part of the first member's FLOPs that is below the cut.
+        Smallest share of a member's FLOPs in the trunk.
     """
 
     layers: tuple[str, ...]
@@ -94,17 +92,16 @@ class Trunk:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecipe:
-    """Sessions that a backend runs together: one, or several over one trunk.
+    """Recipe of sessions that a backend runs together: one session, or several with a common trunk.
 
     Parameters
     ----------
-    name : str
     members : mapping of str to recipe
-        By session.
+        Recipes by session.
     trunk : Trunk, optional
-        Of networks alone.
+        Common part of the members, which are then all networks.
     sample : mapping of str to array, optional
-        A row as it travels, to run the group with before its first request.
+        Row, as it travels, that warms the group up before its first request.
     """
 
     name: str

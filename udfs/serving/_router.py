@@ -1,4 +1,4 @@
-"""The interface between whoever takes requests in and whoever has the backends answer them."""
+"""Router protocol between front ends and backends, and the description of served models."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ __all__ = ["Router", "ServedModel", "TensorSpec"]
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output of a model.
+    """Input or output of a model.
 
     Parameters
     ----------
     name : str
+        Name of the tensor.
     dtype : str
-        A numpy type (``"float32"``, ``"uint8"``), ``"bytes"`` for an encoded image, or ``"str"``.
+        Numpy type (``"float32"``, ``"uint8"``), ``"bytes"`` for an encoded image, or ``"str"``.
     shape : tuple of int
-        With the batch in front; -1 where any size is taken.
+        Shape with the batch in front; -1 for any size.
     """
 
     name: str
@@ -42,12 +43,15 @@ class ServedModel:
     Parameters
     ----------
     name : str
+        Name of the model.
     version : str
+        Version of the model.
     inputs, outputs : tuple of TensorSpec
+        Tensors of a request and of an answer.
     platform : str
-        ``"torch"``, ``"keras"``, ``"opaque"``, or ``"application"``.
+        ``"torch"``, ``"keras"``, ``"opaque"`` for a function, or ``"application"``.
     slo_ms : float
-        A request without a deadline of its own has this one.
+        Milliseconds for a request without a timeout of its own.
     """
 
     name: str
@@ -58,33 +62,33 @@ class ServedModel:
     slo_ms: float
 
     def budget_ms(self, version: str | None, timeout_ms: float | None) -> float:
-        """Check which version a request asks for, and its time; gives its milliseconds.
+        """Check the version and the timeout of a request; return its milliseconds.
 
         Raises
         ------
         NoSuchModelError
-            Another version.
+            The version is not the deployed one.
         BadRequestError
-            No time, or none that ends.
+            The timeout is not a positive finite number.
         """
         if version not in (None, self.version):
-            raise NoSuchModelError(f"{self.name!r} has the version {self.version!r} alone, not {version!r}")
+            raise NoSuchModelError(f"version of {self.name!r} must be {self.version!r}, got {version!r}.")
         budget = self.slo_ms if timeout_ms is None else timeout_ms
         if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget < math.inf:
-            raise BadRequestError(f"timeout_ms={timeout_ms!r}: milliseconds, above 0")
+            raise BadRequestError(f"timeout_ms must be a positive finite number of milliseconds, got {timeout_ms!r}.")
         return budget
 
 
 class Router(Protocol):
-    """Whoever answers requests. Every method may be called from any thread, and none blocks for an answer."""
+    """Interface for answering requests. Any thread may call every method, and none waits for an answer."""
 
     @property
     def models(self) -> Sequence[ServedModel]:
-        """All versions that are deployed; of a name, the last is the one that answers by default."""
+        """Deployed models by version; the last of a name answers requests without a version."""
 
     @property
     def ready(self) -> bool:
-        """Whether every deployed model has a backend."""
+        """True if every deployed model has a backend."""
 
     def submit(
         self,
@@ -94,26 +98,27 @@ class Router(Protocol):
         version: str | None = None,
         timeout_ms: float | None = None,
     ) -> Future[Mapping[str, np.ndarray]]:
-        """Have a model answer a request.
+        """Submit a request.
 
         Parameters
         ----------
         name : str
+            Name of the model.
         inputs : mapping of str to array
-            Each with the batch in front, all of one length; encoded images and texts are arrays of objects.
+            Inputs with the batch in front, all of the same length; encoded images and texts are arrays of objects.
         version : str, optional
-            Default: the last one deployed.
+            Version. Default: the last one deployed.
         timeout_ms : float, optional
-            Time that is left for the answer. Default: the model's SLO.
+            Milliseconds for the answer. Default: the model's SLO.
 
         Returns
         -------
         Future
-            Of the outputs by name; or one of :class:`udfs.serving.RequestError`'s kinds. A future that its caller
-            cancels is not computed if no batch has it yet.
+            Future of the outputs by name, or of a :class:`udfs.serving.RequestError`. A cancelled request that is in no
+            batch yet is not computed.
 
         Raises
         ------
         NoSuchModelError, BadRequestError
-            At once, before anything waits.
+            The request is not valid; raised at once.
         """

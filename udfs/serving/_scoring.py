@@ -1,4 +1,4 @@
-"""A served model over the rows of a table: a featurizer's columns, in the time that nobody else needs."""
+"""Scoring of tables with a served model, at the lowest priority."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from udfs.node import background
 from udfs.serving._admission import Admission
 from udfs.serving._errors import BadRequestError
 from udfs.serving._heads import read_head
-from udfs.serving._models import OpenModels, Row
+from udfs.serving._open_models import OpenModels, Row
 from udfs.serving._recipes import GroupRecipe
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from udfs.arrow import BatchFunction
     from udfs.inference import Inference
     from udfs.serving._heads import Head
-    from udfs.serving._models import OpenGroup
+    from udfs.serving._open_models import OpenGroup
     from udfs.serving._recipes import FunctionRecipe
     from udfs.serving._router import TensorSpec
 
@@ -39,14 +39,7 @@ _NULL = "null"
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A function of batches whose arithmetic has the least priority: whoever serves on the core comes first.
-
-    A :class:`udfs.arrow.BatchFunction`. The model is opened at the task's own priority.
-
-    Parameters
-    ----------
-    function : BatchFunction
-    """
+    """Batch function with the lowest priority for its arithmetic; it opens the model at the task's own priority."""
 
     function: BatchFunction
 
@@ -57,7 +50,7 @@ class Background:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of the batches that it is given."""
+        """Columns that it reads."""
         return self.function.reads
 
     @property
@@ -72,14 +65,14 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class HeadScoring:
-    """A linear head over what an inference gives. A :class:`udfs.arrow.BatchFunction`.
+    """Batch function of a linear head over the output of an inference.
 
     Parameters
     ----------
     inference : Inference
-        Of one feature.
+        Inference with one feature.
     head : str
-        File, as :func:`udfs.serving.read_head` reads it on a worker.
+        File of the head, as :func:`udfs.serving.read_head` reads it on a worker.
     """
 
     inference: Inference
@@ -97,7 +90,7 @@ class HeadScoring:
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The column of the head's outputs."""
+        """Column of the head's outputs."""
         return self.inference.adds
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
@@ -121,21 +114,16 @@ class HeadScoring:
 
 @dataclass(frozen=True, slots=True)
 class FunctionScoring:
-    """A function of whole batches over the columns of a table. A :class:`udfs.arrow.BatchFunction`.
+    """Batch function that applies a function of whole batches to the columns of a table.
 
-    A row is bad where a value is null or is not what the model takes, and where the model raises an error on it.
+    A row is bad if a value is null or not valid for the model, or if the model raises an error on it.
 
     Parameters
     ----------
-    session : str
-    recipe : FunctionRecipe
-    inputs : tuple of TensorSpec
     columns : tuple of str
-        One for each input; arrays and vectors of numbers may be flat.
-    outputs : tuple of TensorSpec
+        Column of each input; arrays and vectors of numbers may be flat.
     added : tuple of str
-        Columns for the outputs.
-    batch_size : int
+        Column of each output.
     """
 
     session: str
@@ -148,12 +136,12 @@ class FunctionScoring:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that the inputs are read from, each once."""
+        """Columns of the inputs, each once."""
         return tuple(dict.fromkeys(self.columns))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The outputs' columns."""
+        """Columns of the outputs."""
         return tuple(pa.field(name, column_type(spec)) for name, spec in zip(self.added, self.outputs, strict=True))
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
@@ -169,12 +157,12 @@ class FunctionScoring:
                 rows[place] = self._read(group, admission, batch, place)
             except BadRequestError as error:
                 explanations[place] = _NULL if str(error) == _NULL else f"{_REFUSED}: {error}"
-        found = self._outputs(group, rows)
-        for place, answer in found.items():
+        answers = self._outputs(group, rows)
+        for place, answer in answers.items():
             if isinstance(answer, str):
                 explanations[place] = f"{_FAILED}: {answer}"
         columns = [
-            pa.array([_plain(found.get(place), spec) for place in range(batch.num_rows)], column_type(spec))
+            pa.array([_plain(answers.get(place), spec) for place in range(batch.num_rows)], column_type(spec))
             for spec in self.outputs
         ]
         return NewColumns.explained(columns, explanations)
@@ -188,13 +176,13 @@ class FunctionScoring:
         return Row(self.session, "", group.readers[self.session].read(row))
 
     def _outputs(self, group: OpenGroup, rows: dict[int, Row]) -> dict[int, dict[str, NDArray[Any]] | str]:
-        """Run a batch; where it fails, a row at a time, as a backend does. A text says why a row has no output."""
+        """Run a batch; if it fails, run each row alone. A text is the error of a row."""
         if not rows:
             return {}
         try:
             answers = group.run(list(rows.values()))
             return {place: self._checked(answer) for place, answer in zip(rows, answers, strict=True)}
-        except Exception as error:  # noqa: BLE001 - of a user's model, of any kind
+        except Exception as error:  # noqa: BLE001 - any error of a user's model
             if len(rows) == 1:
                 return dict.fromkeys(rows, f"{type(error).__name__}: {error}")
         return {place: answer for at, row in rows.items() for place, answer in self._outputs(group, {at: row}).items()}
@@ -202,17 +190,17 @@ class FunctionScoring:
     def _checked(self, answer: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         for spec in self.outputs:
             if spec.name not in answer:
-                raise KeyError(f"no output {spec.name!r}, only {', '.join(answer)}")
+                raise KeyError(f"The outputs must include {spec.name!r}, got {', '.join(answer)}.")
             array = answer[spec.name]
             if not np.can_cast(array.dtype, spec.dtype):
-                raise TypeError(f"output {spec.name!r} is {array.dtype}, and was {spec.dtype} before")
+                raise TypeError(f"Output {spec.name!r} must be {spec.dtype}, got {array.dtype}.")
             if (array.ndim == 0) != (len(spec.shape) == 1):
-                raise ValueError(f"output {spec.name!r} has the shape {array.shape}, and had {spec.shape[1:]} before")
+                raise ValueError(f"Output {spec.name!r} must have the shape {spec.shape[1:]}, got {array.shape}.")
         return answer
 
 
 def column_type(spec: TensorSpec) -> pa.DataType:
-    """Choose the type of an output's column: a number, or a list of numbers in C order."""
+    """Return the type of an output's column: a number, or a list of numbers in C order."""
     kind = pa.from_numpy_dtype(np.float32 if spec.dtype == "float16" else np.dtype(spec.dtype))
     if len(spec.shape) == 1:
         return kind
@@ -227,7 +215,7 @@ def _plain(answer: dict[str, NDArray[Any]] | str | None, spec: TensorSpec) -> An
 
 
 def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
-    """Give a value of a row as a batch of one, of the type and shape that the model takes, if nothing is lost by it."""
+    """Convert a value to a batch of one, of the type and shape of the input, if the conversion loses nothing."""
     if value is None:
         raise BadRequestError(_NULL)
     if spec.dtype in {"bytes", "str"}:
@@ -237,24 +225,24 @@ def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
     if isinstance(value, dict):  # a vector of Spark ML
         value = _vector(value)
     try:
-        given = np.asarray(value)
+        numbers = np.asarray(value)
     except ValueError as error:
-        raise BadRequestError(f"{spec.name!r} has rows of different lengths") from error
-    if given.dtype == object and _holds_null(value):
+        raise BadRequestError(f"Input {spec.name!r} must have rows of the same length.") from error
+    if numbers.dtype == object and _holds_null(value):
         raise BadRequestError(_NULL)
-    if given.dtype.kind not in "biuf":
-        raise BadRequestError(f"{spec.name!r} has a {type(value).__name__}, and has to have numbers of {spec.dtype}")
+    if numbers.dtype.kind not in "biuf":
+        raise BadRequestError(f"Input {spec.name!r} must be numbers of {spec.dtype}, got {type(value).__name__}.")
     with np.errstate(over="ignore", invalid="ignore"):
-        array = given.astype(spec.dtype)
-    # A table has doubles where a network takes floats; all else is changed by no conversion.
-    rounded = given.dtype.kind == "f" and array.dtype.kind == "f"
-    if not rounded and not np.array_equal(array.astype(given.dtype), given):
-        raise BadRequestError(f"{spec.name!r} has numbers that {spec.dtype} does not hold")
+        array = numbers.astype(spec.dtype)
+    # Doubles of a table are rounded to floats; every other conversion must be exact.
+    rounded = numbers.dtype.kind == "f" and array.dtype.kind == "f"
+    if not rounded and not np.array_equal(array.astype(numbers.dtype), numbers):
+        raise BadRequestError(f"Input {spec.name!r} must fit {spec.dtype}, and some numbers do not.")
     return _shaped(array, spec.shape[1:])[None]
 
 
 def _shaped(array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """Give a flat array the shape that the model takes, where it is known and has as many numbers."""
+    """Reshape a flat array to the model's shape, if that is known and has as many numbers."""
     fits = -1 not in shape and array.ndim == 1 and array.size == int(np.prod(shape))
     return array.reshape(tuple(shape)) if fits else array
 

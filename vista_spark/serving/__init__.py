@@ -1,4 +1,4 @@
-"""Models that answer requests within deadlines, from long-lived tasks of a Spark session (Nexus)."""
+"""Serving of models within deadlines, from long-lived tasks of a Spark session (Nexus)."""
 
 from vista_spark.serving._api import Api, Model
 from vista_spark.serving._app import App, ModelHandler

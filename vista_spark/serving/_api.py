@@ -1,4 +1,4 @@
-"""A server that runs: what callers hold."""
+"""Public interface of a running server: ``Api``, and ``Model`` for one deployed model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from optimizer.errors import nearest
 from udfs.serving import NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._app import App
-from vista_spark.serving._record import ask
-from vista_spark.serving._scorer import Scorer
+from vista_spark.serving._scorer import Scorer, ScorerSpec
+from vista_spark.serving._single_record import ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from udfs.serving.http import FrontEnd, FrontEndProcesses
     from vista_spark.serving._applications import Applications
     from vista_spark.serving._backends import Backends
-    from vista_spark.serving._control import Control
+    from vista_spark.serving._control_loop import Control
     from vista_spark.serving._deployer import Deployer
     from vista_spark.serving._session import Session
 
@@ -31,12 +31,14 @@ __all__ = ["Api", "Model"]
 
 
 class Model:
-    """A deployed model or application, of :meth:`Api.__getitem__`.
+    """A deployed model or application, returned by ``api[name]``.
 
     Parameters
     ----------
     router : Router
+        Router that answers the requests.
     served : ServedModel
+        Name, version, inputs and outputs of the model.
     """
 
     def __init__(self, router: Router, served: ServedModel) -> None:
@@ -44,39 +46,39 @@ class Model:
         self.served = served
 
     def execute(self, record: Any, *, timeout_ms: float | None = None) -> Future[Any]:
-        """Have the model answer for one record.
+        """Ask the model about one record.
 
         Parameters
         ----------
         record : bytes, path, str, array or mapping
-            Of a model of images an encoded image, the path of one, or a preprocessed tensor; of texts a text; of a
-            function an array without a batch axis. A mapping of these by name where there are several inputs.
+            For a model of images, an encoded image, the path of one, or a preprocessed tensor; for a model of texts, a
+            text; for a function, an array without a batch axis. With several inputs, a mapping of these by name.
         timeout_ms : float, optional
-            Default the session's SLO.
+            Milliseconds until the deadline. Default: the session's SLO.
 
         Returns
         -------
         concurrent.futures.Future
-            Of the output without a batch axis; of a mapping by name where there are several. Or of one of
-            :class:`udfs.serving.RequestError`'s kinds.
+            Future of the output without a batch axis, or of a mapping by name with several outputs. It fails with a
+            subclass of :class:`udfs.serving.RequestError`.
 
         Raises
         ------
         BadRequestError
-            A record that the model does not take.
+            The model does not accept the record.
         """
         return ask(self._router, self.served, record, timeout_ms=timeout_ms)
 
 
 class Api:
-    """A server that runs, until :meth:`stop` or the end of the ``with`` block. It is a :class:`udfs.serving.Router`.
+    """Interface of a running server, made by :meth:`vista_spark.serving.Server.start`.
 
-    Made by :meth:`vista_spark.serving.Server.start`.
+    It is a :class:`udfs.serving.Router`. The server runs until :meth:`stop` or the end of the ``with`` block.
 
     Attributes
     ----------
     front_end : object or None
-        What answers HTTP: :class:`udfs.serving.http.FrontEnd` or its processes; ``None`` without a port.
+        HTTP front end: a :class:`udfs.serving.http.FrontEnd` or ``FrontEndProcesses``; ``None`` without a port.
     """
 
     def __init__(
@@ -104,57 +106,59 @@ class Api:
         self.stop()
 
     def __getitem__(self, name: str) -> Model:
-        """Find a deployed model or application.
+        """Return a deployed model or application by its name.
 
         Raises
         ------
         NoSuchModelError
-            No such session or application was deployed.
+            No session or application has this name.
         """
         for served in self.models:
             if served.name == name:
                 return Model(self, served)
         names = [served.name for served in self.models]
-        raise NoSuchModelError(f"no model {name!r} is served{nearest(name, names)}; there are {', '.join(names)}")
+        raise NoSuchModelError(
+            f"Model {name!r} is not deployed{nearest(name, names) or '.'} Deployed models: {', '.join(names)}."
+        )
 
     @property
     def models(self) -> Sequence[ServedModel]:
-        """The deployed models, and the applications behind them."""
+        """Deployed models, then applications."""
         return [*self._router.models, *self._applications.models]
 
     @property
     def ready(self) -> bool:
-        """Whether every model has a backend, or would get one with the next request."""
+        """True if every model has a backend, or the next request starts one."""
         return not self._stopped and (self._router.ready or self._control.asleep)
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Names of the backends that are there."""
+        """Names of the connected backends."""
         return self._backends.alive
 
     @property
     def results(self) -> dict[str, Results]:
-        """What each backend said last: rows that wait there, and what its batches take of what their profile says."""
+        """Last report of each backend: waiting rows, and measured over profiled batch latency."""
         return self._backends.results
 
     @property
     def plan(self) -> ServingPlan | None:
-        """The plan that is served by now; ``None`` while no backend is there."""
+        """Current plan; ``None`` without a backend."""
         return self._control.plan
 
     @property
     def counts(self) -> dict[tuple[str, str], int]:
-        """Rows so far, by session or application and how they ended: ``"answered"``, or the name of an error."""
+        """Rows so far by session or application and result: ``"answered"``, or the name of an error class."""
         return {**self._router.ended, **self._applications.ended}
 
     @property
     def url(self) -> str | None:
-        """Where HTTP clients find it, of this machine where it listens here; ``None`` without a port."""
+        """URL for HTTP clients on this machine; ``None`` without a port."""
         return self.front_end.url if self.front_end else None
 
     @property
     def token(self) -> str | None:
-        """What HTTP clients send as ``Authorization: Bearer``; ``None``: nothing."""
+        """Token that HTTP clients send as ``Authorization: Bearer``; ``None`` if none is required."""
         return self.front_end.token if self.front_end else None
 
     def submit(
@@ -165,7 +169,7 @@ class Api:
         version: str | None = None,
         timeout_ms: float | None = None,
     ) -> Future[Mapping[str, NDArray[Any]]]:
-        """Have a model answer a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
+        """Submit a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
         if self._applications.has(name):
             return self._applications.submit(name, inputs, version=version, timeout_ms=timeout_ms)
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
@@ -184,80 +188,81 @@ class Api:
         batchSize: int = 32,
         outputFormat: str = "vector",
     ) -> Scorer:
-        """Make a Transformer that scores a table or a stream with a deployed model, in the slack of live traffic.
+        """Return a Transformer that scores a table or a stream with a deployed model, without delaying live traffic.
 
         Executors open the model themselves, in the task slots that the server leaves free, and compute in threads of
-        the least priority. Its rows are those of :class:`vista_spark.CNNFeaturizer`: the columns of the table, the
-        outputs, and the reason for which a row has none. It scores with the version that is deployed when it is made.
+        the lowest priority. The result has the columns of :class:`vista_spark.CNNFeaturizer`: those of the table, the
+        outputs, and the reason why a row has none. The scorer keeps the version that is deployed when it is made.
 
         Parameters
         ----------
         name : str
-            Of a session.
+            Name of a session.
         inputCol, inputCols : str, sequence of str, optional
-            Column of each input; by default ``"image"``, ``"text"``, or the names of a function's inputs.
+            Column of each input. Default: ``"image"``, ``"text"``, or the names of a function's inputs.
         outputCol, outputCols : str, sequence of str, optional
-            Column of each output; by default the session's name, with several outputs ``<session>_<output>``.
+            Column of each output. Default: the session's name, with several outputs ``<session>_<output>``.
         errors : {"null", "drop", "raise"}
             Policy for a row that cannot be read, or that the model fails on. Default ``"null"``.
         errorCol, errorDetailCol : str, optional
-            Columns for the reason, by default ``"image_error"``, ``"text_error"`` or ``<session>_error``, and for what
-            it leaves open. Only with ``errors="null"``.
+            Columns for the reason (default ``"image_error"``, ``"text_error"`` or ``<session>_error``) and for its
+            details. Only with ``errors="null"``.
         batchSize : int
-            Rows of a batch. Default 32.
+            Rows per batch. Default 32.
         outputFormat : {"vector", "array"}
-            Of floating numbers; numbers of other types are arrays, and those that stand alone are numbers.
+            Type of columns of floating-point numbers. Other types become arrays, single numbers become numbers.
 
         Returns
         -------
         Scorer
+            The Transformer.
 
         Raises
         ------
         NoSuchModelError
-            No such session was deployed.
+            No session has this name.
         InvalidArgumentError
-            A value that is not allowed; a function that has no answer for a row of zeros, and no `outputs`.
+            An argument is not valid, or a function without `outputs` fails on a row of zeros.
         """
         if self._applications.has(name):
-            raise InvalidArgumentError(f"{name!r} is an application: a table is scored with one of its models")
+            raise InvalidArgumentError(
+                f"name must be a session, got the application {name!r}. Score the table with one of its models."
+            )
         self[name]
-        return Scorer(
-            self._deployer.deployment(name),
-            self._deployer.device,
-            self._deployer.deliveries,
-            columns=_either("inputCol", inputCol, inputCols),
-            added=_either("outputCol", outputCol, outputCols),
+        spec = ScorerSpec(
+            inputs=_columns("inputCol", inputCol, inputCols),
+            outputs=_columns("outputCol", outputCol, outputCols),
             errors=errors,
             error_column=errorCol,
             detail_column=errorDetailCol,
             batch_size=batchSize,
             output_format=outputFormat,
         )
+        return Scorer(self._deployer.deployment(name), self._deployer.device, self._deployer.deliveries, spec)
 
     def deploy(self, session: Session | App) -> None:
-        """Deploy a session or an application while the server runs, or another version of one: a hot swap.
+        """Deploy a session or an application on the running server, or replace one by another version (hot swap).
 
-        The backends load the model beside what they serve and run it once; then all new requests go to it, those from
-        before are answered by the version that they were sent to, and that one is closed. No request is lost. An
-        application is run on its samples here, and the plan counts its calls before it takes requests.
+        The backends load the new model beside the old one and run it once. Then new requests go to it, requests sent
+        before are answered by the old version, and the old version is closed. No request is lost. An application runs
+        on its samples in this process, and the plan counts its calls before it receives requests.
 
         Parameters
         ----------
         session : Session or App
-            Of a new name; or of a name that is there, and another version.
+            A session or application with a new name, or with a deployed name and another version.
 
         Raises
         ------
         InvalidArgumentError
-            The version is there already; on a cluster or on Connect, a server without a ``store``.
+            The version is deployed already, or a server on a cluster or on Connect has no ``store``.
         RuntimeError
-            A backend could not open the model. What was served before is served still.
+            A backend could not open the model. The deployed models stay unchanged.
         vista_spark.errors.VistaError, optimizer.serving.InfeasibleError
-            As of :meth:`Server.deploy`.
+            As for :meth:`Server.deploy`.
         """
         if self._stopped:
-            raise ServerStoppedError("the server was stopped: deploy to one that runs")
+            raise ServerStoppedError("The server was stopped. Start a server and deploy to it.")
         if isinstance(session, App):
             self._applications.add(self._deployer.deploy_app(session))
         else:
@@ -266,17 +271,27 @@ class Api:
             self.front_end.refresh()
 
     def split(self, name: str) -> QuerySplit:
-        """Give the calls of an application's traffic so far, and the part of the deadline that each model has now.
+        """Return the calls of an application so far, and the part of the deadline that each model has now.
+
+        Parameters
+        ----------
+        name : str
+            Name of the application.
+
+        Returns
+        -------
+        optimizer.serving.QuerySplit
+            Calls, rates and budgets.
 
         Raises
         ------
         NoSuchModelError
-            No such application was deployed.
+            No application has this name.
         """
         return self._applications.split(name)
 
     def stop(self) -> None:
-        """Fail what waits, end the backends, and give their task slots back."""
+        """Fail waiting requests, end the backends, and free their task slots."""
         if self._stopped:
             return
         self._stopped = True
@@ -290,7 +305,9 @@ class Api:
         self._heap.thaw()
 
 
-def _either(what: str, one: str | None, several: Sequence[str] | None) -> Sequence[str] | None:
-    if one is not None and several is not None:
-        raise InvalidArgumentError(f"{what}={one!r} and {what}s={list(several)}: give one of them")
-    return [one] if one is not None else several
+def _columns(argument: str, column: str | None, columns: Sequence[str] | None) -> Sequence[str] | None:
+    if column is not None and columns is not None:
+        raise InvalidArgumentError(
+            f"{argument} must be None if {argument}s is set, got {column!r} and {list(columns)}. Set one of them."
+        )
+    return [column] if column is not None else columns

@@ -1,7 +1,8 @@
-"""Applications: code that asks several models within one deadline, as its user writes it."""
+"""Public classes of applications: ``App``, its model handlers, and the protocol of their calls."""
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -11,32 +12,61 @@ from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Collection, Sequence
 
-__all__ = ["CURRENT", "App", "Calls", "ModelHandler"]
+__all__ = ["CURRENT", "App", "CallAnswer", "Calls", "ModelHandler"]
 
 _IMAGE = TensorSpec("image", "bytes", (-1,))
 
 
 class Calls(Protocol):
-    """Whoever answers an application's calls."""
+    """Interface to the models that an application calls."""
 
     def execute(self, model: str, record: Any) -> Future[Any]:
-        """Have a model answer for one record."""
+        """Ask a model about one record."""
 
 
-# Of the request that this thread runs, whichever server it came to.
+# Calls of the request that this thread runs.
 CURRENT: ContextVar[Calls | None] = ContextVar("calls", default=None)
 
 
+class CallAnswer(Future[Any]):
+    """Future of one call that reports when its result is read: later calls depend on it.
+
+    Parameters
+    ----------
+    report : callable
+        Called without arguments each time the result or the exception is read.
+    """
+
+    def __init__(self, report: Callable[[], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result."""
+        try:
+            return super().result(timeout)
+        finally:
+            self._report()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the exception; ``None`` after a result."""
+        try:
+            return super().exception(timeout)
+        finally:
+            self._report()
+
+
 class ModelHandler:
-    """A model as an application calls it, of :meth:`App.model` (Figure 3.7).
+    """A model that an application calls, made by :meth:`App.model` (Figure 3.7 of the thesis).
 
     Parameters
     ----------
     app : App
+        Application that calls the model.
     name : str
+        Name of the model's session.
     """
 
     def __init__(self, app: App, name: str) -> None:
@@ -44,61 +74,64 @@ class ModelHandler:
         self.name = name
 
     def execute(self, record: Any) -> Future[Any]:
-        """Have the model answer for one record, within the part of the deadline that is the model's.
+        """Ask the model about one record, within the model's part of the deadline.
 
         Parameters
         ----------
         record : bytes, path, str, array or mapping
-            As of :meth:`vista_spark.serving.Model.execute`.
+            The record, as for :meth:`vista_spark.serving.Model.execute`.
 
         Returns
         -------
         concurrent.futures.Future
-            Returned at once: calls whose results are read later run beside each other.
+            Future of the output. The call does not wait: calls whose results are read later run concurrently.
 
         Raises
         ------
         udfs.serving.RequestError
-            A record that the model does not take, or no time is left.
+            The model does not accept the record, or no time is left.
         """
         calls = CURRENT.get() or self._app.calls
         if calls is None:
-            raise InvalidArgumentError(f"application {self._app.name!r} is not deployed: Server.deploy(...) does it")
+            raise InvalidArgumentError(
+                f"Application {self._app.name!r} is not deployed. Deploy it with Server.deploy or Api.deploy."
+            )
         return calls.execute(self.name, record)
 
 
 class App:
-    """An application: a class of yours whose :meth:`process` asks deployed models (Figures 3.7 to 3.9).
+    """Base class of applications: :meth:`process` answers a request by asking deployed models (Figures 3.7 to 3.9).
 
-    Which calls depend on which, and how often, is found by running `process` on samples, and followed in the traffic;
-    the deadline is split between the models so that the fewest backends are busy.
+    The server runs `process` on samples to find which calls depend on which, and how often each model is called; it
+    keeps counting while the application serves. It splits the deadline between the models so that the fewest backends
+    are busy.
 
     Parameters
     ----------
     name : str
-        By which callers ask for it, as for a session.
+        Name that callers use, as for a session.
     samples : sequence
-        Typical requests, at least one: as callers give them to ``api[name].execute``.
+        Typical requests, at least one, in the form that ``api[name].execute`` accepts.
     slo_ms : float
         Milliseconds from a request to its answer, all calls included. Default 500.
     rate : float
-        Requests per second that are expected. Default 1.
+        Expected requests per second. Default 1.
     split : {"node", "stage"}
-        Whether each model has a budget of its own (default), or all of one stage the same, as in the thesis.
+        Unit that gets a budget of its own: each model (default), or all models of a stage, as in the thesis.
     version : str
-        What takes the place of an application while the server runs has another one. Default ``"1"``.
+        Version; a deployment of another version replaces the current one on a running server. Default ``"1"``.
 
     Attributes
     ----------
     inputs : sequence of TensorSpec
-        Of a request; yours as a class attribute. Default: one encoded image, ``"image"``.
+        Inputs of a request, set as a class attribute. Default: one encoded image, ``"image"``.
     outputs : sequence of TensorSpec
-        Of an answer. By default what it gives for the samples.
+        Outputs of an answer. Default: the outputs for the samples.
 
     Raises
     ------
     InvalidArgumentError
-        A value that is not allowed.
+        An argument or a class attribute is not valid.
 
     Examples
     --------
@@ -107,7 +140,7 @@ class App:
     ...         self.cats, self.dogs = self.model("cats"), self.model("dogs")
     ...
     ...     def process(self, request):
-    ...         cats, dogs = self.cats.execute(request), self.dogs.execute(request)  # beside each other
+    ...         cats, dogs = self.cats.execute(request), self.dogs.execute(request)  # concurrent calls
     ...         return {"cats": cats.result(), "dogs": dogs.result()}
     >>> Both("both", samples=["cat.jpg"], slo_ms=300).slo_ms
     300.0
@@ -128,11 +161,11 @@ class App:
     ) -> None:
         for what, text in (("name", name), ("version", version)):
             if not isinstance(text, str) or not text or "/" in text:
-                raise InvalidArgumentError(f"{what}={text!r}: a text without a slash")
+                raise InvalidArgumentError(f"{what} must be a non-empty str without a slash, got {text!r}.")
         if isinstance(samples, str | bytes | dict) or not len(samples):
             raise InvalidArgumentError(
-                f"samples of application {name!r}: a list of at least one request; process() is run on them to see "
-                "which models it calls"
+                f"samples must be a list of at least one request, got {samples!r}. Application {name!r} runs process() "
+                "on them to find the models that it calls."
             )
         real("slo_ms", slo_ms, 0, above=True)
         real("rate", rate, 0, above=True)
@@ -140,10 +173,14 @@ class App:
         for what, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
             if not all(isinstance(spec, TensorSpec) and spec.shape[:1] == (-1,) for spec in specs):
                 raise InvalidArgumentError(
-                    f"{what} of application {name!r}: {specs!r}: TensorSpecs of udfs.serving whose shapes begin with -1"
+                    f"{what} must be udfs.serving.TensorSpec objects whose shapes begin with -1, got {specs!r} in "
+                    f"application {name!r}."
                 )
         if not self.inputs:
-            raise InvalidArgumentError(f"application {name!r} has no inputs: leave them out, or give one")
+            raise InvalidArgumentError(
+                f"inputs must have at least one TensorSpec, got () in application {name!r}. Leave the attribute out "
+                "for one encoded image."
+            )
         self.name, self.version = name, version
         self.samples = tuple(samples)
         self.slo_ms, self.rate, self.split = float(slo_ms), float(rate), split
@@ -151,42 +188,60 @@ class App:
         self._known: Collection[str] | None = None
 
     def setup(self) -> None:
-        """Ask for the models, once when the application is deployed; yours."""
+        """Ask for the models with :meth:`model`; override this. Runs once, when the application is deployed."""
 
     def process(self, request: Any) -> Any:
-        """Answer a request; yours. Several requests run at a time, each in a thread of the server's process.
+        """Answer a request; override this. Several requests run at a time, each in a thread of the driver.
 
         Parameters
         ----------
         request : bytes, str, array or dict
-            The input, or a mapping by name where there are several.
+            The input, or a mapping by name with several inputs.
 
         Returns
         -------
         array or dict of str to array
-            What numpy makes arrays of.
+            The output, or outputs by name, as anything that numpy converts to arrays.
         """
-        raise NotImplementedError(f"{type(self).__name__} needs a method process(self, request)")
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, request).")
 
     def model(self, name: str) -> ModelHandler:
-        """Ask for a deployed model, in :meth:`setup`.
+        """Return a handler of a deployed model; call this in :meth:`setup`.
+
+        Parameters
+        ----------
+        name : str
+            Name of a deployed session.
+
+        Returns
+        -------
+        ModelHandler
+            Handler whose ``execute`` asks the model.
 
         Raises
         ------
         InvalidArgumentError
-            No session of that name is deployed.
+            No session has this name, or the call is outside :meth:`setup`.
         """
         if self._known is None:
-            raise InvalidArgumentError(f"application {self.name!r} asks for its models in setup()")
+            raise InvalidArgumentError(
+                f"App.model must be called in setup(), got a call outside it in application {self.name!r}."
+            )
         if name not in self._known:
             raise InvalidArgumentError(
-                f"application {self.name!r} asks for {name!r}, and no such session is deployed"
-                f"{nearest(str(name), self._known)}: deploy its models first"
+                f"name must be a deployed session, got {name!r} in application {self.name!r}"
+                f"{nearest(str(name), self._known) or '.'} Deploy the models of an application before it."
             )
         return ModelHandler(self, name)
 
     def prepare(self, known: Collection[str]) -> None:
-        """Run :meth:`setup` with the names of the sessions that are deployed."""
+        """Run :meth:`setup` with the names of the deployed sessions.
+
+        Parameters
+        ----------
+        known : collection of str
+            Names of the deployed sessions.
+        """
         self._known = known
         try:
             self.setup()

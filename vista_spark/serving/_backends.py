@@ -1,4 +1,4 @@
-"""The Spark jobs that backends live in, and what the driver knows of each."""
+"""Backends of a server: the Spark jobs that run them, and the connections to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from udfs.driver import driver_host
 from udfs.handlers import registered_frameworks
 from udfs.rpc import Endpoint, RefusedError, new_credentials
 from udfs.serving import ATTACHING, Attach, Attached, BackendWorker, Link
-from vista_spark.serving._one_backend import OneBackend
+from vista_spark.serving._backend_job import BackendJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,64 +22,53 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from udfs.rpc import Request
-    from udfs.serving import Deliveries, GroupRecipe, LiveRouter, Results
+    from udfs.serving import BackendSpec, GroupRecipe, LiveRouter, Results
 
 __all__ = ["BackendOptions", "Backends"]
 
 _LOG = logging.getLogger(__name__)
 
-# For a process that is gone to be replaced by Spark itself; then its job is ended, and started again.
+# Seconds in which Spark may replace a lost process; then the job is ended and started again.
 _RETURN_S = 15.0
 
-# For a backend to be there, before one was.
+# Assumed seconds until a backend connects, before one has.
 _USUAL_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """How backends are started.
+    """Settings for starting backends.
 
     Parameters
     ----------
+    backend : BackendSpec
+        Settings of each backend.
     host : str or None
-        Under which they reach this process.
+        Name or address of this process for the backends; ``None`` asks Spark.
     encrypted : bool
+        Encrypt messages between this process and the backends.
     restarts : int
-    policy : str
-    threads : int
-    device : str
-    parallel : bool
-        Whether the models of a backend run beside each other.
+        Restarts of a lost backend's job.
     hangs_ms : float
-        A batch that runs for longer hangs, and its process is ended.
-    deliveries : Deliveries, optional
-        Where backends find the recipes of what is deployed later.
+        Milliseconds after which a running batch counts as hung and its process is ended.
     """
 
+    backend: BackendSpec
     host: str | None
     encrypted: bool
     restarts: int
-    policy: str
-    threads: int
-    device: str
-    parallel: bool
     hangs_ms: float
-    deliveries: Deliveries | None = None
 
 
 class Backends:
-    """The backends of a server, each in a Spark job; links to those that are there go to the router.
+    """The backends of a server, each in a Spark job. The router gets a link to each connected backend.
 
     Parameters
     ----------
-    spark : SparkSession
     names : sequence of str
-        Of all that there may be.
-    recipes : mapping of str to GroupRecipe
-    router : LiveRouter
+        Names of all backends that may run at a time.
     changed : callable
-        Called whenever a backend has come or gone, in any thread.
-    options : BackendOptions
+        Called whenever a backend connects or is lost, in any thread.
     """
 
     def __init__(
@@ -97,7 +86,7 @@ class Backends:
         self._options = options
         self._pool = f"serving-{uuid.uuid4().hex[:12]}"
         self._numbers = itertools.count()
-        self._jobs: dict[str, OneBackend] = {}
+        self._jobs: dict[str, BackendJob] = {}
         self._asked: dict[str, float] = {}
         self._took_s = _USUAL_S
         self._ending: list[threading.Thread] = []
@@ -115,12 +104,12 @@ class Backends:
         self._endpoint = Endpoint(options.host or driver_host(spark), self._credentials, ATTACHING, self.answer)
 
     def start(self, count: int, timeout_s: float) -> None:
-        """Start some backends, and wait until each has called.
+        """Start some backends, and wait until each has connected.
 
         Raises
         ------
         Exception
-            What ended the jobs, or ``TimeoutError``.
+            The error that ended the jobs, or ``TimeoutError``.
         """
         self.grow(count)
         with self._changed:
@@ -130,13 +119,13 @@ class Backends:
             if not self.complete:
                 missing = ", ".join(name for name in self.wanted if name not in self._links)
                 raise TimeoutError(
-                    f"the backends {missing} have not called for {timeout_s:g} s: other jobs may hold the cluster's "
-                    "slots, or its nodes cannot reach this process (driver_host)"
+                    f"The backends {missing} did not connect within {timeout_s:g} s. Check that other jobs leave task "
+                    "slots free, and that the nodes reach this process (set driver_host)."
                 )
 
     def grow(self, count: int) -> tuple[str, ...]:
-        """Ask Spark for backends until there are so many, those that have not come yet among them; gives the new."""
-        # One whose restarts are used up serves no more, and another may have its name.
+        """Ask Spark for backends up to a count, pending ones included; return the names of the new ones."""
+        # A backend without restarts left serves no more; its name is free for another.
         self.give_back(tuple(self._given_up))
         with self._changed:
             if self._closing:
@@ -147,28 +136,28 @@ class Backends:
                 self._given_up.discard(name)
                 self._called.discard(name)
                 self._asked[name] = time.monotonic()
-                self._jobs[name] = OneBackend(self._spark, self, self._worker(name), restarts=self._options.restarts)
+                self._jobs[name] = BackendJob(self._spark, self, self._worker(name), restarts=self._options.restarts)
             jobs = [self._jobs[name] for name in added]
         for job in jobs:
             job.start()
         return added
 
     def give_back(self, names: Collection[str]) -> None:
-        """End backends that nothing is sent to any more; their task slots are free soon after."""
+        """End backends that receive no more requests, and free their task slots."""
         with self._changed:
-            given = {name: (self._jobs.pop(name), self._links.pop(name, None)) for name in names if name in self._jobs}
-            for name in given:
+            ending = {name: (self._jobs.pop(name), self._links.pop(name, None)) for name in names if name in self._jobs}
+            for name in ending:
                 self._gone.pop(name, None)
                 self._asked.pop(name, None)
-        for job, link in given.values():
-            # It may be told to stop only once nothing starts it again.
+        for job, link in ending.values():
+            # Stop the backend only after its job can no longer start it again.
             job.end()
             thread = threading.Thread(target=_end, args=(job, link), name=f"end {job.name}", daemon=True)
             thread.start()
             self._ending.append(thread)
 
     def stop(self) -> None:
-        """End the backends and their jobs."""
+        """End all backends and their jobs."""
         with self._changed:
             self._closing = True
             names = tuple(self._jobs)
@@ -179,51 +168,46 @@ class Backends:
         self._endpoint.shutdown()
 
     def _worker(self, name: str) -> BackendWorker:
-        options = self._options
         return BackendWorker(
             name,
-            # On Connect jobs are ended by this: one that is ending may have had the name before.
+            # Connect ends jobs by this id: a job that is still ending may have had the same name.
             f"{self._pool}-{next(self._numbers)}",
             self._endpoint.location,
             self._credentials,
             self._recipes,
-            policy=options.policy,
-            threads=options.threads,
-            device=options.device,
-            parallel=options.parallel,
-            registered=registered_frameworks(),
-            deliveries=options.deliveries,
+            self._options.backend,
+            registered_frameworks(),
         )
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Names of the backends that Spark was asked for, and that were not given back or given up."""
+        """Names of the requested backends that were neither ended nor given up."""
         with self._changed:
             return tuple(name for name in self._jobs if name not in self._given_up)
 
     @property
     def most(self) -> int:
-        """Backends that there may be."""
+        """Largest number of backends."""
         return len(self._names)
 
     @property
     def took_s(self) -> float:
-        """Seconds that the last backend took to be there."""
+        """Seconds that the last backend took to connect."""
         return self._took_s
 
     @property
     def links(self) -> dict[str, Link]:
-        """Links to the backends that are there."""
+        """Links to the connected backends, by name."""
         with self._changed:
             return {name: link for name, link in self._links.items() if link.alive}
 
     @property
     def results(self) -> dict[str, Results]:
-        """What each backend said last of itself."""
+        """Last report of each backend, by name."""
         return {name: link.results for name, link in self.links.items() if link.results is not None}
 
     def noticed(self, link: Link, why: str) -> None:
-        """Hear from the router that a backend is gone."""
+        """Handle the router's report that a backend is lost."""
         with self._changed:
             if self._closing:
                 return
@@ -236,10 +220,10 @@ class Backends:
     # For the backends' processes.
 
     def answer(self, request: Request[Any]) -> Any:
-        """Reply to a backend that calls for the first time."""
-        assert isinstance(request, Attach)
+        """Handle the first call of a backend."""
+        assert isinstance(request, Attach)  # noqa: S101 - the protocol has no others
         if request.worker not in self._names:
-            raise RefusedError(f"a call of {request.worker!r}, which is no backend of this server")
+            raise RefusedError(f"{request.worker!r} is not a backend of this server.")
         with self._changed:
             if self._closing or request.worker not in self._jobs:
                 return Attached(wanted=False)
@@ -262,7 +246,7 @@ class Backends:
     # For the jobs.
 
     def lose(self, name: str, why: str) -> None:
-        """Note that a backend's job ended."""
+        """Handle the end of a backend's job."""
         with self._changed:
             link = self._links.pop(name, None)
             self._gone.pop(name, None)
@@ -272,35 +256,35 @@ class Backends:
             self._router.lost(link, why)
 
     def give_up(self, name: str) -> None:
-        """Note that a backend will not come back."""
+        """Record that a backend has no restarts left."""
         with self._changed:
             self._given_up.add(name)
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Note why a backend will not come back; where it was the last one, nothing serves."""
+        """Record the error of a backend; without any other backend, :meth:`start` raises it."""
         with self._changed:
             if self._given_up >= self._jobs.keys() and not self._links:
                 self._failure = error
                 self._changed.notify_all()
 
     def has_called(self, name: str) -> bool:
-        """Whether a backend has called since it was asked for."""
+        """Return whether a backend has connected since it was requested."""
         return name in self._called
 
     @property
     def alive(self) -> tuple[str, ...]:
-        """Names of the backends that are there."""
+        """Names of the connected backends."""
         return tuple(self.links)
 
     @property
     def complete(self) -> bool:
-        """Whether every backend that was asked for has called."""
+        """True if every requested backend has connected."""
         with self._changed:
             return self._called >= self._jobs.keys()
 
     def look_after(self, name: str) -> tuple[str, ...]:
-        """Give a backend's name if its batch hangs, or if it is silent and was not replaced."""
+        """Return the backend's name if its batch hangs, or if Spark has not replaced its lost process."""
         link = self.links.get(name)
         if link is not None and link.running_ms > self._hangs_ms:
             self.lose(name, f"a batch has run for more than {self._hangs_ms / 1000:g} s")
@@ -313,7 +297,7 @@ class Backends:
         return (name,)
 
 
-def _end(job: OneBackend, link: Link | None) -> None:
+def _end(job: BackendJob, link: Link | None) -> None:
     if link is not None:
         link.stop()
     job.stop()

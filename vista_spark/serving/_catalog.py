@@ -1,4 +1,4 @@
-"""What is deployed at one time: groups of sessions, how each opens, is planned, and is offered."""
+"""Catalog of deployed sessions and applications: their groups, profiles, recipes and offers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from udfs.serving import GroupRecipe, Offered
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._deployed_app import DeployedApp, deployed_app
 from vista_spark.serving._deployment import opened, sample_row
-from vista_spark.serving._grouping import group_recipe, groups
+from vista_spark.serving._model_resolution import fetched
 from vista_spark.serving._profiling import hardware, measured
-from vista_spark.serving._registry import fetched
+from vista_spark.serving._trunk_grouping import group_recipe, groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,17 +32,18 @@ __all__ = ["Catalog", "Deployed"]
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Groups of sessions.
+    """Groups of the deployed sessions.
 
     Attributes
     ----------
     sessions : tuple of optimizer.serving.Session
-        The groups, at their expected rates.
+        One planned session per group, at its expected rate.
     members : mapping of str to tuple of str
-        By group, its sessions.
+        Session names of each group.
     offers : tuple of Offered
+        Models that the router offers.
     recipes : mapping of str to GroupRecipe
-        Of the groups that are new in it.
+        Recipes of the groups that no earlier catalog had.
     """
 
     sessions: tuple[PlannedSession, ...]
@@ -52,18 +53,19 @@ class Catalog:
 
     @property
     def profiles(self) -> dict[str, BatchingProfile]:
-        """What batches take, by group."""
+        """Batching profile of each group."""
         return {session.name: session.profile for session in self.sessions}
 
 
 class Deployed:
-    """The sessions of a server, opened on the driver, and what their batches take.
+    """Sessions and applications of a server, opened on the driver, with their batching profiles.
 
     Parameters
     ----------
     threads : int
         CPU threads of a batch.
     device : str
+        Device that models run on.
     """
 
     def __init__(self, threads: int, device: str) -> None:
@@ -76,61 +78,64 @@ class Deployed:
 
     @property
     def apps(self) -> dict[str, DeployedApp]:
-        """The applications, by name."""
+        """Applications by name."""
         return dict(self._apps)
 
     @property
     def deployments(self) -> dict[str, Deployment]:
-        """By session."""
+        """Deployments by session name."""
         return dict(self._deployments)
 
     def profile(self, name: str) -> BatchingProfile:
-        """Give what a session's batches take, as it was measured or given."""
+        """Return the batching profile of a session."""
         return self._profiles[name,]
 
     def add(self, session: Session, store: Store | None = None) -> None:
-        """Open a session and measure it.
+        """Open a session, measure it, and add it.
 
         Raises
         ------
         InvalidArgumentError, InfeasibleError
-            As of :meth:`vista_spark.serving.Server.deploy`.
+            As for :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(session.name)
-        deployment, profile = self.tried(session, store)
+        deployment, profile = self.open_session(session, store)
         self._profiles[session.name,], self._deployments[session.name] = profile, deployment
 
     def add_app(self, app: App) -> None:
-        """Set an application up, run it on its samples, and split its deadline.
+        """Set an application up, run it on its samples, and add it.
 
         Raises
         ------
         InvalidArgumentError, InfeasibleError
-            As of :meth:`vista_spark.serving.Server.deploy`.
+            As for :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(app.name)
-        self._apps[app.name] = self.tried_app(app)
+        self._apps[app.name] = self.open_app(app)
 
-    def tried_app(self, app: App) -> DeployedApp:
-        """Set an application up and run it on its samples, and keep nothing."""
+    def open_app(self, app: App) -> DeployedApp:
+        """Set an application up and run it on its samples, without adding it."""
         profiles = {name: self.profile(name) for name in self._deployments}
         return deployed_app(app, self._deployments, profiles, threads=self._threads, device=self.device)
 
-    def check_free(self, name: str, *, of: Literal["session", "application"] | None = None) -> None:
-        """Refuse a name that a session or an application has; with `of`, that one of the other kind has."""
+    def check_free(self, name: str, *, replaces: Literal["session", "application"] | None = None) -> None:
+        """Refuse the name of a session or an application; `replaces` names the kind that may have it."""
         for kind, article, names in (("session", "a", self._deployments), ("application", "an", self._apps)):
-            if name in names and kind != of:
-                raise InvalidArgumentError(f"{article} {kind} {name!r} is deployed already: give this one another name")
+            if name in names and kind != replaces:
+                raise InvalidArgumentError(
+                    f"name must be unique in the server, got {name!r}, which {article} {kind} has already. Choose "
+                    "another name."
+                )
 
-    def tried(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
-        """Open a session and measure it, and keep nothing.
+    def open_session(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
+        """Open a session and measure it, without adding it.
 
         Parameters
         ----------
         session : Session
-            Its model may be a name in a registry.
+            Session whose model may be a name in a registry.
         store : Store, optional
-            Of models that are named ``"store:/..."``.
+            Store of models named ``"store:/..."``.
         """
         asked, session = session, fetched(session, store)
         deployment = opened(session)
@@ -141,21 +146,21 @@ class Deployed:
         return replace(deployment, asked=asked), profile
 
     def fresh(self) -> Deployed:
-        """Give the same sessions to backends that have none of their recipes yet."""
+        """Copy the sessions for a new server, whose backends have no recipes yet."""
         other = Deployed(self._threads, self.device)
         other._deployments, other._profiles = dict(self._deployments), dict(self._profiles)
-        # What traffic shows of an application is of one server that runs.
+        # The calls of an application are counted anew by each running server.
         other._apps = {name: replace(app) for name, app in self._apps.items()}
         return other
 
     def replaced(self, deployment: Deployment, profile: BatchingProfile) -> Deployed:
-        """Give the same sessions with one that is new, or that takes another's place."""
+        """Copy the sessions with one added or replaced."""
         name = deployment.session.name
-        profiles = {names: held for names, held in self._profiles.items() if name not in names}
+        profiles = {names: known for names, known in self._profiles.items() if name not in names}
         return self._with({**self._deployments, name: deployment}, {**profiles, (name,): profile}, self._apps)
 
     def with_app(self, app: DeployedApp) -> Deployed:
-        """Give the same sessions with an application that is new, or that takes another's place."""
+        """Copy the sessions with one application added or replaced."""
         return self._with(self._deployments, self._profiles, {**self._apps, app.served.name: app})
 
     def _with(
@@ -170,32 +175,35 @@ class Deployed:
         return other
 
     def planned(self) -> list[tuple[tuple[Deployment, ...], PlannedSession]]:
-        """Give groups of sessions, and each as the planner sees it."""
-        found: list[tuple[tuple[Deployment, ...], PlannedSession]] = []
+        """Return the groups of sessions, each with the session that the planner gets."""
+        planned: list[tuple[tuple[Deployment, ...], PlannedSession]] = []
         for group in groups(list(self._deployments.values())):
             try:
-                found.append((group, self._planned(group)))
+                planned.append((group, self._planned(group)))
             except InfeasibleError:
-                # Together they are too slow for the shortest of their deadlines.
-                found += [((one,), self._planned((one,))) for one in group]
-        return found
+                # The group is too slow for the shortest deadline of its members, so each is planned alone.
+                planned += [((deployment,), self._planned((deployment,))) for deployment in group]
+        return planned
 
     def catalog(self, ship: Shipping) -> Catalog:
-        """Describe all groups; those that no catalog before had bring their recipes.
+        """Describe all groups, with the recipes of those that no earlier catalog had.
 
         Parameters
         ----------
         ship : callable
-            Brings a deployment's files in reach of the workers, and gives the recipe that finds them there.
+            Makes a deployment's files available to the workers, and returns the recipe that finds them there.
         """
         sessions, offers, recipes, members = [], [], {}, {}
         for group, session in self.planned():
             sessions.append(session)
-            members[session.name] = tuple(one.session.name for one in group)
+            members[session.name] = tuple(deployment.session.name for deployment in group)
             least = float(session.profile.latencies[1])
-            offers += [Offered(one.served, one.admission, session.name, len(group) > 1, least) for one in group]
+            offers += [
+                Offered(deployment.served, deployment.admission, session.name, len(group) > 1, least)
+                for deployment in group
+            ]
             if self._is_new(group):
-                shipped = {one.session.name: ship(one) for one in group}
+                shipped = {deployment.session.name: ship(deployment) for deployment in group}
                 recipe = replace(group_recipe(group, shipped), name=session.name, sample=sample_row(group[0]))
                 recipes[session.name] = recipe
                 self._named[_identity(group)] = session.name
@@ -205,36 +213,40 @@ class Deployed:
         return _identity(group) not in self._named
 
     def _planned(self, group: tuple[Deployment, ...]) -> PlannedSession:
-        names = tuple(one.session.name for one in group)
+        names = tuple(deployment.session.name for deployment in group)
         if names not in self._profiles:
             self._profiles[names] = self._joint(group)
-        slo = min(float(one.session.slo_ms) for one in group)
-        rate = sum(float(one.session.rate) for one in group)
+        slo = min(float(deployment.session.slo_ms) for deployment in group)
+        rate = sum(float(deployment.session.rate) for deployment in group)
         for app in self._apps.values():
             slo = min([slo, *(app.budgets.get(name, slo) for name in names)])
             rate += sum(app.rates.get(name, 0.0) for name in names)
         return PlannedSession(self._name(group), self._profiles[names], slo, rate)
 
     def _name(self, group: Sequence[Deployment]) -> str:
-        """Name a group by its sessions, and by their versions as well where others had the name before."""
+        """Name a group by its sessions, and by their versions too if an earlier group had that name."""
         known = self._named.get(_identity(group))
         if known is not None:
             return known
-        taken = set(self._named.values())
-        plain = "+".join(one.session.name for one in group)
-        versions = "+".join(f"{one.session.name}@{one.session.version}" for one in group)
-        candidates = [plain, versions, *(f"{versions}#{number}" for number in range(2, len(taken) + 3))]
-        return next(name for name in candidates if name not in taken)
+        used = set(self._named.values())
+        plain = "+".join(deployment.session.name for deployment in group)
+        versions = "+".join(f"{deployment.session.name}@{deployment.session.version}" for deployment in group)
+        candidates = [plain, versions, *(f"{versions}#{number}" for number in range(2, len(used) + 3))]
+        return next(name for name in candidates if name not in used)
 
     def _joint(self, group: tuple[Deployment, ...]) -> BatchingProfile:
-        """Measure a group; where a profile was given, take the slowest of the members' own."""
-        if not any(one.session.profile is not None for one in group):
+        """Measure a group; if any member has a given profile, take the slowest of the members' profiles."""
+        if not any(deployment.session.profile is not None for deployment in group):
             return measured(group, threads=self._threads, device=self.device)
-        own = [self._profiles[one.session.name,] for one in group]
-        largest = min(profile.max_batch for profile in own)
-        latency = {batch: max(float(one.latencies[batch]) for one in own) for batch in range(1, largest + 1)}
-        memory = {batch: max(int(one.memory[batch]) for one in own) for batch in range(1, largest + 1)}
-        return replace(own[0], latency_ms=latency, deviation_ms={}, memory_bytes=memory)
+        profiles = [self._profiles[deployment.session.name,] for deployment in group]
+        largest = min(profile.max_batch for profile in profiles)
+        latency = {
+            batch: max(float(deployment.latencies[batch]) for deployment in profiles) for batch in range(1, largest + 1)
+        }
+        memory = {
+            batch: max(int(deployment.memory[batch]) for deployment in profiles) for batch in range(1, largest + 1)
+        }
+        return replace(profiles[0], latency_ms=latency, deviation_ms={}, memory_bytes=memory)
 
 
 def _identity(group: Sequence[Deployment]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""An application made ready on the driver: run on its samples to see what it calls, and its deadline split."""
+"""Deployment of an application on the driver: run it on its samples, record its calls, split its deadline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from optimizer.serving import CallCounts, CallTrace, split
 from udfs.arrow import RowError
 from udfs.serving import Admission, BadRequestError, ModelFailedError, OpenModels, Row, ServedModel, TensorSpec
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.serving._app import CURRENT
-from vista_spark.serving._call_answer import CallAnswer
-from vista_spark.serving._grouping import group_recipe
-from vista_spark.serving._record import alone, batch_of_one
+from vista_spark.serving._app import CURRENT, CallAnswer
+from vista_spark.serving._single_record import alone, batch_of_one
+from vista_spark.serving._trunk_grouping import group_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,19 +33,22 @@ _MOST_REPEATED = 4
 
 @dataclass(slots=True)
 class DeployedApp:
-    """An application, and what its requests were seen to call.
+    """An application, and the calls that its requests make.
 
     Attributes
     ----------
     app : App
+        The application.
     served : ServedModel
-        As callers see it.
+        Name, version, inputs and outputs as callers see them.
     admission : Admission
+        Validation of its requests.
     counts : CallCounts
+        Calls so far.
     split : QuerySplit
-        The deadline's, between the models.
+        Split of the deadline between the models.
     profiles : mapping of str to BatchingProfile
-        Of each model that is deployed.
+        Profile of each deployed model.
     """
 
     app: App
@@ -58,12 +60,12 @@ class DeployedApp:
 
     @property
     def budgets(self) -> dict[str, float]:
-        """Milliseconds of each session that it calls: the least of its calls'."""
+        """Milliseconds of each called session: the smallest budget of its calls."""
         return {model: min(each) for model, each in self.counts.by_model(self.split.budgets).items()}
 
     @property
     def rates(self) -> dict[str, float]:
-        """Calls per second that its expected rate makes of each session."""
+        """Calls per second of each called session, at the expected rate."""
         return {model: sum(each) for model, each in self.counts.by_model(self.split.query.rates).items()}
 
 
@@ -75,21 +77,12 @@ def deployed_app(
     threads: int,
     device: str,
 ) -> DeployedApp:
-    """Set an application up, and run it on its samples, with the models of this process.
-
-    Parameters
-    ----------
-    app : App
-    deployments : mapping of str to Deployment
-        The sessions that it may ask for.
-    profiles : mapping of str to BatchingProfile
-    threads : int
-    device : str
+    """Set an application up, and run it on its samples with models opened in this process.
 
     Raises
     ------
     InvalidArgumentError
-        It fails on a sample, calls no model, calls one in a long chain, or gives what is no answer.
+        The application fails on a sample, calls no model, calls one in a long chain, or returns no valid answer.
     optimizer.serving.InfeasibleError
         Its deadline is too short for the models.
     """
@@ -107,19 +100,20 @@ def deployed_app(
                 answers.append(outputs_of(app, app.process(request_of(app, row))))
             except Exception as error:
                 raise InvalidArgumentError(
-                    f"application {app.name!r} fails on samples[{place}]: {type(error).__name__}: {error}"
+                    f"Application {app.name!r} fails on samples[{place}]: {type(error).__name__}: {error}"
                 ) from error
             counts.add(calls.trace)
     finally:
         CURRENT.reset(token)
     if not counts.models:
         raise InvalidArgumentError(
-            f"application {app.name!r} calls no model for its samples: give samples for which process() does"
+            f"samples must make application {app.name!r} call a model, and none does. Give samples for which process() "
+            "calls one."
         )
     if counts.repeated > _MOST_REPEATED:
         raise InvalidArgumentError(
-            f"application {app.name!r} calls a model {counts.repeated} times one after the other: first call execute() "
-            "for all, then read their results"
+            f"Application {app.name!r} calls a model {counts.repeated} times in a row, at most {_MOST_REPEATED} are "
+            "allowed. Call execute() for all records first, then read the results."
         )
     query = counts.query(app.name, profiles, app.slo_ms, app.rate)
     served = ServedModel(app.name, app.version, tuple(app.inputs), _specs(app, answers), "application", app.slo_ms)
@@ -127,7 +121,7 @@ def deployed_app(
 
 
 def request_of(app: App, row: Mapping[str, NDArray[Any]]) -> Any:
-    """Give a row that was admitted as ``process`` takes it."""
+    """Convert a validated row to the argument of ``process``."""
     dtypes = {spec.name: spec.dtype for spec in app.inputs}
     return alone({name: _value(array, dtypes[name]) for name, array in row.items()})
 
@@ -139,33 +133,39 @@ def _value(array: NDArray[Any], dtype: str) -> Any:
 
 
 def outputs_of(app: App, answer: Any) -> dict[str, NDArray[Any]]:
-    """Read what ``process`` gave.
+    """Convert the return value of ``process`` to arrays by name.
 
     Raises
     ------
     ModelFailedError
-        It is no array, or not what the application says that it gives.
+        A value is not an array, or does not match the application's `outputs`.
     """
-    given = answer if isinstance(answer, dict) else {"output": answer}
+    outputs = answer if isinstance(answer, dict) else {"output": answer}
     specs = {spec.name: spec for spec in app.outputs}
-    if not given or not all(isinstance(name, str) and name for name in given) or (specs and set(specs) != set(given)):
-        said = ", ".join(map(repr, given)) or "nothing"
-        wanted = f", and says that it gives {', '.join(specs)}" if specs else ": outputs have names that are texts"
-        raise ModelFailedError(f"application {app.name!r} gave {said}{wanted}")
-    return {name: _array(app, name, value, specs.get(name)) for name, value in given.items()}
+    if (
+        not outputs
+        or not all(isinstance(name, str) and name for name in outputs)
+        or (specs and set(specs) != set(outputs))
+    ):
+        said = ", ".join(map(repr, outputs)) or "nothing"
+        wanted = ", ".join(specs) if specs else "outputs with non-empty str names"
+        raise ModelFailedError(f"Application {app.name!r} must return {wanted}, got {said}.")
+    return {name: _array(app, name, value, specs.get(name)) for name, value in outputs.items()}
 
 
 def _array(app: App, name: str, value: Any, spec: TensorSpec | None) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ModelFailedError(f"application {app.name!r}, output {name!r}: no array: {error}") from error
+        raise ModelFailedError(f"Output {name!r} of application {app.name!r} is not an array: {error}") from error
     if array.dtype.kind in "US":
         array = array.astype(object)
     elif array.dtype.kind not in "biufO" or (
-        array.dtype.kind == "O" and not all(isinstance(one, str | bytes) for one in array.reshape(-1))
+        array.dtype.kind == "O" and not all(isinstance(element, str | bytes) for element in array.reshape(-1))
     ):
-        raise ModelFailedError(f"application {app.name!r}, output {name!r}: {array.dtype} is no type of an answer")
+        raise ModelFailedError(
+            f"Output {name!r} of application {app.name!r} must be numbers, str or bytes, got {array.dtype}."
+        )
     if spec is None:
         return array
     text = spec.dtype in {"bytes", "str"}
@@ -173,14 +173,14 @@ def _array(app: App, name: str, value: Any, spec: TensorSpec | None) -> NDArray[
     fits = len(shape) == array.ndim and all(want in (-1, size) for want, size in zip(shape, array.shape, strict=True))
     if not fits or not (np.can_cast(array.dtype, wanted, "same_kind") or (not array.size and not text)):
         raise ModelFailedError(
-            f"application {app.name!r}, output {name!r}: {array.dtype} of shape {array.shape}, and it says "
-            f"{spec.dtype} of shape {shape}"
+            f"Output {name!r} of application {app.name!r} must be {spec.dtype} of shape {shape}, got {array.dtype} of "
+            f"shape {array.shape}."
         )
     return array.astype(wanted)
 
 
 def _specs(app: App, answers: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[TensorSpec, ...]:
-    """Give the outputs that the application declares, or those of its samples: no size but the batch's is sure."""
+    """Return the declared outputs, or those of the samples with every size open."""
     if app.outputs:
         return tuple(app.outputs)
     first = answers[0]
@@ -197,17 +197,21 @@ def _specs(app: App, answers: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[Ten
 
 
 class _LocalCalls:
-    """The models of this process, one row at a time."""
+    """Models opened in this process, asked one row at a time."""
 
     def __init__(self, deployments: Mapping[str, Deployment], threads: int, device: str) -> None:
         self.trace = CallTrace()
         self._deployments = deployments
-        traced = {one.network.source.key: one.network.traced for one in deployments.values() if one.network is not None}
+        traced = {
+            deployment.network.source.key: deployment.network.traced
+            for deployment in deployments.values()
+            if deployment.network is not None
+        }
         self._models = OpenModels(device, threads, traced if device == "cpu" else None)
         self._groups: dict[str, Any] = {}
 
     def execute(self, model: str, record: Any) -> Future[Any]:
-        """Have a model answer at once."""
+        """Ask a model about one record, and wait for the answer."""
         deployment, trace = self._deployments[model], self.trace
         (row,) = deployment.admission.rows(batch_of_one(record, deployment.served.inputs))
         number = trace.call(model)
@@ -221,5 +225,5 @@ class _LocalCalls:
         except RowError as error:
             answer.set_exception(BadRequestError(f"{model}: {error}"))
         except Exception as error:  # noqa: BLE001 - whatever a model raises, as from a backend
-            answer.set_exception(ModelFailedError(f"{model} failed: {type(error).__name__}: {error}"))
+            answer.set_exception(ModelFailedError(f"Model {model!r} failed: {type(error).__name__}: {error}"))
         return answer

@@ -1,4 +1,4 @@
-"""Sessions deployed while the server runs, and aliases of registries followed."""
+"""Deployment of sessions and applications on a running server, and following of registry aliases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.serving._registry import newest
+from vista_spark.serving._model_resolution import newest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from udfs.store import Store
     from vista_spark.serving._app import App
     from vista_spark.serving._catalog import Deployed
-    from vista_spark.serving._control import Control
+    from vista_spark.serving._control_loop import Control
     from vista_spark.serving._deployed_app import DeployedApp
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
@@ -27,23 +27,23 @@ __all__ = ["Deployer"]
 
 _LOG = logging.getLogger(__name__)
 
-_NO_STORE = "{} cannot reach backends that run: Server(store=...) names a folder that they and this process reach"
+_NO_STORE = (
+    "{} cannot be sent to running backends without a store. Set Server(store=...) to a folder that the driver and the "
+    "workers can access."
+)
 
 
 class Deployer:
-    """What a running server has deployed, and how it gets something else.
+    """Deployed sessions of a running server, and their replacement.
 
     Parameters
     ----------
-    spark : SparkSession
-    deployed : Deployed
-    control : Control
     deliveries : Deliveries or None
-        By which models reach backends that run.
+        Store through which recipes and files reach running backends.
     store : Store or None
-        Of models that sessions name.
+        Store of the models that sessions name.
     follow_s : float
-        Seconds between two looks at the aliases that sessions name.
+        Seconds between checks of the aliases that sessions name.
     """
 
     def __init__(
@@ -68,48 +68,47 @@ class Deployer:
 
     @property
     def device(self) -> str:
-        """Where models run."""
+        """Device that models run on."""
         return self._deployed.device
 
     def deployment(self, name: str) -> Deployment:
-        """Give a session as it is deployed now."""
+        """Return the current deployment of a session."""
         return self._deployed.deployments[name]
 
     def start(self) -> None:
-        """Follow aliases from now on."""
+        """Start to follow aliases."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow no alias any more."""
+        """Stop following aliases."""
         self._over.set()
 
     def deploy(self, session: Session) -> None:
         """Deploy a session, or another version of one; see :meth:`Api.deploy`."""
         with self._deploying:
-            self._deployed.check_free(session.name, of="session")
+            self._deployed.check_free(session.name, replaces="session")
             if self.deliveries is None:
                 raise InvalidArgumentError(_NO_STORE.format(f"session {session.name!r}"))
-            deployment, profile = self._deployed.tried(session, self._store)
+            deployment, profile = self._deployed.open_session(session, self._store)
             name, version = deployment.session.name, deployment.session.version
             former = self._deployed.deployments.get(name)
             if former is not None and former.session.version == version:
                 raise InvalidArgumentError(
-                    f"version {version!r} of {name!r} is deployed already: give what takes its place another version"
+                    f"version must differ from the deployed one, got {version!r} for session {name!r}."
                 )
             self._swap(self._deployed.replaced(deployment, profile), f"deployed {name}, version {version}")
 
     def deploy_app(self, app: App) -> DeployedApp:
-        """Deploy an application, or another version of one; see :meth:`Api.deploy`. Its requests are not taken yet."""
+        """Deploy an application or another version of one, before it receives requests; see :meth:`Api.deploy`."""
         with self._deploying:
-            self._deployed.check_free(app.name, of="application")
+            self._deployed.check_free(app.name, replaces="application")
             former = self._deployed.apps.get(app.name)
             if former is not None and former.app.version == app.version:
                 raise InvalidArgumentError(
-                    f"version {app.version!r} of {app.name!r} is deployed already: give what takes its place another "
-                    "version"
+                    f"version must differ from the deployed one, got {app.version!r} for application {app.name!r}."
                 )
-            made = self._deployed.tried_app(app)
-            # What the former version asks for is among the rates that were measured.
+            made = self._deployed.open_app(app)
+            # The measured rates include the calls of a former version.
             expected = made.rates if former is None else {}
             why = f"deployed {app.name}, version {app.version}"
             self._swap(self._deployed.with_app(made), why, expected)
@@ -117,7 +116,7 @@ class Deployer:
 
     def _swap(self, deployed: Deployed, why: str, expected: Mapping[str, float] | None = None) -> None:
         deliveries = self.deliveries
-        catalog = deployed.catalog(lambda one: one.shipped(self._spark, deliveries))
+        catalog = deployed.catalog(lambda deployment: deployment.shipped(self._spark, deliveries))
         if catalog.recipes and deliveries is None:
             raise InvalidArgumentError(_NO_STORE.format(", ".join(catalog.recipes)))
         digests = {group: deliveries.send(recipe) for group, recipe in catalog.recipes.items()} if deliveries else {}
@@ -141,7 +140,7 @@ class Deployer:
         try:
             self.deploy(asked)
         except Exception:
-            # Not again until the alias moves.
+            # Do not retry this version until the alias moves.
             self._refused[name] = str(version)
             raise
         self._refused.pop(name, None)

@@ -1,4 +1,4 @@
-"""A session made ready on the driver: its model opened and checked, what it reads and gives, how it travels."""
+"""Deployment of a session on the driver: open and check its model, describe its inputs and outputs, ship its files."""
 
 from __future__ import annotations
 
@@ -39,21 +39,22 @@ __all__ = ["Deployment", "opened", "sample_row", "shipping"]
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A session, and its model opened on the driver.
+    """A session with its model opened on the driver.
 
     Attributes
     ----------
-    session : Session
     served : ServedModel
+        Name, version, inputs and outputs as callers see them.
     admission : Admission
+        Validation of its requests.
     recipe : NetworkRecipe or FunctionRecipe
-        For this process; :meth:`shipped` gives the one that travels.
+        Recipe for this process; :meth:`shipped` returns the one for workers.
     network : Network or None
-        ``None`` of a function.
+        The network; ``None`` for a function.
     asked : Session, optional
-        As its user wrote it, where the model was found in a registry.
+        The session as its user wrote it, if a registry has the model.
     number : int
-        Tells the deployments of this process apart.
+        Identifier, unique in this process.
     """
 
     session: Session
@@ -65,13 +66,12 @@ class Deployment:
     number: int = field(default_factory=itertools.count().__next__)
 
     def shipped(self, spark: SparkSession, deliveries: Deliveries | None = None) -> NetworkRecipe | FunctionRecipe:
-        """Bring the model's files in reach of the workers, and give the recipe that finds them there.
+        """Make the model's files available to the workers, and return the recipe that finds them there.
 
         Parameters
         ----------
-        spark : SparkSession
         deliveries : Deliveries, optional
-            Of workers that run already, to which Spark sends no files any more.
+            Store for workers that run already, which receive no files from Spark.
         """
         ship = shipping(deliveries)
         if self.network is None or isinstance(self.recipe, FunctionRecipe):
@@ -81,7 +81,7 @@ class Deployment:
 
 
 def shipping(deliveries: Deliveries | None) -> Callable[[SparkSession, str | None], str | None]:
-    """Choose how files reach the workers: with the next Spark task, or by a store."""
+    """Return the function that ships files: with the next Spark task, or through a store."""
     return ship_weights if deliveries is None else lambda _, file: deliveries.place(file)
 
 
@@ -93,17 +93,20 @@ def opened(session: Session) -> Deployment:
     InvalidArgumentError
         The model is a function without inputs, or the head does not fit.
     vista_spark.errors.VistaError, udfs.weights.WeightsError, udfs.handlers.UntraceableModelError
-        As of :class:`vista_spark.CNNFeaturizer`.
+        As for :class:`vista_spark.CNNFeaturizer`.
     """
     return _function(session) if session.inputs else _network(session)
 
 
 def _function(session: Session) -> Deployment:
     if framework_of(session.model) is not None:
-        raise InvalidArgumentError(f"session {session.name!r} has inputs and a network, which knows its own")
+        raise InvalidArgumentError(
+            f"inputs must be empty for a network, got {list(session.inputs)} in session {session.name!r}. A network "
+            "has its own inputs."
+        )
     inputs = tuple(session.inputs)
-    given = tuple(session.outputs)
-    served = ServedModel(session.name, session.version, inputs, given, "opaque", float(session.slo_ms))
+    outputs = tuple(session.outputs)
+    served = ServedModel(session.name, session.version, inputs, outputs, "opaque", float(session.slo_ms))
     recipe = FunctionRecipe(session.model, TensorReader(inputs))
     return Deployment(session, served, Admission(session.name, inputs, {}), recipe)
 
@@ -111,8 +114,10 @@ def _function(session: Session) -> Deployment:
 def _network(session: Session) -> Deployment:
     if callable(session.model) and not isinstance(session.model, str) and framework_of(session.model) is None:
         builds = getattr(session.model, "__name__", type(session.model).__name__)
-        hint = f"session {session.name!r}: {builds} is no network; a function needs inputs=[TensorSpec(...)]"
-        raise InvalidArgumentError(hint)
+        raise InvalidArgumentError(
+            f"model must be a network if inputs is empty, got {builds} in session {session.name!r}. For a function set "
+            "inputs=[TensorSpec(...)]."
+        )
     net = network(session.model, session.weights, session.seed, session.image_size, session.max_length)
     warn_of_random_weights(net.card, net.weights, net.seed)
     net.check()
@@ -123,8 +128,8 @@ def _network(session: Session) -> Deployment:
     decoded = {
         feed.column: ("float32", feed.preprocessing.shape) for feed in reader.feeds if isinstance(feed, ImageFeed)
     }
-    given = tuple(TensorSpec(name, dtype, (-1, *shape)) for name, (dtype, shape) in shapes.items())
-    served = ServedModel(session.name, session.version, specs, given, net.card.framework, float(session.slo_ms))
+    results = tuple(TensorSpec(name, dtype, (-1, *shape)) for name, (dtype, shape) in shapes.items())
+    served = ServedModel(session.name, session.version, specs, results, net.card.framework, float(session.slo_ms))
     head = None if session.head is None else os.fspath(session.head)
     recipe = NetworkRecipe(net.source, reader, outputs, head)
     return Deployment(session, served, Admission(session.name, specs, decoded), recipe, net)
@@ -138,7 +143,7 @@ def _reader(net: Network) -> FeedReader:
 def _outputs(
     session: Session, net: Network
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, tuple[str, tuple[int, ...]]]]:
-    """Name each output with its layer, and give its type and shape."""
+    """Return the layer, and the type and shape, of each output."""
     if session.head is not None:
         head = read_head(os.fspath(session.head))
         layer = _head_layer(session, net, head.features)
@@ -150,7 +155,7 @@ def _outputs(
 
 
 def _head_layer(session: Session, net: Network, features: int) -> str:
-    """Find the layer that a head reads."""
+    """Return the layer that a head reads."""
     wanted = net.layers(session.layer) if session.layer is not None else net.card.layers
     sizes: dict[str, int] = {}
     for feature in reversed(wanted):
@@ -158,15 +163,15 @@ def _head_layer(session: Session, net: Network, features: int) -> str:
         sizes[feature.name] = math.prod(net.graph[layer].output_shape)
         if sizes[feature.name] == features:
             return layer
-    found = ", ".join(f"{name} {size:,}" for name, size in list(sizes.items())[:6])
+    known = ", ".join(f"{name} {size:,}" for name, size in list(sizes.items())[:6])
     raise InvalidArgumentError(
-        f"session {session.name!r}: the head reads {features:,} numbers, and of {net.card.name} no such layer has as "
-        f"many ({found}): train the head on the features of one of them"
+        f"head must read as many numbers as a layer of {net.card.name} has ({known}), got {features:,} in session "
+        f"{session.name!r}. Train the head on the features of one of these layers."
     )
 
 
 def sample_row(deployment: Deployment) -> dict[str, Any]:
-    """Make up a row to measure with, as it travels: of a network what it reads, of a function zeros."""
+    """Make up a row for measurements: a sample of what a network reads, zeros for a function."""
     inputs: dict[str, Any] = {}
     for spec in deployment.served.inputs:
         if deployment.network is not None:

@@ -1,4 +1,4 @@
-"""Numbers of a running server that a front end does not know itself."""
+"""Gauges of a running server for its metrics and live page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["gauges_of"]
 
 
 def gauges_of(api: Api) -> list[Gauge]:
-    """What the server knows and a front end does not: backends, and rows by what became of them."""
-    from udfs.serving.http import Gauge  # an optional extra
+    """Return the gauges of a server: backends, rows by result, planned occupancy and batches, waiting rows, pace."""
+    from udfs.serving.http import Gauge  # noqa: PLC0415 - an optional extra
 
     rows = [
-        Gauge("rows", count, "Rows by session and how they ended.", {"session": session, "ended": ended})
+        Gauge("rows", count, "Rows by session and result.", {"session": session, "ended": ended})
         for (session, ended), count in api.counts.items()
     ]
     nodes = api.plan.nodes if api.plan else ()
@@ -25,16 +25,23 @@ def gauges_of(api: Api) -> list[Gauge]:
         for node in nodes
     ]
     batches = [
-        Gauge("planned_batch", one.batch, "Rows of a batch.", {"backend": node.backend.name, "session": one.session})
+        Gauge(
+            "planned_batch",
+            placement.batch,
+            "Rows of a batch.",
+            {"backend": node.backend.name, "session": placement.session},
+        )
         for node in nodes
-        for one in node.placements
+        for placement in node.placements
     ]
-    said = api.results.items()
-    waiting = [Gauge("waiting", own.waiting, "Rows that no batch has yet.", {"backend": name}) for name, own in said]
+    reports = api.results.items()
+    waiting = [
+        Gauge("waiting", report.waiting, "Rows that wait for a batch.", {"backend": name}) for name, report in reports
+    ]
     pace = [
         Gauge("pace", pace, "Measured over predicted time of a batch.", {"backend": name, "group": group})
-        for name, own in said
-        for group, pace in own.pace.items()
+        for name, report in reports
+        for group, pace in report.pace.items()
     ]
-    here = Gauge("backends", len(api.backends), "Backends that are there.")
+    here = Gauge("backends", len(api.backends), "Connected backends.")
     return [here, *rows, *occupancy, *batches, *waiting, *pace]

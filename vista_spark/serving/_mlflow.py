@@ -1,4 +1,4 @@
-"""Models of MLflow's registry: networks of torch and Keras as such, all others by ``predict``."""
+"""Models of the MLflow registry: networks of torch and Keras as networks, other models by their ``predict``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._pyfunc import PyFunc, zipped
 
 if TYPE_CHECKING:
-    from vista_spark.serving._reference import Reference
+    from vista_spark.serving._model_reference import Reference
     from vista_spark.serving._session import Session
 
 __all__ = ["mlflow_session", "mlflow_version"]
@@ -22,7 +22,7 @@ _TEXT = {"string": "str", "binary": "bytes"}
 
 
 def mlflow_version(reference: Reference) -> str:
-    """Give the version that an alias names now, or the newest one.
+    """Return the version that an alias names now, or the newest one.
 
     Raises
     ------
@@ -36,27 +36,34 @@ def mlflow_version(reference: Reference) -> str:
     try:
         if reference.alias:
             return str(client.get_model_version_by_alias(reference.name, reference.alias).version)
-        versions = [int(found.version) for found in client.search_model_versions(f"name = '{reference.name}'")]
+        versions = [
+            int(registered.version) for registered in client.search_model_versions(f"name = '{reference.name}'")
+        ]
     except MlflowException as error:
-        raise InvalidArgumentError(f"model={str(reference)!r}: {error.message}") from error
+        raise InvalidArgumentError(
+            f"model must name a model of the MLflow registry, got {str(reference)!r}: {error.message}"
+        ) from error
     if not versions:
-        raise InvalidArgumentError(f"model={str(reference)!r}: the registry has no version of it")
+        raise InvalidArgumentError(
+            f"model must have a version in the MLflow registry, got {str(reference)!r}, which has none."
+        )
     return str(max(versions))
 
 
 def mlflow_session(session: Session, name: str, version: str) -> Session:
-    """Give a session with a version of a registered model, loaded on the driver.
+    """Return a session with a version of a registered model, loaded on the driver.
 
     Parameters
     ----------
     session : Session
-        Its inputs, if it has any, take the place of those of the model's signature.
+        Session whose inputs, if any, replace those of the model's signature.
     name, version : str
+        Registered name and version.
 
     Raises
     ------
     InvalidArgumentError
-        The registry has no such version; or a model that is no network has neither a signature nor inputs.
+        The registry has no such version, or a model that is not a network has neither a signature nor inputs.
     """
     from mlflow import artifacts  # an optional extra
     from mlflow.exceptions import MlflowException
@@ -67,16 +74,19 @@ def mlflow_session(session: Session, name: str, version: str) -> Session:
         folder = artifacts.download_artifacts(uri)
         described = Model.load(folder)
     except MlflowException as error:
-        raise InvalidArgumentError(f"model={uri!r}: {error.message}") from error
+        raise InvalidArgumentError(
+            f"model must name a model of the MLflow registry, got {uri!r}: {error.message}"
+        ) from error
     if not session.inputs:
-        own = _network(described.flavors, folder)
-        if own is not None:
-            return replace(session, model=own, version=version)
+        model = _network(described.flavors, folder)
+        if model is not None:
+            return replace(session, model=model, version=version)
     signature = described.signature
     inputs = tuple(session.inputs) or _specs(None if signature is None else signature.inputs)
     if not inputs:
         raise InvalidArgumentError(
-            f"model={uri!r} has no signature that says what it reads: log it with one, or give inputs=[TensorSpec(...)]"
+            f"model must have a signature with inputs, got {uri!r} without one. Log the model with a signature, or set "
+            "inputs=[TensorSpec(...)]."
         )
     tensors = signature is not None and signature.inputs is not None and signature.inputs.is_tensor_spec()
     columns = not tensors and all(len(spec.shape) == 1 for spec in inputs)
@@ -84,7 +94,7 @@ def mlflow_session(session: Session, name: str, version: str) -> Session:
 
 
 def _network(flavors: Any, folder: str) -> Any:
-    """Load a network of torch or Keras; ``None`` where it is neither."""
+    """Load a network of torch or Keras; return ``None`` for other models."""
     if "pytorch" in flavors:
         import mlflow.pytorch  # imports torch
 
@@ -93,8 +103,8 @@ def _network(flavors: Any, folder: str) -> Any:
             return module.eval()
         except NotImplementedError as error:
             raise InvalidArgumentError(
-                "a network that was exported (pt2) cannot be sent to other processes: log it with "
-                'serialization_format="pickle"'
+                "An exported network (pt2) cannot be sent to other processes. Log it with "
+                'serialization_format="pickle".'
             ) from error
     keras = flavors.get("tensorflow", {}).get("model_type") == "keras"
     if "keras" in flavors:
@@ -109,7 +119,7 @@ def _network(flavors: Any, folder: str) -> Any:
 
 
 def _specs(schema: Any) -> tuple[TensorSpec, ...]:
-    """Read a signature's inputs."""
+    """Convert a signature's inputs to specs."""
     if schema is None:
         return ()
     if schema.is_tensor_spec():

@@ -1,4 +1,4 @@
-"""``ModelStore``: versions of models in a folder that driver and workers reach."""
+"""``ModelStore``: versioned models in a folder that the driver and the workers can access."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from udfs.store import Store, StoreError
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network
+from vista_spark.serving._model_reference import is_reference
 from vista_spark.serving._pipelines import pipeline_session
-from vista_spark.serving._reference import is_reference
 
 if TYPE_CHECKING:
     from vista_spark.serving._session import Session
@@ -34,15 +34,15 @@ _CHUNK = 1 << 20
 
 
 class ModelStore:
-    """Models by name and version, and aliases of versions; a server follows an alias that moves.
+    """Models by name and version, with aliases of versions. A server follows an alias that moves.
 
-    A version is never changed. A network is kept with its weights, as :func:`vista_spark.roster.of` copies it, a
-    function as a pickle: who may write to the store runs code on whatever serves from it.
+    A version never changes. A network is stored with its weights, as :func:`vista_spark.roster.of` copies it, a
+    function as a pickle: anyone who can write to the store can run code on every server that uses it.
 
     Parameters
     ----------
     store : str or Store
-        A local path or URI.
+        Local path or URI of the folder.
 
     Raises
     ------
@@ -68,29 +68,29 @@ class ModelStore:
         self._store = Store.from_uri(store) if isinstance(store, str) else store
 
     def save(self, session: Session, *, alias: str | None = None) -> str:
-        """Keep a session's model as the next version of its name.
+        """Save a session's model as the next version of its name.
 
         Parameters
         ----------
         session : Session
-            All that describes the model is kept: weights, head, sizes, inputs and outputs. Deadline, rate and profile
-            are of whoever deploys it.
+            Session with the model. Its weights, head, sizes, inputs and outputs are saved; deadline, rate and profile
+            are not.
         alias : str, optional
-            Names the new version from now on.
+            Alias that names the new version from now on.
 
         Returns
         -------
         str
-            The version: 1, 2, ...
+            Version: ``"1"``, ``"2"``, ...
 
         Raises
         ------
         InvalidArgumentError, StoreError
-            A name that no folder may have; a model in a registry; the store cannot be written to.
+            The name is not a valid folder name, the model is a name in a registry, or the store is not writable.
         """
         name = check_name(session.name, "a model of the store")
         if is_reference(session.model):
-            raise InvalidArgumentError(f"model={session.model!r} is in a registry already: give the model itself")
+            raise InvalidArgumentError(f"model must be a model, not its name in a registry, got {session.model!r}.")
         layer, max_length, head = session.layer, session.max_length, session.head
         session = pipeline_session(session)
         version = str(max(map(int, self.versions(name)), default=0) + 1)
@@ -109,72 +109,125 @@ class ModelStore:
         content: bytes = cloudpickle.dumps(kept)  # type: ignore[no-untyped-call]
         entry["digest"] = hashlib.sha256(content).hexdigest()
         self._store.write(content, _FOLDER, name, version, _MODEL)
-        # Last: a version is there once it is complete.
+        # The entry is written last: it marks the version as complete.
         self._store.write(json.dumps(entry, indent=1).encode(), _FOLDER, name, version, _ENTRY)
         if alias is not None:
             self.alias(name, alias, version)
         return version
 
     def versions(self, name: str) -> list[str]:
-        """Give the versions of a name, the oldest first; none of a name that is not there."""
+        """Return the versions of a model, oldest first.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+
+        Returns
+        -------
+        list of str
+            Versions; empty for an unknown name.
+        """
         check_name(name, "a model of the store")
-        found = [version for version in self._store.list(_FOLDER, name) if version.isdecimal()]
-        complete = [version for version in found if self._store.exists(_FOLDER, name, version, _ENTRY)]
+        folders = [version for version in self._store.list(_FOLDER, name) if version.isdecimal()]
+        complete = [version for version in folders if self._store.exists(_FOLDER, name, version, _ENTRY)]
         return sorted(complete, key=int)
 
     def names(self) -> list[str]:
-        """Give the names that have a version."""
+        """Return the names of the saved models.
+
+        Returns
+        -------
+        list of str
+            Names with at least one version.
+        """
         return [name for name in self._store.list(_FOLDER) if self.versions(name)]
 
     def alias(self, name: str, alias: str, version: str) -> None:
-        """Have an alias name a version; where it named another one, servers follow within their epoch.
+        """Set an alias to a version. Servers that use the alias follow within an epoch.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+        alias : str
+            Alias to set or to move.
+        version : str
+            Version that the alias names from now on.
 
         Raises
         ------
         InvalidArgumentError
-            There is no such version.
+            The version does not exist.
         """
         check_name(alias, "an alias of the store")
         self._check(name, version)
         self._store.write(version.encode(), _FOLDER, name, _ALIASES, alias)
 
     def version(self, name: str, alias: str | None = None) -> str:
-        """Give the version that an alias names, or the newest one.
+        """Return the version that an alias names, or the newest one.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+        alias : str, optional
+            Alias of the model.
+
+        Returns
+        -------
+        str
+            Version.
 
         Raises
         ------
         InvalidArgumentError
-            There is no such name or alias.
+            The name or the alias does not exist.
         """
         if alias is None:
             versions = self.versions(name)
             if not versions:
-                raise InvalidArgumentError(f"no model {name!r} in the store{nearest(name, self.names())}")
+                raise InvalidArgumentError(
+                    f"name must be a model of the store, got {name!r}{nearest(name, self.names()) or '.'}"
+                )
             return versions[-1]
         check_name(name, "a model of the store")
         check_name(alias, "an alias of the store")
         known = self._store.list(_FOLDER, name, _ALIASES)
         if alias not in known:
             raise InvalidArgumentError(
-                f"{name!r} has no alias {alias!r} in the store{nearest(alias, known)}; ModelStore.alias makes one"
+                f"alias must be an alias of model {name!r}, got {alias!r}{nearest(alias, known) or '.'} Set it with "
+                "ModelStore.alias."
             )
         return self._store.read(_FOLDER, name, _ALIASES, alias).decode()
 
     def load(self, name: str, version: str) -> dict[str, Any]:
-        """Give the fields of a :class:`Session` that a version was kept with; files stay in the store.
+        """Return the :class:`Session` fields that a version was saved with; files stay in the store.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+        version : str
+            Version of the model.
+
+        Returns
+        -------
+        dict of str to object
+            Values of ``model``, ``head``, ``layer``, ``max_length``, ``inputs`` and ``outputs``.
 
         Raises
         ------
         InvalidArgumentError
-            There is no such version.
+            The version does not exist.
         StoreError
-            It is damaged.
+            The version is damaged.
         """
         self._check(name, version)
         entry = json.loads(self._store.read(_FOLDER, name, version, _ENTRY))
         content = self._store.read(_FOLDER, name, version, _MODEL)
         if hashlib.sha256(content).hexdigest() != entry["digest"]:
-            raise StoreError(f"{self._store.url(_FOLDER, name, version)} is damaged: its digest is another one")
+            raise StoreError(f"{self._store.url(_FOLDER, name, version)} is damaged: its digest does not match.")
         model = pickle.loads(content)  # noqa: S301 - of the user's own store
         if isinstance(model, roster.ModelCard):
             model = replace(model, builder=model.builder.at(self._store.url(_FOLDER, name, version, "network")))
@@ -189,7 +242,7 @@ class ModelStore:
         }
 
     def _network(self, name: str, version: str, session: Session) -> roster.ModelCard:
-        """Write a network's file, and give the card that opens it."""
+        """Write a network's file, and return the card that opens it."""
         net = network(session.model, session.weights, session.seed, session.image_size, session.max_length)
         card, builder = net.card, net.card.builder
         if not isinstance(builder, NetworkFile) or net.weights is not None:
@@ -208,13 +261,13 @@ class ModelStore:
                 while chunk := source.read(_CHUNK):
                     target.write(chunk)
         except FileNotFoundError as error:
-            raise InvalidArgumentError(f"{file} is not there, so it cannot be kept") from error
+            raise InvalidArgumentError(f"The file {file} must exist to be stored.") from error
 
     def _check(self, name: str, version: str) -> None:
         versions = self.versions(name)
         if version not in versions:
-            there = f"{name!r} has {', '.join(versions)}" if versions else f"there is no {name!r}"
-            raise InvalidArgumentError(f"no version {version!r} of {name!r} in the store: {there}")
+            known = f"one of {', '.join(versions)}" if versions else "saved first"
+            raise InvalidArgumentError(f"version of model {name!r} must be {known}, got {version!r}.")
 
 
 def _described(spec: TensorSpec) -> dict[str, Any]:

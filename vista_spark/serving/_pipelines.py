@@ -1,4 +1,4 @@
-"""Fitted pipelines as functions of whole batches: compiled, since a backend has no Spark of its own to run them."""
+"""Fitted pipelines as functions of whole batches, compiled because a backend has no Spark session to run them."""
 
 from __future__ import annotations
 
@@ -25,33 +25,28 @@ __all__ = ["PipelineFunction", "pipeline_session"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineFunction:
-    """The methods of a compiled pipeline, each an output.
-
-    Parameters
-    ----------
-    pipeline : CompiledPipeline
-    """
+    """Function of whole batches that runs a compiled pipeline; each method is an output."""
 
     pipeline: CompiledPipeline = field(repr=False)
 
     def __call__(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run a batch: a column each of several inputs, or a table of one."""
+        """Run a batch: several inputs are columns, a single one is a table."""
         values = list(arrays.values())
         table: Any = values[0]
         if len(values) > 1 or table.ndim == 1:
             table = pd.DataFrame({name: list(array) for name, array in arrays.items()})
         outputs = {name: np.asarray(getattr(self.pipeline, name)(table)) for name in self.pipeline.outputs}
-        # Labels that are texts do not travel; their numbers, or their probabilities, do.
+        # Text labels cannot be sent; their numbers or probabilities can.
         return {name: array for name, array in outputs.items() if array.dtype.kind in "biuf"}
 
 
 def pipeline_session(session: Session) -> Session:
-    """Give a session's pipeline as a function, compiled if it is one of Spark ML; any other model stays.
+    """Replace a session's pipeline by a function, compiled if it is a Spark ML pipeline; keep any other model.
 
     Raises
     ------
     InvalidArgumentError
-        It does not say what it reads, and the session has no inputs.
+        The pipeline does not name its columns, and the session has no inputs.
     optimizer.compiling.UnsupportedOperatorError
         A stage cannot be compiled.
     """
@@ -66,8 +61,8 @@ def pipeline_session(session: Session) -> Session:
     if not inputs:
         if not model.columns:
             raise InvalidArgumentError(
-                f"session {session.name!r}: the pipeline does not name its columns; give "
-                'inputs=[TensorSpec("x", "float64", (-1, COLUMNS))]'
+                f"inputs must be set for a pipeline without column names, got () in session {session.name!r}. Set "
+                'inputs=[TensorSpec("x", "float64", (-1, COLUMNS))].'
             )
         inputs = tuple(TensorSpec(name, "float64", (-1,)) for name in model.columns)
     return replace(session, model=PipelineFunction(model), inputs=inputs)

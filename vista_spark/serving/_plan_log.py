@@ -1,4 +1,4 @@
-"""Plans of a server in an experiment of MLflow: what was planned, why, and how long it took."""
+"""Record of a server's plans in an MLflow experiment."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _LOG = logging.getLogger(__name__)
 
 
 class PlanRecorder(Protocol):
-    """Whoever is told of plans."""
+    """Interface for recording plans."""
 
     def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:
-        """Note a plan; ``None`` for no backend."""
+        """Record a plan; ``None`` means no backend."""
 
     def close(self) -> None:
-        """Note that there will be no more."""
+        """Close the record."""
 
 
 class NoLog:
-    """Notes nothing."""
+    """Recorder that discards plans."""
 
     def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:
-        """Note nothing."""
+        """Discard the plan."""
 
     def close(self) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
 
 class PlanLog:
-    """A run of MLflow with a server's plans: ``plans/00001.txt`` with its reason, and metrics by the plan's number.
+    """MLflow run with a server's plans: ``plans/00001.txt`` with the reason, and metrics by the number of the plan.
 
-    A tracking server that is gone stops no other server: its errors are logged.
+    Errors of the tracking server are logged and do not stop the server.
 
     Parameters
     ----------
     experiment : str
-        Made where it does not exist.
+        Name of the experiment, created if it does not exist.
     parameters : mapping of str to object
-        Of the run.
+        Parameters of the run.
 
     Raises
     ------
     mlflow.exceptions.MlflowException
-        The run cannot be made.
+        The run cannot be created.
     """
 
     def __init__(self, experiment: str, parameters: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class PlanLog:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
+        """Identifier of the run."""
         return str(self._run)
 
     def planned(self, number: int, why: str, plan: ServingPlan | None, numbers: Mapping[str, float]) -> None:

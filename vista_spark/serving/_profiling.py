@@ -1,4 +1,4 @@
-"""What a batch takes on this machine, measured when a session is deployed, or before."""
+"""Measurement of a model's batches on this machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from optimizer.serving import BatchingProfile, ServingError
 from udfs.node import check_device, freed_memory_kept
 from udfs.serving import OpenModels, Row
 from vista_spark.serving._deployment import opened, sample_row
-from vista_spark.serving._grouping import group_recipe
-from vista_spark.serving._registry import fetched
+from vista_spark.serving._model_resolution import fetched
+from vista_spark.serving._trunk_grouping import group_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ __all__ = ["hardware", "measured", "profile_batches"]
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _RUNS = 3
 
-# Seconds for the batches after the first.
+# Seconds after which no larger batch is measured.
 _PATIENCE_S = 8.0
 
 
@@ -38,30 +38,31 @@ def profile_batches(
 ) -> BatchingProfile:
     """Measure a session's model in this process, as a backend would run it.
 
-    ``Server.deploy`` does this by itself; a profile from before (``Session(profile=...)``) saves its seconds, and lets
-    a driver plan for backends of another machine.
+    ``Server.deploy`` measures by itself. A profile measured before (``Session(profile=...)``) saves these seconds, and
+    lets a driver plan for backends on another kind of machine.
 
     Parameters
     ----------
     session : Session
+        Session with the model to measure.
     batches : sequence of int
-        Sizes of batches, with 1 among them; plans use nothing beyond the largest.
+        Batch sizes, 1 among them. Plans use no batch larger than the largest.
     threads : int
-        As of the server. Default 1.
+        CPU threads of a batch. Default 1.
     device : str
-        Default ``"cpu"``.
+        Device that the model runs on. Default ``"cpu"``.
 
     Returns
     -------
     optimizer.serving.BatchingProfile
-        ``document()`` writes it for JSON, ``BatchingProfile.from_document`` reads it.
+        The profile. ``document()`` converts it for JSON, ``BatchingProfile.from_document`` reads it.
 
     Raises
     ------
     InvalidArgumentError
-        A size below 1, or what :class:`Session` refuses.
+        A size is below 1, or :class:`Session` refuses a value.
     optimizer.serving.ServingError
-        1 is not among the sizes.
+        The sizes do not contain 1.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def profile_batches(
     """
     sizes = sorted({whole("batches", batch) for batch in batches})
     if sizes[:1] != [1]:
-        raise ServingError(f"batches={list(batches)}: measure 1 too, no plan can do without the latency of one request")
+        raise ServingError(f"batches must contain 1, which every plan needs, got {list(batches)}.")
     whole("threads", threads)
     check_device(device)
     return measured([opened(fetched(session, None))], threads=threads, device=device, batches=sizes)
@@ -83,18 +84,13 @@ def profile_batches(
 def measured(
     members: Sequence[Deployment], *, threads: int, device: str, batches: Sequence[int] | None = None
 ) -> BatchingProfile:
-    """Measure a group as a backend runs it: batches of different rows, of the members in turn.
-
-    By default batches are doubled until one takes longer than the shortest deadline, which no plan allows, or some
-    seconds are over.
+    """Measure a group as a backend runs it, with rows of its members in turn.
 
     Parameters
     ----------
-    members : sequence of Deployment
-    threads : int
-    device : str
     batches : sequence of int, optional
-        Sizes to measure, all of them.
+        Batch sizes. By default sizes double until a batch takes longer than the shortest deadline, or 8 seconds are
+        over.
     """
     limit = min(member.session.slo_ms for member in members)
     networks = {member.network.source.key: member.network.traced for member in members if member.network is not None}
@@ -115,7 +111,7 @@ def measured(
             over = min(samples[batch]) > limit or time.perf_counter() - started > _PATIENCE_S
             if over and batches is None:
                 break
-    # Another program that ran meanwhile makes a run longer, and nothing makes one shorter.
+    # Other programs can only lengthen a run, so the shortest run is the best estimate.
     best = {batch: min(runs) for batch, runs in samples.items()}
     return BatchingProfile(
         best,
@@ -133,14 +129,14 @@ def _milliseconds(group: OpenGroup, rows: Sequence[Row]) -> float:
 
 
 def _bytes(members: Sequence[Deployment], batch: int) -> int:
-    """Compute the bytes of weights, each network's once, and of the activations of a batch."""
+    """Return the bytes of the weights, each network's once, and of the activations of a batch."""
     graphs = {member.network.source.key: member.network.graph for member in members if member.network is not None}
     weights = sum(graph.param_bytes() for graph in graphs.values())
     return weights + batch * max((peak_live_bytes(graph) for graph in graphs.values()), default=0)
 
 
 def hardware() -> str:
-    """Name this machine's processor."""
+    """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

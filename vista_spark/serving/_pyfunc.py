@@ -1,4 +1,4 @@
-"""A model of MLflow that only its own library can run, as a function of whole batches."""
+"""Models of MLflow that only their own library can run, as functions of whole batches."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ __all__ = ["PyFunc", "zipped"]
 
 @dataclass(frozen=True, slots=True)
 class PyFunc:
-    """MLflow's ``predict`` of a model that lies in a file. It opens the model in the process that calls it first.
+    """Function of whole batches that calls the ``predict`` of an MLflow model.
+
+    Each process opens the model at its first call.
 
     Parameters
     ----------
     file : str
-        The model's folder, zipped: a path, or what :func:`udfs.weights.local_file` finds on a worker.
+        Zipped folder of the model: a path, or what :func:`udfs.weights.local_file` finds on a worker.
     columns : bool
-        Whether the model reads a table with the inputs as its columns; else it reads tensors.
+        True if the model reads a table with the inputs as columns, False if it reads tensors.
     """
 
     file: str
     columns: bool
 
     def at(self, file: str) -> PyFunc:
-        """Give the same model with its file in another place."""
+        """Return the same function with its file in another place."""
         return replace(self, file=file)
 
     def __call__(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Predict a batch."""
-        given: Any = dict(arrays)
+        inputs: Any = dict(arrays)
         if self.columns:
-            given = pd.DataFrame({name: list(array) for name, array in arrays.items()})
-        elif len(given) == 1:
-            (given,) = given.values()
-        return _outputs(_opened(self.file).predict(given))
+            inputs = pd.DataFrame({name: list(array) for name, array in arrays.items()})
+        elif len(inputs) == 1:
+            (inputs,) = inputs.values()
+        return _outputs(_opened(self.file).predict(inputs))
 
 
 @lru_cache(maxsize=4)
@@ -62,16 +64,16 @@ def _opened(file: str) -> Any:
     return mlflow.pyfunc.load_model(str(folder))
 
 
-def _outputs(found: Any) -> dict[str, NDArray[Any]]:
-    if isinstance(found, pd.DataFrame):
-        found = {str(name): column.to_numpy() for name, column in found.items()}
-    if isinstance(found, dict):
-        return {str(name): np.asarray(array) for name, array in found.items()}
-    return {"output": np.asarray(found)}
+def _outputs(predicted: Any) -> dict[str, NDArray[Any]]:
+    if isinstance(predicted, pd.DataFrame):
+        predicted = {str(name): column.to_numpy() for name, column in predicted.items()}
+    if isinstance(predicted, dict):
+        return {str(name): np.asarray(array) for name, array in predicted.items()}
+    return {"output": np.asarray(predicted)}
 
 
 def zipped(folder: Path) -> str:
-    """Put a model's folder into one file, which lives as long as this process, and give its path."""
+    """Zip a model's folder into a file that lives as long as this process, and return its path."""
     target = Path(tempfile.mkdtemp(dir=files_of_this_process())) / "model.zip"
     with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""How many backends a server has, by its traffic."""
+"""Number of backends of a server by its traffic."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 __all__ = ["Scaling"]
 
-# Traffic comes in waves: a backend takes seconds to be there again.
+# Traffic comes in waves, and a backend takes seconds to start again.
 _PATIENCE = 2
 
 
 @dataclass(slots=True)
 class Scaling:
-    """Adds backends at once where the plan needs more, and gives them back after epochs that needed fewer.
+    """Policy that adds backends at once, and gives them back after several epochs that needed fewer.
 
     Parameters
     ----------
     least, most : int
-        Backends; `least` may be 0, for hours without a request.
+        Bounds of the number of backends; `least` may be 0 for a server without traffic.
     patience : int
-        Epochs in a row that needed fewer before any is given back. Default 2.
+        Consecutive epochs that need fewer backends before any is given back. Default 2.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Scaling:
 
     @property
     def elastic(self) -> bool:
-        """Whether the number ever changes."""
+        """True if the number of backends can change."""
         return self.least < self.most
 
     def after(self, needed: int, *, now: int, idle: bool) -> tuple[int, str]:
@@ -46,18 +46,18 @@ class Scaling:
         Parameters
         ----------
         needed : int
-            Backends that the plan for its rates keeps busy.
+            Backends that the plan for the measured rates keeps busy.
         now : int
-            Backends that there are, or that were asked for.
+            Backends that are connected or requested.
         idle : bool
-            Whether no request came in it.
+            True if no request came in the epoch.
 
         Returns
         -------
         int
-            Backends from now on.
+            Number of backends from now on.
         str
-            Why; ``""`` where nothing changes.
+            Reason; ``""`` without a change.
         """
         wanted = self._bounded(0 if idle else max(1, needed))
         if wanted >= now:
@@ -72,7 +72,7 @@ class Scaling:
         return lowest, f"{why} for {self.patience} epochs"
 
     def at_once(self, needed: int, *, now: int) -> tuple[int, str]:
-        """Decide within an epoch: only whether there are to be more."""
+        """Decide within an epoch: only more backends, never fewer."""
         wanted = self._bounded(max(1, needed))
         return (wanted, f"the plan needs {wanted}") if wanted > now else (now, "")
 

@@ -1,7 +1,8 @@
-"""``Scorer``: a deployed model over the rows of a table or a stream."""
+"""``Scorer``: a Transformer that scores the rows of a table or a stream with a deployed model."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from udfs.serving import (
 )
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.serving._deployment import sample_row, shipping
-from vista_spark.serving._grouping import group_recipe
+from vista_spark.serving._trunk_grouping import group_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,32 +37,46 @@ if TYPE_CHECKING:
     from vista_spark.network import Network
     from vista_spark.serving._deployment import Deployment
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "ScorerSpec"]
 
 _FORMATS = ("vector", "array")
 
 
+@dataclass(frozen=True, slots=True)
+class ScorerSpec:
+    """Columns and policies of a scorer; see :meth:`Api.scorer` for their meaning and defaults."""
+
+    inputs: Sequence[str] | None = None
+    outputs: Sequence[str] | None = None
+    errors: str = "null"
+    error_column: str | None = None
+    detail_column: str | None = None
+    batch_size: int = 32
+    output_format: str = "vector"
+
+    def __post_init__(self) -> None:
+        one_of("errors", self.errors, ERROR_POLICIES)
+        one_of("outputFormat", self.output_format, _FORMATS)
+        whole("batchSize", self.batch_size)
+
+
 class Scorer(Transformer):
-    """Scores the rows of a DataFrame, or of a stream, with a deployed model. Made by :meth:`Api.scorer`.
+    """Transformer that scores a DataFrame, or a stream, with a deployed model; made by :meth:`Api.scorer`.
 
     The executors open the deployed model and compute in the task slots that the server leaves free, in threads of the
-    least priority: on a core that both want, a live batch comes first. No row waits in a backend's queue, and a lost
+    lowest priority: a live batch takes precedence on a shared core. Rows do not pass through the backends, so a lost
     backend costs no row.
 
     Parameters
     ----------
     deployment : Deployment
+        Deployed session.
     device : str
+        Device that the model runs on.
     deliveries : Deliveries or None
-        Bring files to the executors of a stream on Connect.
-    columns : sequence of str
-        One for each input.
-    added : sequence of str
-        One for each output.
-    errors, error_column, detail_column
-        As for :class:`udfs.arrow.RowPolicy`.
-    batch_size : int
-    output_format : {"vector", "array"}
+        Store that brings files to the executors of a stream on Connect.
+    spec : ScorerSpec
+        Columns, error policy, batch size and output format.
     """
 
     def __init__(
@@ -69,43 +84,35 @@ class Scorer(Transformer):
         deployment: Deployment,
         device: str,
         deliveries: Deliveries | None,
-        *,
-        columns: Sequence[str] | None = None,
-        added: Sequence[str] | None = None,
-        errors: str = "null",
-        error_column: str | None = None,
-        detail_column: str | None = None,
-        batch_size: int = 32,
-        output_format: str = "vector",
+        spec: ScorerSpec,
     ) -> None:
         super().__init__()
-        one_of("errors", errors, ERROR_POLICIES)
-        one_of("outputFormat", output_format, _FORMATS)
-        whole("batchSize", batch_size)
         self._deployment = deployment
         self._device = device
         self._deliveries = deliveries
-        self._vectors = output_format == "vector"
-        self._batch_size = batch_size
+        self._vectors = spec.output_format == "vector"
+        self._batch_size = spec.batch_size
         served = deployment.served
-        self._columns = _names("inputCols", columns, [spec.name for spec in served.inputs], served.name)
+        self._columns = _names("inputCols", spec.inputs, [tensor.name for tensor in served.inputs], served.name)
         self._outputs = served.outputs or _learned(deployment)
         single = len(self._outputs) == 1
-        usual = [served.name] if single else [f"{served.name}_{spec.name}" for spec in self._outputs]
-        self._added = _names("outputCols", added, usual, served.name)
+        usual = [served.name] if single else [f"{served.name}_{tensor.name}" for tensor in self._outputs]
+        self._added = _names("outputCols", spec.outputs, usual, served.name)
         net = deployment.network
-        wide = [] if net is None else [spec for spec in self._outputs if not np.can_cast(spec.dtype, np.float32)]
+        wide = [] if net is None else [tensor for tensor in self._outputs if not np.can_cast(tensor.dtype, np.float32)]
         if wide:
             raise InvalidArgumentError(
-                f"{served.name!r} gives {wide[0].name!r} of {wide[0].dtype}: a vector has floats"
+                f"The outputs of {served.name!r} must fit float32, got {wide[0].dtype} for {wide[0].name!r}."
             )
         kind = served.name if net is None else net.reads.kind
         error = RowPolicy("raise").error if net is None else net.reads.error
-        self._policy = RowPolicy(cast("ErrorPolicy", errors), error_column or f"{kind}_error", error, detail_column)
+        self._policy = RowPolicy(
+            cast("ErrorPolicy", spec.errors), spec.error_column or f"{kind}_error", error, spec.detail_column
+        )
 
     @property
     def version(self) -> str:
-        """Version of the model that scores."""
+        """Version of the model."""
         return self._deployment.served.version
 
     @property
@@ -114,7 +121,7 @@ class Scorer(Transformer):
         return list(self._added)
 
     def __call__(self, df: DataFrame) -> DataFrame:
-        """Score a DataFrame, so that ``df.transform(scorer)`` does."""
+        """Score a DataFrame; for ``df.transform(scorer)``."""
         return self.transform(df)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -133,9 +140,9 @@ class Scorer(Transformer):
         return map_rows(dataset, rows, vectors=self._sizes() if self._vectors else None)
 
     def _function(self, spark: SparkSession, *, streams: bool) -> BatchFunction:
-        """Describe what the executors run.
+        """Return the function that the executors run.
 
-        On Connect a stream runs in a copy of its session, which has none of the files that this one was sent.
+        On Connect a stream runs in a copy of its session, which has none of the files sent to the original one.
         """
         deployment = self._deployment
         if deployment.network is None or isinstance(deployment.recipe, FunctionRecipe):
@@ -150,8 +157,8 @@ class Scorer(Transformer):
             )
         if streams and self._deliveries is None:
             raise InvalidArgumentError(
-                f"{deployment.served.name!r} cannot reach a stream's executors on Connect: Server(store=...) names a "
-                "folder that they and this process reach"
+                f"store must be set to score a stream with {deployment.served.name!r} on Connect, got None. Set "
+                "Server(store=...) to a folder that the driver and the executors can access."
             )
         ship = shipping(self._deliveries if streams else None)
         inference = self._inference(deployment.network.shipped(spark, ship), deployment.recipe)
@@ -159,38 +166,38 @@ class Scorer(Transformer):
         return inference if head is None else HeadScoring(inference, head)
 
     def _inference(self, net: Network, recipe: NetworkRecipe) -> Inference:
-        # In C order, as a request's answer has it.
+        # Values in C order, as in the answer to a request.
         features = tuple(
             Feature(layer, column, "none") for (_, layer), column in zip(recipe.outputs, self._added, strict=True)
         )
         return Inference(net.source, net.feeds(*self._columns), features, (), self._batch_size, self._device)
 
     def _sizes(self) -> dict[str, int | None]:
-        """Give the columns of floating numbers that become vectors, and their lengths."""
+        """Return the columns of floating-point numbers that become vectors, with their lengths."""
         network = self._deployment.network is not None
         sizes: dict[str, int | None] = {}
         for name, spec in zip(self._added, self._outputs, strict=True):
             if network:
                 sizes[name] = int(np.prod(spec.shape[1:]))
             elif len(spec.shape) > 1 and np.dtype(spec.dtype).kind == "f":
-                # A function may give a row more numbers than the last one.
+                # A function may return rows of different lengths.
                 sizes[name] = None
         return sizes
 
 
-def _names(what: str, given: Sequence[str] | None, usual: Sequence[str], session: str) -> tuple[str, ...]:
-    names = tuple(usual if given is None else given)
+def _names(argument: str, columns: Sequence[str] | None, usual: Sequence[str], session: str) -> tuple[str, ...]:
+    names = tuple(usual if columns is None else columns)
     if len(names) != len(usual) or not all(isinstance(name, str) and name for name in names):
         raise InvalidArgumentError(
-            f"{what}={list(names)}: {session!r} has {len(usual)} ({', '.join(usual)}); give a column's name for each"
+            f"{argument} must have a column name for each of {', '.join(usual)} of {session!r}, got {list(names)}."
         )
-    if what == "outputCols" and len(set(names)) < len(names):
-        raise ColumnError(f"{what}={list(names)}: each once")
+    if argument == "outputCols" and len(set(names)) < len(names):
+        raise ColumnError(f"{argument} must be unique, got {list(names)}.")
     return names
 
 
 def _learned(deployment: Deployment) -> tuple[TensorSpec, ...]:
-    """Run a function on a row of zeros to see what it gives."""
+    """Run a function on a row of zeros to find its outputs."""
     name = deployment.served.name
     group = OpenModels("cpu", 1).open(group_recipe([deployment]))
     try:
@@ -198,7 +205,7 @@ def _learned(deployment: Deployment) -> tuple[TensorSpec, ...]:
         (answer,) = group.run([Row(name, "", arrays)])
     except Exception as error:
         raise InvalidArgumentError(
-            f"session {name!r} has no answer for a row of zeros ({type(error).__name__}: {error}): say what it gives, "
-            "outputs=[TensorSpec(...)]"
+            f"outputs must be set for session {name!r}, whose function fails on a row of zeros ("
+            f"{type(error).__name__}: {error}). Set outputs=[TensorSpec(...)]."
         ) from error
     return tuple(TensorSpec(key, str(array.dtype), (-1, *array.shape)) for key, array in answer.items())

@@ -1,8 +1,9 @@
-"""``Server``: sessions, a plan for them, and the backends of a Spark session that serve them."""
+"""``Server``: deploys sessions, plans for them, and starts the backends that serve them."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from pyspark.sql import is_remote
@@ -13,7 +14,7 @@ from optimizer.serving import POLICIES, Backend, InfeasibleError
 from udfs.driver import encrypts, is_local, task_slots
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
-from udfs.serving import Deliveries, LiveRouter
+from udfs.serving import BackendSpec, Deliveries, LiveRouter
 from udfs.store import Store
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._api import Api
@@ -21,7 +22,7 @@ from vista_spark.serving._app import App
 from vista_spark.serving._applications import Applications
 from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
-from vista_spark.serving._control import Control, planned
+from vista_spark.serving._control_loop import Control, planned
 from vista_spark.serving._deployer import Deployer
 from vista_spark.serving._front_end import FrontEndSpec
 from vista_spark.serving._gauges import gauges_of
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
-# For Spark to start the tasks, and for their processes to import a framework.
+# Seconds for Spark to start the tasks, and for their processes to import a framework.
 _START_S = 180.0
 
-# A batch that runs for longer hangs, unless deadlines are long.
+# Least milliseconds after which a running batch counts as hung.
 _HANGS_MS = 10_000.0
 
 _LOOK_S = 0.05
@@ -53,40 +54,41 @@ class Server:
     Parameters
     ----------
     spark : SparkSession
-        Classic or Connect.
+        Classic or Connect session.
     backends : int or (int, int)
-        Tasks; each holds a slot while the server runs, and one slot stays free for other jobs. Default 2. With
-        ``(least, most)`` their number follows the traffic: more at once where the plan needs them, fewer after two
-        epochs that needed fewer; with a `least` of 0 none where no request came, until one does.
+        Number of backends. Each is a task that holds a slot while the server runs; one slot stays free for other jobs.
+        Default 2. With ``(least, most)`` the number follows the traffic: it grows as soon as the plan needs more
+        backends, and shrinks after two epochs that needed fewer. With a `least` of 0 the server has no backend without
+        requests.
     epoch_s : float
-        Seconds after which the plan follows the rates that were measured. Default 30; earlier where a rate is far
-        above the plan's, and at once where a backend comes or goes.
+        Seconds after which the plan follows the measured rates. Default 30. The server also replans when a rate is far
+        above the plan, and when a backend connects or is lost.
     policy : str
-        Of dispatch: one of :data:`optimizer.serving.POLICIES`. Default ``"sliding"``.
+        Dispatch policy, a key of :data:`optimizer.serving.POLICIES`. Default ``"sliding"``.
     threads : int, optional
-        CPU threads of a batch; ``spark.task.cpus`` by default.
+        CPU threads of a batch. Default: ``spark.task.cpus``.
     device : str
-        ``"cpu"`` (default), ``"auto"``, ``"cuda"``, ...
+        Device that models run on: ``"cpu"`` (default), ``"auto"``, ``"cuda"``, ...
     parallel : bool
-        Whether the models of a backend run beside each other, each in a thread of its own, instead of one batch after
-        the other (the variant of Figure 3.16). Default ``False``: plans count on turns, and a batch that has the
-        backend to itself ends sooner. Networks that two groups share still take turns.
+        Run the models of a backend concurrently, each in a thread of its own, instead of one batch after the other
+        (variant of Figure 3.16). Default ``False``: plans assume turns, and a batch ends sooner if it has the backend
+        to itself. Networks that two groups share still take turns.
     restarts : int
-        How often a lost backend's job is started again. Default 3.
+        Restarts of a lost backend's job. Default 3.
     driver_host : str, optional
-        Name or address of this machine under which the backends reach it; ``spark.driver.host`` by default, or on
-        Connect this machine's name.
+        Name or address under which the backends reach this machine. Default: ``spark.driver.host``, or on Connect this
+        machine's name.
     store : str or Store, optional
-        A folder that driver and workers reach: of the models that sessions name as ``"store:/name@alias"``
-        (:class:`ModelStore`), and by which :meth:`Api.deploy` brings models to backends that run. Of a local session a
-        temporary folder does for the second.
+        Folder that the driver and the workers can access. It has the models that sessions name as
+        ``"store:/name@alias"`` (:class:`ModelStore`), and brings models of :meth:`Api.deploy` to running backends. A
+        local session uses a temporary folder for the second purpose.
     encrypt : bool, optional
-        Whether driver and backends encrypt what they send each other; by default where Spark does.
+        Encrypt messages between the driver and the backends. Default: as Spark does.
 
     Raises
     ------
     InvalidArgumentError
-        A value that is not allowed.
+        An argument is not valid.
 
     Examples
     --------
@@ -134,37 +136,37 @@ class Server:
         self._least = least
         self._names = tuple(f"backend-{number}" for number in range(most))
         self._epoch_s = float(epoch_s)
-        self._policy = policy
-        self._threads = threads or int(spark.conf.get("spark.task.cpus", "1") or 1)
-        self._device = device
-        self._parallel = bool(parallel)
+        threads = threads or int(spark.conf.get("spark.task.cpus", "1") or 1)
+        self._backend = BackendSpec(policy, threads, device, bool(parallel))
         self._restarts = restarts
         self._host = driver_host
         self._encrypt = encrypt
         self._store = Store.from_uri(store) if isinstance(store, str) else store
-        self._deployed = Deployed(self._threads, device)
+        self._deployed = Deployed(threads, device)
 
     def deploy(self, session: Session | App) -> Self:
-        """Open a session's model on this machine, check it, and measure what its batches take.
+        """Open a session's model on this machine, check it, and measure its batches.
 
-        Of an application, which comes after its models: run it on its samples, and split its deadline between them.
+        An application is deployed after its models: it runs on its samples, and its deadline is split between its
+        models.
 
         Parameters
         ----------
         session : Session or App
+            Session or application with a name that the server does not have.
 
         Returns
         -------
         Server
-            Itself.
+            The server itself.
 
         Raises
         ------
         InvalidArgumentError
-            A session or an application of this name is there already; the model, the head or the profile does not fit;
-            an application asks for a model that is not there, fails on a sample, or calls no model.
+            The name is in use; the model, the head or the profile does not fit; an application asks for a model that is
+            not deployed, fails on a sample, or calls no model.
         optimizer.serving.InfeasibleError
-            The deadline is less than twice what a batch of one takes, and what preprocessing takes.
+            The deadline is less than preprocessing and two batches of 1 take.
         """
         if isinstance(session, App):
             self._deployed.add_app(session)
@@ -173,39 +175,66 @@ class Server:
         return self
 
     def split(self, name: str) -> QuerySplit:
-        """Give the models that an application calls, how often, and the part of the deadline that each has.
+        """Return the models that an application calls, how often, and the part of the deadline that each has.
+
+        Parameters
+        ----------
+        name : str
+            Name of the application.
+
+        Returns
+        -------
+        optimizer.serving.QuerySplit
+            Calls, rates and budgets.
 
         Raises
         ------
         InvalidArgumentError
-            No such application is deployed.
+            No application has this name.
         """
         apps = self._deployed.apps
         if name not in apps:
-            raise InvalidArgumentError(f"no application {name!r} is deployed{nearest(name, apps)}")
+            raise InvalidArgumentError(f"name must be a deployed application, got {name!r}{nearest(name, apps) or '.'}")
         return apps[name].split
 
     def profile(self, name: str) -> BatchingProfile:
-        """Give what a session's batches take, as it was measured or given."""
+        """Return the batching profile of a session.
+
+        Parameters
+        ----------
+        name : str
+            Name of the session.
+
+        Returns
+        -------
+        optimizer.serving.BatchingProfile
+            The measured profile, or the one of the session.
+        """
         return self._deployed.profile(name)
 
     def plan(self) -> ServingPlan:
-        """Plan for the expected rates: which backend runs which models, in what batches and duty cycle.
+        """Plan for the expected rates: the models, batches and duty cycle of each backend.
 
-        Sessions that share a trunk are one, whose name has theirs: ``"cats+dogs"``.
+        Sessions that share a trunk are planned as one, named after all of them: ``"cats+dogs"``.
+
+        Returns
+        -------
+        optimizer.serving.ServingPlan
+            The plan.
 
         Raises
         ------
         optimizer.serving.InfeasibleError
-            The backends are too few.
+            There are too few backends.
         """
         sessions = [session for _, session in self._deployed.planned()]
         if not sessions:
-            raise InvalidArgumentError("no session is deployed")
+            raise InvalidArgumentError("The server must have a session. Deploy one with Server.deploy.")
         base, live, share = planned(sessions, [Backend(name) for name in self._names])
         if share < 1:
             raise InfeasibleError(
-                f"{len(self._names)} backends bear {share:.0%} of the expected rates: add backends, or lower the rates"
+                f"{len(self._names)} backends can serve {share:.0%} of the expected rates. Add backends, or lower "
+                "the rates."
             )
         return live if self._least == len(self._names) else base
 
@@ -225,41 +254,41 @@ class Server:
         Parameters
         ----------
         timeout_s : float
-            Seconds for the backends to be there. Default 180.
+            Seconds until all backends must be connected. Default 180.
         port : int, optional
-            Answer HTTP as well, by the Open Inference Protocol, at this port; 0 takes a free one. Needs the extra
+            Port for HTTP by the Open Inference Protocol; 0 takes a free one. Default: no HTTP. Needs the extra
             ``serving``.
         host : str
             Address to listen at. Default: this machine alone.
         token : str or False, optional
-            What HTTP clients send as ``Authorization: Bearer``. By default one is drawn, ``api.token``; ``False`` lets
-            everybody ask.
+            Token that HTTP clients send as ``Authorization: Bearer``. Default: a random one, ``api.token``. ``False``
+            requires none.
         limits : udfs.serving.http.HttpLimits, optional
-            Of HTTP clients: bytes, requests at a time, seconds. About as many requests are there at a time as come in
-            the seconds of an answer: 512, the default, are too few for 300 a second with a deadline of 5 s.
+            Limits of HTTP clients: bytes, concurrent requests, seconds. The default of 512 concurrent requests is too
+            small for 300 requests per second with a deadline of 5 s, which need 1,500.
         front_ends : int
-            Processes that read and write HTTP, so that a driver with much else to do answers soon, and one that is lost
-            is one of several. Default 0: a thread of this process.
+            Processes that read and write HTTP. They share the port, keep answering while the driver is busy, and are
+            restarted when one is killed. Default 0: a thread of this process.
         experiment : str, optional
-            Of MLflow: a run there gets each plan, why it was made, and how long it took.
+            MLflow experiment with a run that records each plan, its reason, and the seconds until it was in use.
 
         Returns
         -------
         Api
-            A context manager; at its end the Spark jobs end.
+            Interface of the running server, a context manager that ends the Spark jobs.
 
         Raises
         ------
         InvalidArgumentError
-            More backends than task slots, or as many; no session; front ends without a port.
+            There are not more task slots than backends, no session is deployed, or `front_ends` is set without a port.
         optimizer.serving.InfeasibleError
-            The backends are too few.
+            There are too few backends.
         TimeoutError
-            A backend has not come.
+            A backend did not connect.
         RuntimeError
             A backend could not open a model.
         udfs.serving.http.PortTakenError
-            Another process listens at this port.
+            Another process listens at the port.
         """
         began = max(1, self._least, len(self.plan().nodes))
         http = FrontEndSpec(port, host, token, limits, front_ends)
@@ -273,21 +302,16 @@ class Server:
             )
         deliveries = self._deliveries()
         deployed = self._deployed.fresh()
-        catalog = deployed.catalog(lambda one: one.shipped(self._spark))
-        sessions = catalog.sessions
+        catalog = deployed.catalog(lambda deployment: deployment.shipped(self._spark))
         router = LiveRouter(catalog.offers)
         scaling = Scaling(self._least, len(self._names))
         control = Control(router, catalog, self._epoch_s, scaling, self._log(experiment))
         options = BackendOptions(
+            replace(self._backend, deliveries=deliveries),
             self._host,
             encrypts(self._spark) if self._encrypt is None else self._encrypt,
             self._restarts,
-            self._policy,
-            self._threads,
-            self._device,
-            self._parallel,
-            max(_HANGS_MS, *(2 * session.slo_ms for session in sessions)),
-            deliveries,
+            max(_HANGS_MS, *(2 * session.slo_ms for session in catalog.sessions)),
         )
         backends = Backends(self._spark, self._names, catalog.recipes, router, control.changed, options)
         router.noticed, router.missed = backends.noticed, control.missed
@@ -309,14 +333,14 @@ class Server:
         return api
 
     def _log(self, experiment: str | None) -> PlanRecorder:
-        """Make the run that plans are logged to."""
+        """Create the MLflow run that records plans."""
         if experiment is None:
             return NoLog()
         backends = f"{self._least} to {len(self._names)}"
-        return PlanLog(experiment, {"backends": backends, "epoch_s": self._epoch_s, "policy": self._policy})
+        return PlanLog(experiment, {"backends": backends, "epoch_s": self._epoch_s, "policy": self._backend.policy})
 
     def _deliveries(self) -> Deliveries | None:
-        """Choose the store by which models reach backends that run: the server's, or a folder of a local session."""
+        """Return the store that brings models to running backends: the server's, or a folder of a local session."""
         if self._store is not None:
             self._store.check_writable()
             return Deliveries(self._store)
@@ -325,20 +349,22 @@ class Server:
 
 
 def _bounds(backends: int | tuple[int, int]) -> tuple[int, int]:
-    """Read the least and the most backends."""
+    """Parse the smallest and the largest number of backends."""
     if not isinstance(backends, tuple):
         count = whole("backends", backends)
         return count, count
     if len(backends) != len(("least", "most")):
-        raise InvalidArgumentError(f"backends={backends!r}: a number, or the least and the most")
+        raise InvalidArgumentError(f"backends must be an int or a pair (least, most), got {backends!r}.")
     least = whole("backends[0]", backends[0], 0)
     return least, whole("backends[1]", backends[1], max(1, least), "the most that there may be")
 
 
 def _await(api: Api, timeout_s: float) -> None:
-    """Wait until every model has a backend: one that was lost meanwhile is started again."""
+    """Wait until every model has a backend; a backend that was lost meanwhile is started again."""
     until = time.monotonic() + timeout_s
     while not api.ready:
         if time.monotonic() > until:
-            raise TimeoutError(f"no backend serves every model after {timeout_s:g} s: their logs say why")
+            raise TimeoutError(
+                f"The models have no backend after {timeout_s:g} s. The logs of the backends have the reason."
+            )
         time.sleep(_LOOK_S)

@@ -1,4 +1,4 @@
-"""A session as its user writes it: a model within a deadline."""
+"""``Session``: a model and its deadline, as a user of the server describes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from optimizer.arguments import real
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.serving._reference import is_reference
+from vista_spark.serving._model_reference import is_reference
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-# What a request may have.
+# Types of inputs and outputs of a function.
 _TYPES = (
     "bytes",
     "str",
@@ -36,44 +36,47 @@ class Session:
     Parameters
     ----------
     name : str
-        By which callers ask for it.
+        Name that callers use.
     model : str, ModelCard, model or function
-        A network as for :class:`vista_spark.CNNFeaturizer`: a name of the roster, a card, a model of torch or Keras.
-        With `inputs` a function of whole batches: it takes and gives arrays by name, each with the batch in front. A
-        fitted pipeline of Spark ML, or what :func:`vista_spark.compiling.compile_pipeline` made of another one. Or the
-        name of any of them in a registry: ``"models:/name@alias"`` or ``"models:/name/version"`` of MLflow's,
-        ``"store:/name@alias"`` or ``"store:/name/version"`` of the server's store (:class:`ModelStore`). The session's
-        version is then the registry's, and a server that runs follows an alias that moves.
+        One of:
+
+        * a network, as for :class:`vista_spark.CNNFeaturizer`: a name of the roster, a card, a model of torch or Keras;
+        * with `inputs`, a function of whole batches that takes and returns arrays by name, each with the batch in
+          front;
+        * a fitted pipeline of Spark ML, or the result of :func:`vista_spark.compiling.compile_pipeline`;
+        * the name of any of these in a registry: ``"models:/name@alias"`` or ``"models:/name/version"`` in MLflow's,
+          ``"store:/name@alias"`` or ``"store:/name/version"`` in the server's store (:class:`ModelStore`). The version
+          of the session is then the registry's, and a running server follows an alias that moves.
     weights : str or path, optional
-        Of a network; random ones without them, with a warning.
+        Weights of a network. Default: random ones, with a warning.
     head : str or path, optional
-        File of one linear layer that takes the place of what lies above `layer`: the state dict of a
-        ``torch.nn.Linear``. Sessions that differ in their heads alone share everything else.
+        File of a linear layer that replaces the layers above `layer`: the state dict of a ``torch.nn.Linear``. Sessions
+        that differ only in their heads share everything else.
     slo_ms : float
         Milliseconds from a request to its answer. Default 500.
     rate : float
-        Requests per second that are expected; the rates that are measured take its place. Default 1.
+        Expected requests per second, replaced by the measured rate. Default 1.
     layer : str, optional
-        Layer that the head reads; by default the topmost one that has as many numbers as the head.
+        Layer that the head reads. Default: the topmost layer with as many numbers as the head reads.
     inputs : sequence of TensorSpec, optional
-        Of a function.
+        Inputs of a function.
     outputs : sequence of TensorSpec, optional
-        Of a function; where they are not given, whoever needs them runs it on a row of zeros.
+        Outputs of a function. Default: found by running it on a row of zeros when needed.
     image_size : int, optional
-        Height and width of a network's images in pixels.
+        Height and width of a network's images, in pixels.
     max_length : int, optional
-        Tokens of a network's texts.
+        Number of tokens of a network's texts.
     version : str
-        Default ``"1"``.
+        Version of the model. Default ``"1"``.
     profile : BatchingProfile, optional
-        By default measured when the session is deployed.
+        Batching profile. Default: measured when the session is deployed.
     seed : int
-        Of random weights.
+        Seed of random weights. Default 0.
 
     Raises
     ------
     InvalidArgumentError
-        A value that is not allowed.
+        An argument is not valid.
 
     Examples
     --------
@@ -99,30 +102,34 @@ class Session:
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("version", self.version)):
             if not isinstance(text, str) or not text or "/" in text:
-                raise InvalidArgumentError(f"{what}={text!r}: a text without a slash")
+                raise InvalidArgumentError(f"{what} must be a non-empty str without a slash, got {text!r}.")
         for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
             real(what, value, 0, above=True)
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
-            raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
+            raise InvalidArgumentError(f"profile must be an optimizer.serving.BatchingProfile, got {self.profile!r}.")
         _check_specs(self.inputs, self.outputs)
         runs = callable(self.model) or is_reference(self.model) or isinstance(self.model, Transformer)
         if self.inputs and (not runs or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
-                f"session {self.name!r} has inputs, which a function has; a network knows its own, and a function has "
-                "neither weights nor a head"
+                f"inputs must be empty for a network, and a function has neither weights nor a head, got "
+                f"{list(self.inputs)} in session {self.name!r}."
             )
         if self.layer is not None and self.head is None:
-            raise InvalidArgumentError(f"layer={self.layer!r} without a head: name the head that reads it")
+            raise InvalidArgumentError(
+                f"layer must be None without a head, got {self.layer!r}. Set head to the file of the head that "
+                "reads it."
+            )
 
 
 def _check_specs(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
     for what, specs in (("inputs", inputs), ("outputs", outputs)):
         if not all(isinstance(spec, TensorSpec) for spec in specs):
-            raise InvalidArgumentError(f"{what}={specs!r}: TensorSpecs of udfs.serving, one for each of them")
+            raise InvalidArgumentError(f"{what} must be udfs.serving.TensorSpec objects, got {specs!r}.")
     if outputs and (not inputs or any(spec.dtype in {"bytes", "str"} for spec in outputs)):
-        raise InvalidArgumentError(f"outputs={outputs!r}: of a function, and numbers")
+        raise InvalidArgumentError(f"outputs must be numbers of a function with inputs, got {outputs!r}.")
     unknown = [spec for spec in (*inputs, *outputs) if spec.dtype not in _TYPES or spec.shape[:1] != (-1,)]
     if unknown:
         raise InvalidArgumentError(
-            f"{unknown[0]!r}: a type of {', '.join(_TYPES)}, and a shape that begins with -1, the batch"
+            f"A TensorSpec must have a dtype of {', '.join(_TYPES)} and a shape that begins with -1, the batch, got "
+            f"{unknown[0]!r}."
         )

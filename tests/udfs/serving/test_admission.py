@@ -38,13 +38,13 @@ def test_texts_become_utf_8() -> None:
     ("admission", "inputs", "words"),
     [
         (IMAGES, {"image": column(b"")}, "no bytes"),
-        (IMAGES, {"image": column("a.jpg")}, "has a str"),
+        (IMAGES, {"image": column("a.jpg")}, "got str"),
         (IMAGES, {"image": np.ones((1, 3, 4, 5), np.float32)}, r"\(-1, 3, 4, 4\)"),
-        (IMAGES, {"image": np.ones((1, 3, 4, 4), np.uint8)}, "uint8, and has to be float32"),
+        (IMAGES, {"image": np.ones((1, 3, 4, 4), np.uint8)}, "must be float32, got uint8"),
         (IMAGES, {"image": column(bytes(50 << 20))}, "at most"),
-        (TEXTS, {"text": column(b"\xff\xfe\xfa")}, "not UTF-8"),
-        (TEXTS, {"text": column(3)}, "has a int"),
-        (TEXTS, {"text": column(*["a"] * 5000)}, "5000 rows"),
+        (TEXTS, {"text": column(b"\xff\xfe\xfa")}, "must be UTF-8"),
+        (TEXTS, {"text": column(3)}, "got int"),
+        (TEXTS, {"text": column(*["a"] * 5000)}, "got 5000"),
     ],
 )
 def test_what_is_refused(admission: Admission, inputs: dict[str, Any], words: str) -> None:

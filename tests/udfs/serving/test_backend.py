@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from optimizer.serving import sliding_window
-from udfs.serving import Backend, GroupRecipe, Placed
+from udfs.serving import Backend, BackendSpec, GroupRecipe, Placed
 from udfs.serving._messages import Adopt, Collect, Stop, Submit, Unit
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def group() -> Doubling:
 def backend(group: Doubling) -> Iterator[Backend]:
     members: Any = {"cats": None, "dogs": None}
     recipe = GroupRecipe("cats+dogs", members, sample={"x": np.float64(0)})
-    backend = Backend({"cats+dogs": recipe}, sliding_window, device="cpu", threads=1)
+    backend = Backend({"cats+dogs": recipe})
     backend._models.open = lambda _: group  # type: ignore[method-assign,assignment,return-value]
     serving = threading.Thread(target=backend.serve)
     serving.start()
@@ -124,7 +123,7 @@ def test_groups_run_beside_each_other_if_asked(parallel: bool) -> None:
     groups = {name: Meeting(name, barrier) for name in ("a", "b")}
     unopened: Any = None
     recipes = {name: GroupRecipe(name, {name: unopened}) for name in groups}
-    backend = Backend(recipes, sliding_window, device="cpu", threads=1, parallel=parallel)
+    backend = Backend(recipes, BackendSpec(parallel=parallel))
     backend._models.open = lambda recipe: groups[recipe.name]  # type: ignore[method-assign,assignment,return-value]
     serving = threading.Thread(target=backend.serve)
     serving.start()

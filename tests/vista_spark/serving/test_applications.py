@@ -13,21 +13,21 @@ import pytest
 from http_client import HttpClient, infer_body
 from pyspark import cloudpickle
 from sessions import CONNECT, pytest_on_connect
+from vista_spark.serving._app_request import AppRequest
 
 from optimizer.serving import BatchingProfile, InfeasibleError
 from udfs.serving import BadRequestError, ModelFailedError, NoSuchModelError, RequestError, TensorSpec, TooLateError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import App, Server, Session
 from vista_spark.serving._app import CURRENT
-from vista_spark.serving._app_request import AppRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from vista_spark.serving._live_app import LiveApp
 
     from vista_spark.serving import Api
-    from vista_spark.serving._live_app import LiveApp
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -151,21 +151,21 @@ def test_a_model_that_fails_ends_the_request(api: Api) -> None:
 
 def test_wrong_requests_are_refused_at_once(api: Api) -> None:
     for record, why in (
-        (np.ones(2), "is float64, and has to be float32"),
-        ({"image": frame(1)}, "has no input 'image'"),
+        (np.ones(2), "must be float32, got float64"),
+        ({"image": frame(1)}, "got 'image'"),
     ):
         with pytest.raises(BadRequestError, match=why):
             api["traffic"].execute(record)
-    with pytest.raises(RequestError, match="has the version '1' alone"):
+    with pytest.raises(RequestError, match="must be '1', got"):
         api.submit("traffic", {"frame": frame(1)[None]}, version="2")
-    with pytest.raises(InvalidArgumentError, match="is an application"):
+    with pytest.raises(InvalidArgumentError, match="got the application"):
         api.scorer("traffic")
 
 
 def test_code_that_takes_too_long_is_not_waited_for(api: Api) -> None:
     asked = api["sleeper"].execute(frame(30), timeout_ms=2_000)
     began = time.monotonic()
-    with pytest.raises(TooLateError, match="by its deadline"):
+    with pytest.raises(TooLateError, match="by the deadline"):
         asked.result(SECONDS)
     assert time.monotonic() - began < 20
 
@@ -240,14 +240,16 @@ class Doubled(Sleeper):
 
 def test_an_application_is_deployed_while_the_server_runs(api: Api) -> None:
     """The plan counts its calls before its first request; what a former version was asked, it answers."""
-    with pytest.raises(NoSuchModelError, match="no model 'late'"):
+    with pytest.raises(NoSuchModelError, match="Model 'late' is not deployed"):
         api["late"]
     api.deploy(Sleeper("late", samples=[frame(0)], slo_ms=SLO, rate=50))
     assert api.plan is not None
     planned = {one.session: one for node in api.plan.nodes for one in node.placements}
     assert planned["boxes"].rate >= 50
     assert api["late"].execute(frame(0, 2)).result(SECONDS).tolist() == [1]
-    with pytest.raises(InvalidArgumentError, match="version '1' of 'late' is deployed already"):
+    with pytest.raises(
+        InvalidArgumentError, match="version must differ from the deployed one, got '1' for application 'late'"
+    ):
         api.deploy(Sleeper("late", samples=[frame(0)], slo_ms=SLO))
     asked = api["late"].execute(frame(1, 2))
     api.deploy(Doubled("late", samples=[frame(0, 0)], slo_ms=SLO, version="2"))
@@ -261,9 +263,12 @@ def test_an_application_is_deployed_while_the_server_runs(api: Api) -> None:
 def test_what_cannot_be_deployed_on_a_running_server_changes_nothing(api: Api) -> None:
     before = [served.name for served in api.models]
     for wrong, why in (
-        (Sleeper("kind", samples=[frame(0)], slo_ms=SLO), "a session 'kind' is deployed already"),
-        (Wrong(silent), "calls no model for its samples"),
-        (Session("traffic", model=kind, inputs=PART, profile=PROFILE, slo_ms=SLO), "an application 'traffic' is"),
+        (Sleeper("kind", samples=[frame(0)], slo_ms=SLO), "got 'kind', which a session has already"),
+        (Wrong(silent), "must make application 'wrong' call a model"),
+        (
+            Session("traffic", model=kind, inputs=PART, profile=PROFILE, slo_ms=SLO),
+            "got 'traffic', which an application has already",
+        ),
     ):
         with pytest.raises(InvalidArgumentError, match=why):
             api.deploy(wrong)
@@ -301,10 +306,10 @@ def silent(_app: Wrong, _request: Any) -> Any:
 @pytest.mark.parametrize(
     ("answer", "options", "error", "why"),
     [
-        (silent, {}, InvalidArgumentError, "calls no model for its samples"),
-        (chain, {}, InvalidArgumentError, "5 times one after the other"),
+        (silent, {}, InvalidArgumentError, "must make application 'wrong' call a model"),
+        (chain, {}, InvalidArgumentError, "5 times in a row"),
         (broken, {}, InvalidArgumentError, "samples.0.: TypeError"),
-        (misfit, {}, InvalidArgumentError, "has to have"),
+        (misfit, {}, InvalidArgumentError, "must have the shape"),
         (Traffic.process, {"slo_ms": 19}, InfeasibleError, "boxes 10, kind 10"),
         (Traffic.process, {"samples": []}, InvalidArgumentError, "at least one request"),
         (Traffic.process, {"samples": [np.ones(2)]}, InvalidArgumentError, "samples.0.: BadRequestError"),
@@ -320,15 +325,15 @@ def test_what_cannot_be_deployed(spark: SparkSession, answer: Any, options: Any,
 
 def test_models_come_first_and_names_are_taken_once(spark: SparkSession) -> None:
     server = Server(spark, backends=1)
-    with pytest.raises(InvalidArgumentError, match="asks for 'boxes', and no such session is deployed"):
+    with pytest.raises(InvalidArgumentError, match="must be a deployed session, got 'boxes'"):
         server.deploy(Traffic("traffic", samples=[frame(2)], slo_ms=SLO))
     models(server)
-    with pytest.raises(InvalidArgumentError, match="a session 'kind' is deployed already"):
+    with pytest.raises(InvalidArgumentError, match="got 'kind', which a session has already"):
         server.deploy(Sleeper("kind", samples=[frame(0)], slo_ms=SLO))
     server.deploy(Sleeper("sleeper", samples=[frame(0)], slo_ms=SLO))
-    with pytest.raises(InvalidArgumentError, match="an application 'sleeper' is deployed already"):
+    with pytest.raises(InvalidArgumentError, match="got 'sleeper', which an application has already"):
         server.deploy(Session("sleeper", model=kind, inputs=PART, profile=PROFILE, slo_ms=SLO))
-    with pytest.raises(InvalidArgumentError, match="asks for its models in setup"):
+    with pytest.raises(InvalidArgumentError, match="must be called in setup"):
         Sleeper("late", samples=[frame(0)]).model("boxes")
     app = Sleeper("late", samples=[frame(0)])
     app.prepare(["boxes"])

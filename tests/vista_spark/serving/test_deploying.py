@@ -12,7 +12,7 @@ from optimizer.serving import Session as Planned
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError, UnknownModelError
 from vista_spark.serving import Server, Session
-from vista_spark.serving._control import planned
+from vista_spark.serving._control_loop import planned
 from vista_spark.serving._profiling import hardware
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def server(spark: SparkSession) -> Server:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"name": ""}, "name=''"),
+        ({"name": ""}, "name must be a non-empty str"),
         ({"name": "a/b"}, "without a slash"),
         ({"slo_ms": 0}, "slo_ms=0"),
         ({"slo_ms": float("nan")}, "slo_ms=nan"),
@@ -42,8 +42,8 @@ def server(spark: SparkSession) -> Server:
         ({"rate": -1.0}, "rate=-1: a number"),
         ({"rate": float("nan")}, "rate=nan"),
         ({"rate": True}, "rate=True"),
-        ({"profile": {1: 5.0}}, "a BatchingProfile"),
-        ({"inputs": ["x"]}, "TensorSpecs"),
+        ({"profile": {1: 5.0}}, "must be an optimizer.serving.BatchingProfile"),
+        ({"inputs": ["x"]}, "TensorSpec objects"),
         ({"inputs": INPUTS, "head": "head.safetensors"}, "neither weights nor a head"),
         ({"layer": "pool"}, "without a head"),
     ],
@@ -61,7 +61,7 @@ def test_a_deadline_under_twice_a_batch_of_one(server: Server) -> None:
 def test_two_sessions_of_one_name(server: Server) -> None:
     session = Session("f", model=double, inputs=INPUTS, profile=PROFILE)
     server.deploy(session)
-    with pytest.raises(InvalidArgumentError, match="'f' is deployed already"):
+    with pytest.raises(InvalidArgumentError, match="got 'f', which a session has already"):
         server.deploy(session)
 
 
@@ -79,7 +79,7 @@ def test_a_profile_of_another_machine(server: Server) -> None:
 
 
 def test_a_function_without_inputs_and_a_model_that_is_not_there(server: Server) -> None:
-    with pytest.raises(InvalidArgumentError, match="a function needs inputs"):
+    with pytest.raises(InvalidArgumentError, match="For a function set inputs"):
         server.deploy(Session("f", model=double))
     with pytest.raises(UnknownModelError):
         server.deploy(Session("f", model="mobilenet_v9"))
@@ -87,7 +87,7 @@ def test_a_function_without_inputs_and_a_model_that_is_not_there(server: Server)
 
 def test_more_traffic_than_the_backends_bear(server: Server) -> None:
     server.deploy(Session("f", model=double, inputs=INPUTS, profile=PROFILE, rate=100_000.0))
-    with pytest.raises(InfeasibleError, match="1 backends bear"):
+    with pytest.raises(InfeasibleError, match="1 backends can serve"):
         server.plan()
 
 
@@ -98,7 +98,7 @@ def test_a_server_checks_itself(spark: SparkSession, options: dict[str, Any]) ->
 
 
 def test_nothing_to_serve(server: Server) -> None:
-    with pytest.raises(InvalidArgumentError, match="no session is deployed"):
+    with pytest.raises(InvalidArgumentError, match="must have a session"):
         server.plan()
 
 

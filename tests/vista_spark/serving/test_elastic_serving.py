@@ -66,7 +66,7 @@ def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, trackin
         assert api.ready, "a request would wake it"
         assert api.plan is None
         assert spark.range(0, 4, 1, 2).count() == 4
-        with pytest.raises(OverloadedError, match="try again in") as refused:
+        with pytest.raises(OverloadedError, match="Try again in") as refused:
             api["double"].execute(ONE).result(SECONDS)
         assert refused.value.retry_after_s >= 1
         until(lambda: api.ready and api.backends)
@@ -88,7 +88,7 @@ def test_bounds_are_checked(spark: SparkSession, backends: Any) -> None:
 
 
 def test_the_most_leaves_a_slot_free(spark: SparkSession) -> None:
-    with pytest.raises(InvalidArgumentError, match="at most 1, so that a slot stays free"):
+    with pytest.raises(InvalidArgumentError, match="backends must be at most 1"):
         Server(spark, backends=(0, 2)).deploy(session()).start()
 
 

@@ -25,8 +25,8 @@ from udfs.serving import Deliveries, FunctionRecipe, GroupRecipe, TensorReader, 
 from udfs.store import Store, StoreError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import Api, ModelStore, Server, Session
-from vista_spark.serving._reference import Reference
-from vista_spark.serving._registry import fetched, newest
+from vista_spark.serving._model_reference import Reference
+from vista_spark.serving._model_resolution import fetched, newest
 
 torch = pytest.importorskip("torch")
 
@@ -141,7 +141,7 @@ def test_a_version_that_cannot_be_opened_leaves_the_old_one(api: Api) -> None:
         api.deploy(Session("times", model=Broken(), inputs=[X], profile=PROFILE, slo_ms=SLO, version="9"))
     assert api["times"].served.version == version
     assert api["times"].execute(np.ones(2, np.float32)).result(SECONDS).tolist() in ([2, 2], [3, 3])
-    with pytest.raises(InvalidArgumentError, match="is deployed already"):
+    with pytest.raises(InvalidArgumentError, match="must differ from the deployed one"):
         api.deploy(Session("times", model=times(4.0), inputs=[X], profile=PROFILE, slo_ms=SLO, version=version))
 
 
@@ -179,7 +179,7 @@ def test_a_recipe_that_was_changed_in_the_store_is_not_opened(tmp_path: Path) ->
     deliveries = Deliveries(Store.from_uri(str(tmp_path)))
     digest = deliveries.send(GroupRecipe("f", {"f": FunctionRecipe(times(2.0), TensorReader((X,)))}))
     deliveries.store.write(deliveries.store.read("recipes", digest) + b"!", "recipes", digest)
-    with pytest.raises(StoreError, match="changed the store"):
+    with pytest.raises(StoreError, match="was changed in the store"):
         deliveries.fetch(digest)
 
 
@@ -193,14 +193,14 @@ def test_versions_and_aliases(tmp_path: Path) -> None:
     assert (session.version, session.model({"x": np.ones(1)})["y"].tolist()) == ("2", [3.0])
     assert newest(Session("mine", model="store:/f/1"), store) is None, "a version never moves"
     for text, words in (
-        ("store:/f@worst", "no alias 'worst'"),
-        ("store:/f/3", "no version '3' of 'f'"),
-        ("store:/g", "no model 'g'"),
-        ("store:/", "of a registry it is"),
+        ("store:/f@worst", "got 'worst'"),
+        ("store:/f/3", "got '3'"),
+        ("store:/g", "got 'g'"),
+        ("store:/", "model must be models:/name@alias"),
     ):
         with pytest.raises(InvalidArgumentError, match=words):
             fetched(Session("mine", model=text), store)
-    with pytest.raises(InvalidArgumentError, match="the server has no store"):
+    with pytest.raises(InvalidArgumentError, match="store must be set"):
         fetched(Session("mine", model="store:/f"), None)
     store.write(b"nothing", "models", "f", "2", "model.pickle")
     with pytest.raises(StoreError, match="damaged"):

@@ -12,7 +12,7 @@ from udfs.serving import GroupRecipe, NetworkRecipe, OpenModels, Row, Trunk, rea
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import Session
 from vista_spark.serving._deployment import Deployment, opened, sample_row
-from vista_spark.serving._grouping import group_recipe, groups
+from vista_spark.serving._trunk_grouping import group_recipe, groups
 
 torch = pytest.importorskip("torch")
 safetensors_torch = pytest.importorskip("safetensors.torch")
@@ -178,7 +178,7 @@ def test_sessions_that_differ_in_their_heads_share_all_else(trunk: nn.Module, tm
 
 def test_a_head_that_does_not_fit(trunk: nn.Module, tmp_path: Path) -> None:
     file = head_file(tmp_path, "cats", 2, features=33)
-    with pytest.raises(InvalidArgumentError, match="the head reads 33 numbers"):
+    with pytest.raises(InvalidArgumentError, match="got 33 in session"):
         opened(Session("cats", model=trunk, head=file, image_size=SIZE))
 
 

@@ -187,9 +187,9 @@ def test_a_stream_is_scored_as_its_table(api: Api, spark: SparkSession, photos: 
         ({"name": "dog"}, NoSuchModelError, "did you mean 'dogs'"),
         ({"errors": "ignore"}, InvalidArgumentError, "errors='ignore'"),
         ({"batchSize": 0}, InvalidArgumentError, "batchSize=0"),
-        ({"inputCol": "a", "inputCols": ["b"]}, InvalidArgumentError, "give one of them"),
-        ({"inputCols": ["a", "b"]}, InvalidArgumentError, "'dogs' has 1"),
-        ({"outputCols": []}, InvalidArgumentError, "'dogs' has 1"),
+        ({"inputCol": "a", "inputCols": ["b"]}, InvalidArgumentError, "Set one of them"),
+        ({"inputCols": ["a", "b"]}, InvalidArgumentError, "a column name for each of"),
+        ({"outputCols": []}, InvalidArgumentError, "a column name for each of"),
     ],
 )
 def test_arguments_are_checked(api: Api, options: dict[str, Any], kind: type[Exception], words: str) -> None:

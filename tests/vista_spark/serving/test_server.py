@@ -165,7 +165,7 @@ def test_spark_has_its_slots_again(spark: SparkSession, api: Api) -> None:
 def test_a_slot_stays_free(spark: SparkSession) -> None:
     server = Server(spark, backends=2)
     server.deploy(Session("picky", model=picky, inputs=INPUTS, profile=PROFILE, slo_ms=SLO))
-    with pytest.raises(InvalidArgumentError, match="at most 1, so that a slot stays free"):
+    with pytest.raises(InvalidArgumentError, match="backends must be at most 1"):
         server.start()
 
 

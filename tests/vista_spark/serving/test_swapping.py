@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from optimizer.serving import BatchingProfile, sliding_window
+from optimizer.serving import BatchingProfile
 from udfs.rpc import Endpoint, new_credentials
-from udfs.serving import Backend, Deliveries, Link, LiveRouter, NoSuchModelError, OverloadedError, TensorSpec
+from udfs.serving import (
+    Backend,
+    BackendSpec,
+    Deliveries,
+    Link,
+    LiveRouter,
+    NoSuchModelError,
+    OverloadedError,
+    TensorSpec,
+)
 from udfs.store import Store
 from vista_spark.serving import Session
 from vista_spark.serving._catalog import Deployed
-from vista_spark.serving._control import Control
+from vista_spark.serving._control_loop import Control
 from vista_spark.serving._plan_log import NoLog
 from vista_spark.serving._scaling import Scaling
 
@@ -83,7 +92,7 @@ class Serving:
     def grow(self, count: int) -> tuple[str, ...]:
         free = [f"backend-{n}" for n in range(self.most) if f"backend-{n}" not in self.backends]
         for name in (added := free[: max(0, count - len(self.backends))]):
-            backend = Backend(self.recipes, sliding_window, device="cpu", threads=1, deliveries=self.deliveries)
+            backend = Backend(self.recipes, BackendSpec(deliveries=self.deliveries))
             thread = threading.Thread(target=backend.serve, daemon=True)
             endpoint = Endpoint("127.0.0.1", self.credentials, backend.protocol, backend.answer)
             self.backends[name] = backend, endpoint, thread
@@ -216,7 +225,7 @@ def test_a_request_that_comes_while_its_version_goes(tmp_path: Path, version: st
         if version is None:
             assert float(future.result(SECONDS)["y"][0, 0]) == 3.0
         else:
-            with pytest.raises(NoSuchModelError, match="taken the place"):
+            with pytest.raises(NoSuchModelError, match="has replaced"):
                 future.result(SECONDS)
 
 
@@ -251,7 +260,7 @@ def test_a_session_is_added_and_an_old_version_is_not_there(tmp_path: Path) -> N
         one.swap(session(times(7.0), name="added"))
         one.swap(session(times(3.0), "2"))
         assert (one.answer(), one.answer("added")) == (3.0, 7.0)
-        with pytest.raises(LookupError, match="'2' alone, not '1'"):
+        with pytest.raises(LookupError, match="must be '2', got '1'"):
             one.ask(version="1")
 
 
@@ -260,7 +269,7 @@ def test_no_backend_without_traffic_and_one_with_it(tmp_path: Path) -> None:
         assert one.answer() == 2.0
         until(lambda: one.control.asleep and not one.backends)
         assert one.control.plan is None
-        with pytest.raises(OverloadedError, match="try again in 3 s"):
+        with pytest.raises(OverloadedError, match="Try again in 3 s"):
             one.ask().result(SECONDS)
         until(lambda: one.router.ready)
         assert one.answer() == 2.0

@@ -1,4 +1,4 @@
-"""Served models over HTTP: the Open Inference Protocol (KServe V2), metrics, a live page."""
+"""HTTP front ends for served models: the Open Inference Protocol (KServe V2), metrics, and a live page."""
 
 from udfs.serving.http._address import check_address
 from udfs.serving.http._errors import PortTakenError

@@ -1,4 +1,4 @@
-"""Where a front end listens, and the token that it asks for: checked before anything starts."""
+"""Address and token of a front end, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def check_address(host: str, port: int, token: str | Literal[False] | None) -> None:
-    """Try whether a front end could start there, before anything that takes longer.
+    """Check that a front end could start at an address with a token.
 
     Raises
     ------
     PortTakenError
-        Another process listens there.
+        Another process listens at the port.
     InvalidArgumentError
-        A host, port or token that cannot be.
+        The host, the port or the token is not valid.
     """
     check_port(port)
     token_of(token)
@@ -33,25 +33,25 @@ def check_address(host: str, port: int, token: str | Literal[False] | None) -> N
 
 
 def check_port(port: int) -> None:
-    """Refuse what is no port."""
+    """Refuse a value that is not a port."""
     if type(port) is not int or not 0 <= port <= _PORTS:
-        raise InvalidArgumentError(f"port is {port!r}; give a number up to {_PORTS}, or 0 for a free port")
+        raise InvalidArgumentError(f"port must be an int from 0 (a free port) to {_PORTS}, got {port!r}.")
 
 
 def token_of(token: str | Literal[False] | None) -> str | None:
-    """Give the token that clients have to send: one that is drawn for ``None``, and none for ``False``."""
+    """Return the token that clients must send: a random one for ``None``, none for ``False``."""
     if token is None:
         return secrets.token_urlsafe(32)
     if token is False:
         return None
     plain = isinstance(token, str) and token.isascii() and token.isprintable() and " " not in token
     if not plain or not token:
-        raise InvalidArgumentError("token is a text of printable ASCII without spaces, or False for none")
+        raise InvalidArgumentError("token must be printable ASCII without spaces, or False for no token.")
     return token
 
 
 def url_of(host: str, port: int) -> str:
-    """Say where clients of this machine find a front end.
+    """Return the URL of a front end for clients on this machine.
 
     Examples
     --------
@@ -63,25 +63,28 @@ def url_of(host: str, port: int) -> str:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Listen.
+    """Return a listening socket.
 
     Raises
     ------
     PortTakenError
-        Another process listens there.
+        Another process listens at the port.
     InvalidArgumentError
-        The host is no address of this machine, or the port needs more rights.
+        The host is not an address of this machine, or the port needs more rights.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        found = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTakenError(
-                f"port {port} of {host} is taken by another process: name another port, or 0 for a free one"
+                f"port must be free, got {port} of {host}, which another process uses. Set another "
+                "port, or 0 for a free one."
             ) from error
-        raise InvalidArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
-    # Head and body of a response are two packets: the second one would wait for the client's delayed acknowledgement,
-    # 40 ms. asyncio sees to it only where a socket names its protocol, and this one does not.
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return found
+        raise InvalidArgumentError(
+            f"host and port must be an address of this machine, got {host!r} and {port}: {error.strerror or error}."
+        ) from error
+    # Head and body of a response are two packets; without this option the second one waits 40 ms for the client's
+    # delayed acknowledgement. asyncio sets it only for sockets that name their protocol, which this one does not.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

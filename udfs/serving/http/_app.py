@@ -1,4 +1,4 @@
-"""The application: which endpoint answers which path."""
+"""ASGI application of a front end, and the server that runs it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from udfs.serving.http._access import TokenRequired
+from udfs.serving.http._body_draining import DropUnread
 from udfs.serving.http._errors import refusal_of
 from udfs.serving.http._inference import Inference
+from udfs.serving.http._live_page import live_page
 from udfs.serving.http._metadata import Metadata
-from udfs.serving.http._page import live_page
-from udfs.serving.http._replies import error_reply
-from udfs.serving.http._unread import DropUnread
+from udfs.serving.http._responses import error_reply
+from udfs.serving.http._token_check import TokenRequired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,19 +30,22 @@ if TYPE_CHECKING:
     from udfs.serving.http._limits import HttpLimits
     from udfs.serving.http._traffic import Counts
 
-__all__ = ["Watching", "application"]
+__all__ = ["DRAIN_S", "Watching", "application", "http_server"]
+
+DRAIN_S = 5
+"""Seconds that requests in flight have when a front end stops."""
 
 _MODEL = "/v2/models/{name}"
 
 
 class Watching(Protocol):
-    """Endpoints that are answered from counts."""
+    """Endpoints for monitoring."""
 
     def status(self, _request: Request) -> Response:
-        """Give what the live page shows."""
+        """Return the data of the live page."""
 
     def metrics(self, _request: Request) -> Response:
-        """Give Prometheus's text."""
+        """Return the metrics as Prometheus text."""
 
 
 def application(
@@ -52,18 +56,14 @@ def application(
     token: str | None,
     started: Callable[[], None],
 ) -> ASGIApp:
-    """Make the ASGI application of a front end.
+    """Return the ASGI application of a front end.
 
     Parameters
     ----------
-    router : Router
-    traffic : Counts
-    monitor : Watching
-    limits : HttpLimits
     token : str or None
-        ``None``: everybody may ask.
+        Token that clients must send; ``None`` for none.
     started : callable
-        Called when it takes requests.
+        Called when the application accepts requests.
     """
     metadata = Metadata(router, traffic)
     inference = Inference(router, traffic, limits)
@@ -105,7 +105,7 @@ def application(
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Give the framework's own errors (no such path, no such method) in the protocol's form."""
+    """Return errors of the framework, such as an unknown path or method, in the form of the protocol."""
     if not isinstance(error, HTTPException):
         return refusal_of(error)
     return error_reply(error.status_code, f"{error.detail}: {request.method} {request.url.path[:200]}", error.headers)
@@ -113,3 +113,20 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _error(_request: Request, error: Exception) -> Response:
     return refusal_of(error)
+
+
+def http_server(app: ASGIApp) -> uvicorn.Server:
+    """Return a server for an ASGI application, without logging."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+    )

@@ -1,4 +1,4 @@
-"""Tensors as raw bytes, the protocol's binary extension: little-endian, row-major, and BYTES with lengths in front."""
+"""Tensors as raw bytes (binary extension of the protocol): little-endian, row-major, BYTES with lengths in front."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ _LENGTH = struct.Struct("<I")
 
 
 def from_binary(data: memoryview, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
-    """Read a tensor.
+    """Convert bytes to a tensor.
 
     Parameters
     ----------
     data : memoryview
-        All of its bytes, and no others.
+        Exactly the bytes of the tensor.
     datatype : str
-        The protocol's name.
-    shape : sequence of int
+        Type name of the protocol.
     name : str
-        For messages.
+        Name of the input, for messages.
 
     Returns
     -------
     array
-        Of its own memory, aligned and writable; of ``BYTES``, objects of type bytes.
+        Array with its own memory, aligned and writable; for ``BYTES``, objects of type bytes.
 
     Raises
     ------
     BadRequestError
-        The bytes are not those of such a tensor.
+        The bytes do not form such a tensor.
     """
     if datatype == BYTES:
         return objects(list(_elements(data, math.prod(shape), name)), shape)
@@ -48,36 +47,37 @@ def from_binary(data: memoryview, datatype: str, shape: Sequence[int], name: str
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise BadRequestError(
-            f"input {name!r}: {datatype} of shape {list(shape)} is {expected} bytes, binary_data_size is {len(data)}"
+            f"binary_data_size of input {name!r} must be {expected} for {datatype} of shape {list(shape)}, got "
+            f"{len(data)}."
         )
     if datatype == "BOOL":
         numbers = np.frombuffer(data, np.uint8)
         if numbers.size and numbers.max() > 1:
-            raise BadRequestError(f"input {name!r}: a byte of BOOL is 0 or 1; there is {numbers.max()}")
+            raise BadRequestError(f"Input {name!r} must have bytes of BOOL that are 0 or 1, got {numbers.max()}.")
         return numbers.astype(np.bool_).reshape(shape)
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
 
 
 def to_binary(array: np.ndarray, datatype: str) -> bytes:
-    """Write a tensor, as :func:`from_binary` reads it; texts become UTF-8."""
+    """Convert a tensor to bytes, the inverse of :func:`from_binary`; texts become UTF-8."""
     if datatype == BYTES:
         return b"".join(_LENGTH.pack(len(element)) + element for element in elements_as_bytes(array))
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def elements_as_bytes(array: np.ndarray) -> list[bytes]:
-    """List the elements of an array of bytes or texts, row-major.
+    """Return the elements of an array of bytes or texts, row-major.
 
     Raises
     ------
     TypeError
-        An element is neither.
+        An element is neither bytes nor a text.
     """
     return [_as_bytes(element) for element in array.ravel().tolist()]
 
 
 def objects(elements: Sequence[object], shape: Sequence[int]) -> np.ndarray:
-    """Array of objects; numpy would make an array of fixed width of them, and cut zeros off their ends."""
+    """Return an array of objects; a numpy array of fixed width would drop trailing zeros."""
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     return array.reshape(shape)
@@ -88,20 +88,22 @@ def _as_bytes(element: object) -> bytes:
         return element
     if isinstance(element, str):
         return element.encode()
-    raise TypeError(f"an element of BYTES is bytes or a text, not {type(element).__name__}")
+    raise TypeError(f"An element of BYTES must be bytes or str, got {type(element).__name__}.")
 
 
 def _elements(data: memoryview, count: int, name: str) -> Iterator[bytes]:
-    # Each element takes four bytes at least: a shape of billions ends here, before memory is taken for it.
+    # Each element takes at least four bytes: a shape of billions is refused before memory is allocated for it.
     if count * _LENGTH.size > len(data):
-        raise BadRequestError(f"input {name!r}: {count} elements of BYTES take more than {len(data)} bytes")
+        raise BadRequestError(f"Input {name!r} must have {count} elements of BYTES, got only {len(data)} bytes.")
     place = 0
     for number in range(count):
         start = place + _LENGTH.size
         length = _LENGTH.unpack_from(data, place)[0] if start <= len(data) else 0
         place = start + length
         if place > len(data):
-            raise BadRequestError(f"input {name!r}: element {number} of BYTES is {place - len(data)} bytes short")
+            raise BadRequestError(f"Element {number} of input {name!r} is {place - len(data)} bytes short.")
         yield bytes(data[start:place])
     if place != len(data):
-        raise BadRequestError(f"input {name!r}: {len(data) - place} bytes are left after {count} elements of BYTES")
+        raise BadRequestError(
+            f"Input {name!r} must have {count} elements of BYTES, got {len(data) - place} bytes after them."
+        )

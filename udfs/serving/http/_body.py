@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits of size and time, unpacked within the same size."""
+"""Request bodies, read and unpacked within limits of size and time."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 async def read_body(request: Request, limits: HttpLimits) -> bytes:
-    """Read a body; one that is too large is refused by its header, or as soon as it has become so.
+    """Read a body; refuse one that is too large by its header, or as soon as it is.
 
     Raises
     ------
     BodyRefusedError
-        It is too large or too slow, or its encoding is unknown.
+        The body is too large or too slow, or has an unknown encoding.
     BadRequestError
-        It does not unpack.
+        The body cannot be unpacked.
     DisconnectedError
-        The client hung up.
+        The client disconnected.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity" and encoding not in _WINDOWS:
-        raise BodyRefusedError(415, f"Content-Encoding {encoding[:40]!r} is unknown here; gzip, deflate, or none")
+        raise BodyRefusedError(415, f"Content-Encoding must be gzip, deflate or absent, got {encoding[:40]!r}.")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.body_bytes:
         raise _too_large(limits)
@@ -49,26 +49,26 @@ async def read_body(request: Request, limits: HttpLimits) -> bytes:
                     raise _too_large(limits)
                 parts.append(part)
     except TimeoutError:
-        raise BodyRefusedError(408, f"the body was not complete within {limits.body_s:g} s") from None
+        raise BodyRefusedError(408, f"The body must be complete within {limits.body_s:g} s.") from None
     except ClientDisconnect:
-        raise DisconnectedError("the client hung up while it sent the body") from None
+        raise DisconnectedError("The client disconnected while it sent the body.") from None
     body = b"".join(parts)
     return body if encoding == "identity" else _unpacked(body, encoding, limits)
 
 
 def json_length(request: Request) -> int | None:
-    """Read the header that says how much of the body is JSON.
+    """Return the length of the JSON part of a body, from its header.
 
     Raises
     ------
     BadRequestError
-        It is no number.
+        The header is not a number.
     """
     said = request.headers.get("inference-header-content-length")
     if said is None:
         return None
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # digits of an int64
-        raise BadRequestError(f"Inference-Header-Content-Length is no number of bytes: {said[:40]!r}")
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # noqa: PLR2004 - digits of an int64
+        raise BadRequestError(f"Inference-Header-Content-Length must be a number of bytes, got {said[:40]!r}.")
     return int(said)
 
 
@@ -77,13 +77,13 @@ def _unpacked(body: bytes, encoding: str, limits: HttpLimits) -> bytes:
     try:
         unpacked = stream.decompress(body, limits.body_bytes + 1)
     except zlib.error as error:
-        raise BadRequestError(f"the body is no {encoding}: {error}") from None
+        raise BadRequestError(f"The body must be {encoding}: {error}.") from None
     if len(unpacked) > limits.body_bytes:
         raise _too_large(limits)
     if not stream.eof or stream.unused_data:
-        raise BadRequestError(f"the body is {encoding} that is cut off, or goes on after its end")
+        raise BadRequestError(f"The body must be one complete {encoding} stream.")
     return unpacked
 
 
 def _too_large(limits: HttpLimits) -> BodyRefusedError:
-    return BodyRefusedError(413, f"the body has more than {limits.body_bytes} bytes; send smaller batches")
+    return BodyRefusedError(413, f"The body must have at most {limits.body_bytes} bytes. Send smaller batches.")

@@ -1,4 +1,4 @@
-"""Names of the Open Inference Protocol for types of tensors."""
+"""Type names of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NUMPY = {
     **{f"{sign}INT{bits}": np.dtype(f"{sign.lower()}int{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)},
     **{f"FP{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
 }
-"""Types of fixed size; ``BYTES`` is the only other one."""
+"""Types of fixed size; the only other type is ``BYTES``."""
 
 _NAMES = {dtype: name for name, dtype in NUMPY.items()}
 _OBJECTS = "OSU"
 
 
 def datatype_of_spec(spec: TensorSpec) -> str:
-    """Name the protocol's type of a model's input or output.
+    """Return the protocol's type of an input or output.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def datatype_of_spec(spec: TensorSpec) -> str:
 
 
 def datatype_of_array(array: np.ndarray, name: str) -> str:
-    """Name the protocol's type of an array; one of objects, bytes or texts is ``BYTES``.
+    """Return the protocol's type of an array; ``BYTES`` for objects, bytes and texts.
 
     Raises
     ------
@@ -50,5 +50,5 @@ def datatype_of_array(array: np.ndarray, name: str) -> str:
 
 def _name(dtype: np.dtype, name: str) -> str:
     if dtype not in _NAMES:
-        raise InvalidArgumentError(f"tensor {name!r} is {dtype}, which the protocol has not: {', '.join(NUMPY)}")
+        raise InvalidArgumentError(f"Tensor {name!r} must be one of {', '.join(NUMPY)} for the protocol, got {dtype}.")
     return _NAMES[dtype]

@@ -1,4 +1,4 @@
-"""Errors of a front end, and the status that stands for each reason why a request has no answer."""
+"""Errors of a front end, and their HTTP status codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from udfs.serving import (
     TooLateError,
 )
 from udfs.serving.http._json_data import NotInJsonError
-from udfs.serving.http._replies import error_reply
+from udfs.serving.http._responses import error_reply
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -31,17 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class PortTakenError(CerebroError, OSError):
-    """Another process listens at this address already."""
+    """Another process listens at this address."""
 
 
 class BodyRefusedError(RequestError):
-    """A body that is too large, too slow, or in an unknown encoding.
-
-    Parameters
-    ----------
-    status : int
-    message : str
-    """
+    """The body is too large or too slow, or has an unknown encoding; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,7 +43,7 @@ class BodyRefusedError(RequestError):
 
 
 class DisconnectedError(RequestError):
-    """The client hung up."""
+    """The client disconnected."""
 
 
 _STOPPED = (ServerStoppedError, CancelledError)
@@ -66,28 +60,27 @@ _FAILED = "failed"
 
 
 def reason_of(error: BaseException) -> str:
-    """Name the reason as the metrics do."""
+    """Return the name of an error in the metrics."""
     return next((reason for kinds, reason, _ in _REASONS if isinstance(error, kinds)), _FAILED)
 
 
 def refusal_of(error: BaseException, model: ServedModel | None = None) -> Response:
-    """Make the response for an error.
+    """Return the response for an error.
 
-    What a model's own code says may hold anything, so it is logged and the client reads only which model failed.
+    Messages of a model may contain anything, so they are logged, and the client only reads which model failed.
 
     Parameters
     ----------
-    error : exception
     model : ServedModel, optional
-        The model that was asked.
+        Requested model.
     """
     for kinds, _, status in _REASONS:
         if isinstance(error, kinds):
             return error_reply(getattr(error, "status", status), _text(error), _headers(error))
-    named = f"model {model.name!r} version {model.version}" if model else "the server"
+    named = f"Model {model.name!r} version {model.version}" if model else "The server"
     _LOG.error("%s failed", named, exc_info=error)
     what = "failed on these inputs" if isinstance(error, ModelFailedError) else "failed"
-    return error_reply(500, f"{named} {what}; the server's log has the error")
+    return error_reply(500, f"{named} {what}. The server's log has the error.")
 
 
 def _headers(error: BaseException) -> dict[str, str] | None:
@@ -98,5 +91,5 @@ def _headers(error: BaseException) -> dict[str, str] | None:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, _STOPPED):
-        return "the server was stopped while the request waited"
+        return "The server was stopped while the request waited."
     return str(error) or type(error).__name__

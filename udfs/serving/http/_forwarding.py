@@ -1,4 +1,4 @@
-"""What front ends in processes of their own and the driver's router say to each other."""
+"""Messages between front-end processes and the driver's router."""
 
 from __future__ import annotations
 
@@ -28,25 +28,23 @@ __all__ = [
 ]
 
 LARGEST_BYTES = 48 << 20
-"""Of a request, and of its answer: a message takes each whole."""
+"""Largest bytes of a request and of its answer, each of which travels in one message."""
 
 _WIDEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """An array of texts or of bytes.
+    """Array of texts or of bytes, as it travels.
 
     Attributes
     ----------
-    name : str
     text : bool
-        Whether they are texts, as UTF-8.
-    shape : tuple of int
+        True for texts, sent as UTF-8.
     lengths : array of int64
-        Bytes of each.
+        Bytes of each element.
     content : array of uint8
-        One after the other.
+        Concatenated elements.
     """
 
     name: str
@@ -56,43 +54,43 @@ class Contents:
     content: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, name: str, array: NDArray[Any]) -> Contents:
-        """Write an array down.
+    def encode(cls, name: str, array: NDArray[Any]) -> Contents:
+        """Encode an array.
 
         Raises
         ------
         TypeError
-            It has other things than texts alone, or bytes alone.
+            The array has elements other than texts only, or bytes only.
         """
         values = array.ravel().tolist()
         text = any(isinstance(value, str) for value in values)
         for value in values:
             if not isinstance(value, str if text else bytes | bytearray | memoryview):
                 raise TypeError(
-                    f"an array of objects has a {type(value).__name__}: texts alone, or bytes alone, travel"
+                    f"An array of objects must have only str or only bytes to travel, got {type(value).__name__}."
                 )
         parts = [value.encode() if text else bytes(value) for value in values]
         lengths = np.array([len(part) for part in parts], np.int64)
         return cls(name, text, array.shape, lengths, np.frombuffer(b"".join(parts), np.uint8))
 
     def array(self) -> NDArray[Any]:
-        """Read it again."""
-        whole, found = self.content.tobytes(), np.empty(len(self.lengths), object)
+        """Decode the array."""
+        whole, elements = self.content.tobytes(), np.empty(len(self.lengths), object)
         ends = np.cumsum(self.lengths)
         for place, (begin, end) in enumerate(zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)):
             part = whole[begin:end]
-            found[place] = part.decode() if self.text else part
-        return found.reshape(self.shape)
+            elements[place] = part.decode() if self.text else part
+        return elements.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Arrays by name, as they travel: those of numbers as they are.
+    """Arrays by name, as they travel; numbers are sent unchanged.
 
     Examples
     --------
-    >>> given = {"x": np.ones((1, 2)), "text": np.array([["of"], ["words"]], object)}
-    >>> Arrays.of(given).read()["text"].tolist(), Arrays.of(given).nbytes
+    >>> arrays = {"x": np.ones((1, 2)), "text": np.array([["of"], ["words"]], object)}
+    >>> Arrays.encode(arrays).read()["text"].tolist(), Arrays.encode(arrays).nbytes
     ([['of'], ['words']], 39)
     """
 
@@ -100,48 +98,48 @@ class Arrays:
     contents: tuple[Contents, ...]
 
     @classmethod
-    def of(cls, arrays: dict[str, NDArray[Any]]) -> Arrays:
-        """Write arrays down.
+    def encode(cls, arrays: dict[str, NDArray[Any]]) -> Arrays:
+        """Encode arrays.
 
         Raises
         ------
         TypeError
-            One is neither of numbers nor of texts or bytes alone.
+            An array has neither numbers, nor texts only, nor bytes only.
         """
-        spoken = {name for name, array in arrays.items() if array.dtype.kind in "OSU"}
+        texts = {name for name, array in arrays.items() if array.dtype.kind in "OSU"}
         for name, array in arrays.items():
-            if name not in spoken and (array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST):
-                raise TypeError(f"{name!r} is {array.dtype}, which does not travel")
+            if name not in texts and (array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST):
+                raise TypeError(
+                    f"Output {name!r} must be numbers of at most 64 bits, str or bytes to travel, got {array.dtype}."
+                )
         return cls(
-            {name: array for name, array in arrays.items() if name not in spoken},
-            tuple(Contents.of(name, array) for name, array in arrays.items() if name in spoken),
+            {name: array for name, array in arrays.items() if name not in texts},
+            tuple(Contents.encode(name, array) for name, array in arrays.items() if name in texts),
         )
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """Read them again."""
-        return self.numbers | {one.name: one.array() for one in self.contents}
+        """Decode the arrays."""
+        return self.numbers | {content.name: content.array() for content in self.contents}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
-        spoken = sum(one.content.nbytes + one.lengths.nbytes for one in self.contents)
-        return int(spoken + sum(array.nbytes for array in self.numbers.values()))
+        """Bytes of all arrays."""
+        texts = sum(content.content.nbytes + content.lengths.nbytes for content in self.contents)
+        return int(texts + sum(array.nbytes for array in self.numbers.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for a model.
+    """Request for a model.
 
     Attributes
     ----------
     number : int
-        Its id at the front end.
-    model : str
-    version : str or None
+        Identifier at the front end.
     remaining_ms : float
-        Until its deadline: clocks of two machines are never compared.
+        Milliseconds until the deadline: clocks of two machines are never compared.
     inputs : Arrays
-        With the batch in front.
+        Inputs with the batch in front.
     """
 
     number: int
@@ -153,17 +151,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request.
+    """Result of a request.
 
     Attributes
     ----------
-    number : int
     failure : str
-        ``""``, or the name of an error.
-    message : str
+        ``""``, or the name of an error class.
     retry_after_s : float
-        Of an ``OverloadedError``.
-    outputs : Arrays
+        Seconds to wait after an ``OverloadedError``.
     """
 
     number: int
@@ -180,15 +175,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A request for a version of a model that has come, or has ended.
+    """Start or end of a request for a version of a model.
 
     Attributes
     ----------
-    name, version : str
     result : str
-        One of :data:`udfs.serving.http._traffic.RESULTS`; ``""``: it has come.
+        One of :data:`udfs.serving.http._traffic.RESULTS`; ``""`` at the start.
     seconds : float
-        That it took.
+        Duration of the request.
     """
 
     name: str
@@ -199,21 +193,17 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """They were taken."""
+    """Reply to :class:`Forward`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward(Request[Forwarded]):
-    """Take requests, forget some whose client has gone, and count.
+    """Requests to submit, requests to cancel, and counts.
 
     Attributes
     ----------
-    front_end : str
-    asks : tuple of Ask
-    cancelled : tuple of int
-    counted : tuple of Counted
     refused : tuple of str
-        Why requests were refused that name no model, or that have no token.
+        Reasons of requests without a deployed model or without the token.
     """
 
     front_end: str
@@ -225,18 +215,16 @@ class Forward(Request[Forwarded]):
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What has become of requests, and the models that are served by now.
+    """Results of requests, and the deployed models.
 
     Attributes
     ----------
-    replies : tuple of Reply
     last : int
-        Number of the last of them, in the order of being ready.
+        Number of the last reply, in the order of completion.
     table : int
         Number of the list of models.
     models : tuple of ServedModel or None
-        ``None``: the list has not changed.
-    ready : bool
+        Deployed models; ``None`` if the list has not changed.
     """
 
     replies: tuple[Reply, ...]
@@ -248,7 +236,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class Gather(Request[Gathered]):
-    """Wait for replies for a moment; those up to ``after``, and the list ``table``, have arrived."""
+    """Request to wait briefly for replies; those up to ``after``, and the list ``table``, have arrived."""
 
     front_end: str
     after: int
@@ -257,7 +245,7 @@ class Gather(Request[Gathered]):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A response of the monitor."""
+    """Response of the monitor."""
 
     status: int
     content_type: str
@@ -266,10 +254,10 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Watch(Request[Watched]):
-    """Give what ``"status"`` or ``"metrics"`` answers: of all front ends together."""
+    """Request for the response to ``"status"`` or ``"metrics"``, which covers all front ends."""
 
     what: str
 
 
 FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Forward, Gather, Watch))
-"""Answered by the driver."""
+"""Protocol whose requests the driver answers."""

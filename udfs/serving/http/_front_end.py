@@ -1,4 +1,4 @@
-"""A front end in a thread of this process."""
+"""HTTP front end in a thread of this process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from optimizer.errors import InvalidArgumentError
 from udfs.serving.http._address import check_port, listening, token_of, url_of
-from udfs.serving.http._app import application
+from udfs.serving.http._app import DRAIN_S, application, http_server
 from udfs.serving.http._limits import HttpLimits
 from udfs.serving.http._monitor import Monitor
 from udfs.serving.http._traffic import Traffic
-from udfs.serving.http._uvicorn import DRAIN_S, http_server
 
 if TYPE_CHECKING:
     import socket
@@ -28,38 +27,38 @@ _START_S = 30.0
 
 
 class FrontEnd:
-    """A router's models over HTTP, by the Open Inference Protocol (KServe V2).
+    """HTTP front end of a router, by the Open Inference Protocol (KServe V2).
 
     Parameters
     ----------
     router : Router
-        Answers the requests; it is not closed here.
+        Router that answers the requests; closing the front end does not close it.
     host : str, optional
         Address to listen at. Default: this machine alone.
     port : int, optional
-        Default 8080; 0 takes a free one.
+        Port; 0 takes a free one. Default 8080.
     token : str or False, optional
-        What clients send as ``Authorization: Bearer``. By default one is drawn; ``False`` lets everybody ask.
+        Token that clients send as ``Authorization: Bearer``. Default: a random one. ``False`` requires none.
     limits : HttpLimits, optional
+        Limits of requests.
     gauges : callable, optional
-        Gives the backend's numbers for ``/metrics`` and the live page; called for each of them.
+        Returns the gauges for ``/metrics`` and the live page; called for each of these.
 
     Attributes
     ----------
     host : str
+        Address that it listens at.
     port : int
-        The one that is listened at, once started.
-    url : str
-        Where clients of this machine find it.
+        Port that it listens at, once started.
     token : str or None
-        ``None``: none is asked for.
+        Token that clients must send; ``None`` for none.
 
     Raises
     ------
     InvalidArgumentError
-        A port, token or host that cannot be.
+        The port, token or host is not valid.
     PortTakenError
-        At the start, where another process listens there.
+        Another process listens at the port; raised by :meth:`start`.
 
     Examples
     --------
@@ -93,36 +92,36 @@ class FrontEnd:
 
     @property
     def url(self) -> str:
-        """Where clients of this machine find it."""
+        """URL for clients on this machine."""
         return url_of(self.host, self.port)
 
     def start(self) -> Self:
-        """Listen and answer, until :meth:`close`.
+        """Start to listen and answer, until :meth:`close`.
 
         Raises
         ------
         PortTakenError
-            Another process listens there.
+            Another process listens at the port.
         InvalidArgumentError
-            The host is no address of this machine, or the port needs more rights.
+            The host is not an address of this machine, or the port needs more rights.
         """
         if self._thread is not None:
-            raise InvalidArgumentError("this front end was started already: make another one")
+            raise InvalidArgumentError("A front end can be started once. Create another one.")
         self._socket = listening(self.host, self.port)
         self.port = self._socket.getsockname()[1]
-        # A daemon: a driver that ends without closing it ends all the same.
+        # A daemon thread, so that a driver can end without closing the front end.
         self._thread = threading.Thread(target=self._run, name=f"front-end-{self.port}", daemon=True)
         self._thread.start()
         if not self._started.wait(_START_S):
             self.close()
-            raise TimeoutError(f"the front end did not start within {_START_S:g} s")
+            raise TimeoutError(f"The front end did not start within {_START_S:g} s.")
         return self
 
     def refresh(self) -> None:
-        """Do nothing: each request reads the router's own list of models."""
+        """Do nothing: each request reads the router's list of models."""
 
     def close(self) -> None:
-        """Take no more requests, wait a few seconds for those that are in flight, and end."""
+        """Refuse new requests, wait a few seconds for those in flight, and stop."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(DRAIN_S + 5)

@@ -1,4 +1,4 @@
-"""Front ends in processes of their own, at one port of this machine."""
+"""HTTP front end in several processes that share a port."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from udfs.rpc import Endpoint, new_credentials
 from udfs.serving.http._address import check_port, listening, token_of, url_of
+from udfs.serving.http._app import DRAIN_S
 from udfs.serving.http._limits import HttpLimits
 from udfs.serving.http._router_service import RouterService
-from udfs.serving.http._uvicorn import DRAIN_S
 
 if TYPE_CHECKING:
     import socket
@@ -35,39 +35,34 @@ _LOG = logging.getLogger(__name__)
 
 _START_S = 60.0
 
-# One that ends so soon after its start, so often in a row, will not do better the next time.
+# A process that ends this soon after its start, this often in a row, is not started again.
 _SOON_S, _MOST_ENDS = 10.0, 3
 
-# Until all of them know of a model that was deployed just now.
+# Seconds until all processes must know a new list of models.
 _REFRESH_S = 5.0
 
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
 class FrontEndProcesses:
-    """A router's models over HTTP, as :class:`FrontEnd` has them, by several processes that share a port.
+    """HTTP front end of a router, like :class:`FrontEnd`, in several processes that share a port.
 
-    They read and write HTTP; each request goes to the router of this process, and its counts too, so that ``/metrics``
-    gives those of all at any of them. One that is killed loses the requests that it has, and is started again.
+    The processes read and write HTTP. They forward requests and counts to the router of this process, so that
+    ``/metrics`` covers all of them. A killed process loses its requests and is started again.
 
     Parameters
     ----------
     router : Router
+        Router that answers the requests.
     count : int
-        Processes.
+        Number of processes.
     host, port, token, limits, gauges
-        As of :class:`FrontEnd`; limits are of each process.
-
-    Attributes
-    ----------
-    host : str
-    port : int
-    token : str or None
+        As for :class:`FrontEnd`; limits are per process.
 
     Raises
     ------
     InvalidArgumentError
-        A count, port, token or host that cannot be.
+        The count, port, token or host is not valid.
     """
 
     def __init__(
@@ -87,7 +82,7 @@ class FrontEndProcesses:
         self._count = count
         self._limits = limits or HttpLimits()
         self._service = RouterService(router, gauges)
-        self._credentials = new_credentials(encrypted=False)  # it stays on this machine
+        self._credentials = new_credentials(encrypted=False)  # messages stay on this machine
         self._changed = threading.Condition()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ready: set[int] = set()
@@ -99,29 +94,29 @@ class FrontEndProcesses:
 
     @property
     def url(self) -> str:
-        """Where clients of this machine find it."""
+        """URL for clients on this machine."""
         return url_of(self.host, self.port)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Ids of the processes that take requests."""
+        """Identifiers of the processes that accept requests."""
         with self._changed:
             return tuple(self._processes[number].pid for number in sorted(self._ready))
 
     def start(self) -> Self:
-        """Listen and answer, until :meth:`close`.
+        """Start to listen and answer, until :meth:`close`.
 
         Raises
         ------
         PortTakenError
-            Another process listens there.
+            Another process listens at the port.
         InvalidArgumentError
-            The host is no address of this machine, or the port needs more rights.
+            The host is not an address of this machine, or the port needs more rights.
         TimeoutError
-            They did not start.
+            The processes did not start.
         """
         if self._socket is not None:
-            raise InvalidArgumentError("these front ends were started already: make others")
+            raise InvalidArgumentError("A front end can be started once. Create another one.")
         self._socket = listening(self.host, self.port)
         self.port = self._socket.getsockname()[1]
         self._endpoint = Endpoint("127.0.0.1", self._credentials, self._service.protocol, self._service.answer)
@@ -134,22 +129,22 @@ class FrontEndProcesses:
             complete = len(self._ready) == self._count
         if not complete:
             self.close()
-            raise TimeoutError(f"the front ends did not start within {_START_S:g} s: the log says why")
+            raise TimeoutError(f"The front ends did not start within {_START_S:g} s. The log has the reason.")
         return self
 
     def refresh(self) -> None:
-        """Wait until all of them know which models there are now."""
+        """Wait until all processes know the current list of models."""
         if not self._service.refresh(_REFRESH_S):
             _LOG.warning("a front end has not asked for the list of models for %g s", _REFRESH_S)
 
     def close(self) -> None:
-        """Take no more requests, wait a few seconds for those that are in flight, and end."""
+        """Refuse new requests, wait a few seconds for those in flight, and stop."""
         with self._changed:
             self._closing = True
             processes = list(self._processes.values())
             self._changed.notify_all()
         for process in processes:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 if process.stdin is not None:
                     process.stdin.close()
         until = time.monotonic() + DRAIN_S + 5
@@ -174,7 +169,7 @@ class FrontEndProcesses:
         self.close()
 
     def _keep(self, number: int) -> None:
-        """Start a front end, and start it again where it ends."""
+        """Run a front end, and start it again when it ends."""
         ends = turn = 0
         while ends < _MOST_ENDS:
             turn += 1
@@ -194,9 +189,9 @@ class FrontEndProcesses:
             self._changed.notify_all()
 
     def _run(self, number: int, name: str) -> int:
-        """Run a front end to its end; gives its exit code."""
-        assert self._socket is not None  # as of start()
-        assert self._endpoint is not None
+        """Run a front end to its end; return its exit code."""
+        assert self._socket is not None  # noqa: S101 - as of start()
+        assert self._endpoint is not None  # noqa: S101
         settings: dict[str, Any] = {
             "descriptor": self._socket.fileno(),
             "front_end": {
@@ -211,18 +206,18 @@ class FrontEndProcesses:
             if self._closing:
                 return 0
             process = subprocess.Popen(
-                [sys.executable, "-m", "udfs.serving.http._process"],
+                [sys.executable, "-m", "udfs.serving.http._front_end_main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=[self._socket.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))},
-                # An interrupt in a notebook goes to all processes of its session.
+                # In a session of its own it does not receive the interrupts of a notebook.
                 start_new_session=True,
             )
             self._processes[number] = process
-        assert process.stdin is not None  # a pipe was asked for
-        assert process.stdout is not None
-        with suppress(OSError):  # it has ended
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert process.stdout is not None  # noqa: S101
+        with suppress(OSError):  # the process has ended
             process.stdin.write(pickle.dumps(settings))
             process.stdin.flush()
         if process.stdout.readline():

@@ -1,4 +1,4 @@
-"""The endpoint that has a model answer."""
+"""Inference endpoint."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from udfs.serving import BadRequestError, NoSuchModelError, OverloadedError, TooLateError
-from udfs.serving.http._answer import answer_of
+from udfs.serving.http._answer_waiting import answer_or_give_up
 from udfs.serving.http._body import json_length, read_body
 from udfs.serving.http._errors import reason_of, refusal_of
-from udfs.serving.http._models import find_model
-from udfs.serving.http._request import InferRequest, of_image, parse_request
+from udfs.serving.http._infer_request import InferRequest, of_image, parse_request
+from udfs.serving.http._infer_response import answer_of
+from udfs.serving.http._model_lookup import find_model
 from udfs.serving.http._traffic import IN_TIME, LATE
-from udfs.serving.http._waiting import answer_or_give_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Inference"]
 
-# An answer that comes so shortly after its deadline is still given, as late; with the rest of 100 ms for the reply.
+# Seconds after its deadline in which an answer is still sent, and counted as late.
 _GRACE_S = 0.05
 
-# Below so many bytes, going to a thread takes longer than the work.
+# Bytes below which work is done in the event loop: switching to a thread would take longer.
 _SMALL = 1 << 16
 
 _THREADS = 8
@@ -43,26 +43,18 @@ _T = TypeVar("_T")
 
 
 class Inference:
-    """The endpoint ``POST /v2/models/NAME[/versions/VERSION]/infer``.
-
-    Parameters
-    ----------
-    router : Router
-    traffic : Counts
-        Counts what becomes of each request.
-    limits : HttpLimits
-    """
+    """Endpoint ``POST /v2/models/NAME[/versions/VERSION]/infer``; counts the result of each request."""
 
     def __init__(self, router: Router, traffic: Counts, limits: HttpLimits) -> None:
         self._router, self._traffic, self._limits = router, traffic, limits
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="front-end")
 
     def close(self) -> None:
-        """End the threads; what waits for one is not done."""
+        """Stop the threads and drop their queue."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, request: Request) -> Response:
-        """Answer a request, with an error's status where there is no answer."""
+        """Answer a request, or return the status of its error."""
         name, version = request.path_params["name"], request.path_params.get("version")
         try:
             model = find_model(self._router, name, version)
@@ -74,12 +66,12 @@ class Inference:
         self._traffic.began(model)
         try:
             if waiting >= self._limits.in_flight:
-                raise OverloadedError(f"{waiting} requests are in flight already")  # noqa: TRY301 - counted as others
+                raise OverloadedError(f"{waiting} requests are already in flight. Try again later.")  # noqa: TRY301 - counted as others
             body = await read_body(request, self._limits)
             began = time.monotonic()
             response, timeout_s = await self._answered(request, body, model, began)
             result = IN_TIME if time.monotonic() - began <= timeout_s else LATE
-        except Exception as error:  # noqa: BLE001 - whatever it was, the client gets a status
+        except Exception as error:  # noqa: BLE001 - the client gets a status for every error
             result = reason_of(error)
             return refusal_of(error, model)
         else:
@@ -90,7 +82,7 @@ class Inference:
     async def _answered(
         self, request: Request, body: bytes, model: ServedModel, began: float
     ) -> tuple[Response, float]:
-        """Give the response, and how many seconds it was allowed to take."""
+        """Return the response, and the seconds that it was allowed to take."""
         parsed = await self._off_loop(len(body), partial(self._parsed, request, body, model))
         timeout_s = (model.slo_ms if parsed.timeout_ms is None else parsed.timeout_ms) / 1000
         try:
@@ -98,7 +90,7 @@ class Inference:
         except NoSuchModelError:
             if "version" in request.path_params:
                 raise
-            # Another version has taken the place of this one since; who named none is not to notice.
+            # Another version has replaced this one; a request without a version is repeated with it.
             model = find_model(self._router, model.name)
             parsed = await self._off_loop(len(body), partial(self._parsed, request, body, model))
             outputs = await self._outputs(request, parsed, model, began + timeout_s)
@@ -111,7 +103,7 @@ class Inference:
         def submit() -> Future[Mapping[str, np.ndarray]]:
             left_ms = 1000 * (deadline - time.monotonic())
             if left_ms <= 0:
-                raise TooLateError(f"the deadline of {model.name} went by before a backend was asked")
+                raise TooLateError(f"The deadline of {model.name} passed before the request was submitted.")
             return self._router.submit(model.name, parsed.inputs, version=model.version, timeout_ms=left_ms)
 
         wait_s = deadline + _GRACE_S - time.monotonic()
@@ -124,7 +116,9 @@ class Inference:
             parsed = parse_request(body, json_length(request), model)
         longest_ms = 1000 * self._limits.timeout_s
         if parsed.timeout_ms is not None and parsed.timeout_ms > longest_ms:
-            raise BadRequestError(f"timeout is in microseconds, and {1000 * longest_ms:.0f} at most")
+            raise BadRequestError(
+                f"timeout must be at most {1000 * longest_ms:.0f} microseconds, got {1000 * parsed.timeout_ms:.0f}."
+            )
         return parsed
 
     async def _off_loop(self, size: int, work: Callable[[], _T]) -> _T:
@@ -137,6 +131,6 @@ def _timeout_of_query(request: Request) -> float | None:
     said = request.query_params.get("timeout")
     if said is None:
         return None
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # digits of an int64
-        raise BadRequestError(f"timeout is a number of microseconds, not {said[:40]!r}")
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # noqa: PLR2004 - digits of an int64
+        raise BadRequestError(f"timeout must be a number of microseconds, got {said[:40]!r}.")
     return int(said) / 1000 or None

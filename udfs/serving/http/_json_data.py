@@ -1,4 +1,4 @@
-"""Tensors as JSON, flat or nested in their shape: numbers are rounded to their type, no other value is changed."""
+"""Tensors as JSON, flat or nested: numbers are rounded to their type, no other value is changed."""
 
 from __future__ import annotations
 
@@ -23,34 +23,28 @@ _SHOWN = 40
 
 
 class NotInJsonError(ValueError):
-    """An output that JSON cannot carry: NaN, an infinity, or bytes that are no UTF-8."""
+    """JSON cannot represent an output: NaN, an infinity, or bytes that are not UTF-8."""
 
 
 def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
-    """Read a tensor.
+    """Convert JSON data to a tensor; for ``BYTES``, to objects of type str.
 
     Parameters
     ----------
     data : list
-        As the JSON parser gave it.
+        Data from the JSON parser.
     datatype : str
-        The protocol's name.
-    shape : sequence of int
+        Type name of the protocol.
     name : str
-        For messages.
-
-    Returns
-    -------
-    array
-        Of ``BYTES``, objects of type str.
+        Name of the input, for messages.
 
     Raises
     ------
     BadRequestError
-        The values are of another type or number, nested in another form, or do not fit the type.
+        The values have another type, number or nesting, or do not fit the type.
     """
     if not isinstance(data, list):
-        raise BadRequestError(f"input {name!r}: data is {_word(data)}, not a list")
+        raise BadRequestError(f"data of input {name!r} must be a list, got {_word(data)}.")
     values = _flat(data, shape, name)
     if datatype == BYTES:
         _check_types(values, {str}, datatype, name)
@@ -66,35 +60,35 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 
 
 def to_json(array: np.ndarray, datatype: str, name: str) -> list[Any]:
-    """Write a tensor, flat.
+    """Convert a tensor to a flat list.
 
     Raises
     ------
     NotInJsonError
-        JSON has no way to write a value.
+        JSON cannot represent a value.
     """
     if datatype == BYTES:
         try:
             return [element.decode() for element in elements_as_bytes(array)]
         except UnicodeDecodeError as error:
-            raise NotInJsonError(f"output {name!r} holds bytes that are no UTF-8, which JSON cannot carry") from error
+            raise NotInJsonError(f"Output {name!r} must be UTF-8 for JSON. Ask for binary data.") from error
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise NotInJsonError(f"output {name!r} holds NaN or an infinity, which JSON cannot carry")
+        raise NotInJsonError(f"Output {name!r} must be finite for JSON, got NaN or an infinity. Ask for binary data.")
     values: list[Any] = array.ravel().tolist()
     return values
 
 
 def _flat(data: list[Any], shape: Sequence[int], name: str) -> list[Any]:
-    """Take the nesting away; it must be that of the shape, if there is any."""
+    """Flatten the data; its nesting must be that of the shape."""
     level, dimensions = data, 1
     while level and isinstance(level[0], list):
         sizes = {len(part) if isinstance(part, list) else -1 for part in level}
         if dimensions >= len(shape) or sizes != {shape[dimensions]} or len(level) != math.prod(shape[:dimensions]):
-            raise BadRequestError(f"input {name!r}: data is not nested in the form of shape {list(shape)}")
+            raise BadRequestError(f"data of input {name!r} must be flat or nested in the shape {list(shape)}.")
         level, dimensions = list(chain.from_iterable(level)), dimensions + 1
     if len(level) != math.prod(shape) or (1 < dimensions < len(shape)):
         raise BadRequestError(
-            f"input {name!r}: data has {len(level)} values, shape {list(shape)} has {math.prod(shape)}"
+            f"data of input {name!r} must have {math.prod(shape)} values for shape {list(shape)}, got {len(level)}."
         )
     return level
 
@@ -103,25 +97,25 @@ def _check_types(values: list[Any], allowed: set[type], datatype: str, name: str
     wrong = set(map(type, values)) - allowed
     if wrong:
         words = sorted(_WORDS.get(kind, f"a {kind.__name__}") for kind in wrong)
-        raise BadRequestError(f"input {name!r}: among the values of {datatype} is {' and '.join(words)}")
+        raise BadRequestError(f"data of input {name!r} must be {datatype}, got {' and '.join(words)}.")
 
 
 def _check_range(values: list[int], least: int, greatest: int, datatype: str, name: str) -> None:
     for value in (min(values, default=least), max(values, default=greatest)):
         if not least <= value <= greatest:
-            raise BadRequestError(f"input {name!r}: {_shown(value)} does not fit {datatype}")
+            raise BadRequestError(f"data of input {name!r} must fit {datatype}, got {_shown(value)}.")
 
 
 def _rounded(values: list[float], dtype: np.dtype, datatype: str, name: str) -> np.ndarray:
     try:
         exact = np.array(values, np.float64)
     except OverflowError as error:
-        raise BadRequestError(f"input {name!r}: an integer beyond 1e308 does not fit {datatype}") from error
+        raise BadRequestError(f"data of input {name!r} must fit {datatype}, got an integer beyond 1e308.") from error
     with np.errstate(over="ignore"):
         rounded = exact.astype(dtype)
     beyond = ~np.isfinite(rounded)
     if beyond.any():
-        raise BadRequestError(f"input {name!r}: {exact[beyond][0]:g} does not fit {datatype}")
+        raise BadRequestError(f"data of input {name!r} must fit {datatype}, got {exact[beyond][0]:g}.")
     return rounded
 
 

@@ -1,4 +1,4 @@
-"""Limits of a front end: how much one client may take of it."""
+"""Limits of HTTP requests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["HttpLimits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """Sizes, requests and seconds that a front end allows.
+    """Limits of HTTP requests.
 
-    Attributes
+    Parameters
     ----------
     body_bytes : int
         Largest body, compressed or not. Default 32 MiB; a larger one is answered with 413.
     in_flight : int
-        Requests at a time. Default 512; further ones are answered with 503.
+        Concurrent requests. Default 512; further ones are answered with 503.
     timeout_s : float
-        Longest timeout that a request may ask for. Default 600.
+        Longest timeout of a request. Default 600.
     body_s : float
         Seconds from a request's head to the last byte of its body. Default 30; a slower one is answered with 408.
 
@@ -45,4 +45,4 @@ class HttpLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-                raise InvalidArgumentError(f"{field.name} is {value!r}; give a positive number")
+                raise InvalidArgumentError(f"{field.name} must be a positive number, got {value!r}.")

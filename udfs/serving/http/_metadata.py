@@ -1,4 +1,4 @@
-"""The endpoints that say what is there: health, the server, its models."""
+"""Endpoints for health, server and model metadata."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from optimizer import __version__
 from udfs.serving import NoSuchModelError
 from udfs.serving.http._datatypes import datatype_of_spec
 from udfs.serving.http._errors import reason_of, refusal_of
-from udfs.serving.http._models import find_model, versions_of
-from udfs.serving.http._replies import json_reply
+from udfs.serving.http._model_lookup import find_model, versions_of
+from udfs.serving.http._responses import json_reply
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,38 +24,31 @@ _NOT_READY = 503
 
 
 class Metadata:
-    """Endpoints that are answered from the router's list of models.
-
-    Parameters
-    ----------
-    router : Router
-    traffic : Counts
-        Counts requests for models that are not deployed.
-    """
+    """Endpoints that are answered from the router's list of models."""
 
     def __init__(self, router: Router, traffic: Counts) -> None:
         self._router, self._traffic = router, traffic
 
     async def live(self, _request: Request) -> Response:
-        """Say that this process answers."""
+        """Report that this process answers."""
         return json_reply({"live": True})
 
     async def ready(self, _request: Request) -> Response:
-        """Say whether every model has a backend."""
+        """Report whether every model has a backend."""
         return self._readiness({})
 
     async def server(self, _request: Request) -> Response:
-        """Name the server and what it can do beyond the protocol."""
+        """Return the name, version and extensions of the server."""
         extensions = ["binary_tensor_data", "parameters", "schedule_policy"]
         return json_reply({"name": "cerebro-spark", "version": __version__, "extensions": extensions})
 
     async def index(self, _request: Request) -> Response:
-        """List all versions of all models, as Triton's repository index does."""
+        """Return all versions of all models, like Triton's repository index."""
         state = {"state": "READY", "reason": ""} if self._router.ready else {"state": "LOADING", "reason": "no backend"}
         return json_reply([{"name": model.name, "version": model.version, **state} for model in self._router.models])
 
     async def model_ready(self, request: Request) -> Response:
-        """Say whether a model is deployed and the server is ready."""
+        """Report whether a model is deployed and the server is ready."""
         try:
             model = self._model(request)
         except NoSuchModelError as error:
@@ -63,7 +56,7 @@ class Metadata:
         return self._readiness({"name": model.name})
 
     async def model(self, request: Request) -> Response:
-        """Describe a model's inputs and outputs."""
+        """Return a model's inputs and outputs."""
         try:
             model = self._model(request)
             versions = versions_of(self._router, model.name)

@@ -1,4 +1,4 @@
-"""The endpoints for whoever watches: Prometheus, the live page, and the JSON that the page shows."""
+"""Monitoring endpoints: Prometheus metrics, and the data of the live page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from udfs.serving.http._prometheus import gauges_of, is_prometheus_here, metrics_text
-from udfs.serving.http._replies import error_reply, json_reply
+from udfs.serving.http._responses import error_reply, json_reply
 from udfs.serving.http._traffic import ModelTraffic
 
 if TYPE_CHECKING:
@@ -25,27 +25,22 @@ __all__ = ["Monitor"]
 
 
 class Monitor:
-    """Endpoints that are answered from counts.
-
-    Parameters
-    ----------
-    router : Router
-    traffic : Traffic
-    gauges : callable or None
-        Gives the backend's numbers.
-    """
+    """Endpoints that are answered from counts and gauges."""
 
     def __init__(self, router: Router, traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None) -> None:
         self._router, self._traffic, self._gauges = router, traffic, gauges
 
     def status(self, _request: Request | None = None) -> Response:
-        """Give what the page shows."""
+        """Return the data of the live page."""
         return json_reply(self._status())
 
     def metrics(self, _request: Request | None = None) -> Response:
-        """Give Prometheus's text."""
+        """Return the metrics as Prometheus text."""
         if not is_prometheus_here():
-            return error_reply(501, "metrics need the package prometheus-client: pip install 'cerebro-spark[serving]'")
+            return error_reply(
+                501,
+                "/metrics needs the package prometheus-client. Install it with pip install 'cerebro-spark[serving]'.",
+            )
         text, content_type = metrics_text(self._traffic, self._gauges)
         return Response(text, headers={"Content-Type": content_type})
 

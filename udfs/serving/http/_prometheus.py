@@ -1,4 +1,4 @@
-"""The metrics of a front end in Prometheus's format."""
+"""Metrics of a front end in Prometheus format."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ _PREFIX = "vista_serving"
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that a backend adds to ``/metrics`` and to the live page.
+    """A number that a server adds to ``/metrics`` and to the live page.
 
     Parameters
     ----------
     name : str
-        Letters, digits and underscores; ``vista_serving_`` is put in front.
+        Letters, digits and underscores; the prefix ``vista_serving_`` is added.
     value : float
+        Current value.
     help : str, optional
-        A sentence; the first of a name counts.
+        Description; the first of a name is used.
     labels : mapping of str to str, optional
-        Gauges of one name have the same keys.
+        Labels; gauges of the same name have the same keys.
 
     Examples
     --------
@@ -47,7 +48,7 @@ class Gauge:
 
 
 def is_prometheus_here() -> bool:
-    """Say whether the package prometheus-client is installed."""
+    """Return whether the package prometheus-client is installed."""
     try:
         import prometheus_client  # noqa: F401 - an optional package
     except ImportError:
@@ -56,14 +57,8 @@ def is_prometheus_here() -> bool:
 
 
 def metrics_text(traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None) -> tuple[bytes, str]:
-    """Write all metrics.
-
-    Returns
-    -------
-    tuple of bytes and str
-        The text, and its content type.
-    """
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # optional
+    """Return all metrics as text, and its content type."""
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: PLC0415 - optional
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(traffic, gauges_of(gauges)))
@@ -71,23 +66,23 @@ def metrics_text(traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None)
 
 
 def gauges_of(gauges: Callable[[], Iterable[Gauge]] | None) -> list[Gauge]:
-    """Ask the backend for its gauges; an error of it is logged, and costs no other metric."""
+    """Return the gauges; log an error of them, which costs no other metric."""
     try:
         return list(gauges()) if gauges else []
-    except Exception:  # noqa: BLE001 - whatever it was, it is logged
-        _LOG.exception("the backend's gauges could not be read")
+    except Exception:  # noqa: BLE001 - every error is logged
+        _LOG.exception("the gauges could not be read")
         return []
 
 
 class _Collector:
-    """What prometheus-client reads: our own counts, which the live page needs as well and without that package."""
+    """Collector that gives prometheus-client the counts of a front end."""
 
     def __init__(self, traffic: Traffic, gauges: list[Gauge]) -> None:
         self._traffic, self._gauges = traffic, gauges
 
     def collect(self) -> Iterator[Any]:
-        """Give all families of metrics."""
-        from prometheus_client.core import (  # an optional package
+        """Yield all families of metrics."""
+        from prometheus_client.core import (  # noqa: PLC0415 - an optional package
             CounterMetricFamily,
             GaugeMetricFamily,
             HistogramMetricFamily,
@@ -95,9 +90,7 @@ class _Collector:
 
         models, refused = self._traffic.totals()
         keys = ["model", "version"]
-        requests = CounterMetricFamily(
-            f"{_PREFIX}_requests", "Requests by what became of them.", labels=[*keys, "result"]
-        )
+        requests = CounterMetricFamily(f"{_PREFIX}_requests", "Requests by result.", labels=[*keys, "result"])
         latency = HistogramMetricFamily(
             f"{_PREFIX}_latency_seconds", "From a request's last byte to its answer.", labels=keys
         )

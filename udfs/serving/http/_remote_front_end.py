@@ -1,4 +1,4 @@
-"""A front end in a process that has no router: one of the driver answers its requests."""
+"""HTTP front end in a process without a router: the driver's router answers its requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from udfs.rpc import CallError, RefusedError
-from udfs.serving.http._app import application
+from udfs.serving.http._app import application, http_server
 from udfs.serving.http._forwarding import Counted
 from udfs.serving.http._remote_router import RemoteRouter
-from udfs.serving.http._replies import error_reply
-from udfs.serving.http._uvicorn import http_server
+from udfs.serving.http._responses import error_reply
 
 if TYPE_CHECKING:
     import socket
@@ -32,17 +31,14 @@ _WATCH_S = 5.0
 
 
 class RemoteFrontEnd:
-    """Answers HTTP at a socket, by the router of a driver.
+    """HTTP front end at a socket, answered by the router of a driver.
 
     Parameters
     ----------
-    name, location : str
     credentials : Credentials
-        As of :class:`RemoteRouter`.
-    limits : HttpLimits
-    token : str or None
+        As for :class:`RemoteRouter`.
     started : callable
-        Called when it takes requests.
+        Called when the front end accepts requests.
 
     Raises
     ------
@@ -67,26 +63,26 @@ class RemoteFrontEnd:
             self._router, _ForwardedCounts(self._router), _ForwardedMonitor(self._router), limits, token, started
         )
         self._server = server = http_server(app)
-        # The driver may have been lost meanwhile.
+        # The driver may be lost already.
         server.should_exit = self._over
 
     def serve(self, listening: socket.socket) -> None:
-        """Answer until :meth:`stop`, or until the driver is gone; requests in flight have a few seconds then."""
-        assert self._server is not None  # it was made with this object
+        """Answer until :meth:`stop`, or until the driver is lost; requests in flight then have a few seconds."""
+        assert self._server is not None  # noqa: S101 - it was made with this object
         try:
             asyncio.run(self._server.serve(sockets=[listening]))
         finally:
             self._router.close()
 
     def stop(self) -> None:
-        """Take no more requests."""
+        """Refuse new requests."""
         self._over = True
         if self._server is not None:
             self._server.should_exit = True
 
 
 class _ForwardedCounts:
-    """Counts at the driver, of all front ends together; only what is in flight here is known here."""
+    """Counts that are kept by the driver for all front ends; only requests in flight are known here."""
 
     def __init__(self, router: RemoteRouter) -> None:
         self._router = router
@@ -105,33 +101,33 @@ class _ForwardedCounts:
         self._router.count(Counted(model.name, model.version, "", 0.0))
 
     def ended(self, model: Version, result: str, seconds: float) -> None:
-        """Count what became of a request that was in flight."""
+        """Count the result of a request."""
         with self._lock:
             self._in_flight -= 1
         self._router.count(Counted(model.name, model.version, result, seconds))
 
     def refused(self, reason: str) -> None:
-        """Count a request that names no deployed model, or has no token."""
+        """Count a request without a deployed model or without the token."""
         self._router.refuse(reason)
 
 
 class _ForwardedMonitor:
-    """The driver's counts, and the gauges of its backends."""
+    """Monitoring endpoints that are answered by the driver."""
 
     def __init__(self, router: RemoteRouter) -> None:
         self._router = router
 
     def status(self, _request: Request) -> Response:
-        """Give what the live page shows."""
+        """Return the data of the live page."""
         return self._watched("status")
 
     def metrics(self, _request: Request) -> Response:
-        """Give Prometheus's text."""
+        """Return the metrics as Prometheus text."""
         return self._watched("metrics")
 
     def _watched(self, what: str) -> Response:
         try:
-            found = self._router.watch(what, _WATCH_S)
+            watched = self._router.watch(what, _WATCH_S)
         except (CallError, RefusedError) as error:
-            return error_reply(503, f"the driver does not answer: {error}")
-        return Response(found.text, found.status, {"Content-Type": found.content_type})
+            return error_reply(503, f"The driver does not answer: {error}")
+        return Response(watched.text, watched.status, {"Content-Type": watched.content_type})

@@ -1,4 +1,4 @@
-"""The driver's router, as a front end in another process sees it."""
+"""Router of a front-end process, which forwards requests to the driver's router."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from udfs.serving import (
     ServerStoppedError,
     TooLateError,
 )
-from udfs.serving._fitting import fitting
+from udfs.serving._message_size import fill_message
 from udfs.serving.http._forwarding import FORWARDING, LARGEST_BYTES, Arrays, Ask, Counted, Forward, Gather, Watch
-from udfs.serving.http._models import find_model
+from udfs.serving.http._model_lookup import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,10 @@ __all__ = ["RemoteRouter"]
 
 _LOG = logging.getLogger(__name__)
 
-# A driver that says nothing for so long is gone; one whose process has ended has its connections closed.
+# Seconds of silence after which the driver counts as lost; a driver whose process ends closes its connections.
 _SILENCE_S = 30.0
 
-# Counts travel with requests; those that are alone wait for some so long.
+# Seconds that counts wait for requests to travel with.
 _COUNTS_S = 0.05
 
 _CLOSE_S = 1.0
@@ -68,22 +68,21 @@ class _Waiting:
 
 
 class RemoteRouter:
-    """A :class:`udfs.serving.Router` in another process. Its list of models is the one that came with the last replies.
+    """A :class:`udfs.serving.Router` that forwards to the driver; its list of models came with the last replies.
 
     Parameters
     ----------
     name : str
-        Of this front end.
+        Name of this front end.
     location : str
-        Of the endpoint that a :class:`RouterService` answers.
-    credentials : Credentials
+        Location of the endpoint of a :class:`RouterService`.
     over : callable
-        Called if the driver is gone; in any thread, maybe more than once.
+        Called if the driver is lost; in any thread, possibly more than once.
 
     Raises
     ------
     udfs.rpc.CallError, udfs.rpc.RefusedError
-        It cannot be reached, or does not know this front end.
+        The driver cannot be reached, or does not know this front end.
     """
 
     def __init__(self, name: str, location: str, credentials: Credentials, over: Callable[[], None]) -> None:
@@ -108,12 +107,12 @@ class RemoteRouter:
 
     @property
     def models(self) -> Sequence[ServedModel]:
-        """All versions that are deployed."""
+        """Deployed models by version."""
         return self._models
 
     @property
     def ready(self) -> bool:
-        """Whether every deployed model has a backend, and the driver is there."""
+        """True if every deployed model has a backend, and the driver is connected."""
         return self._ready and not self._closed
 
     def submit(
@@ -124,47 +123,47 @@ class RemoteRouter:
         version: str | None = None,
         timeout_ms: float | None = None,
     ) -> Future[Outputs]:
-        """Have a model answer a request; see :meth:`udfs.serving.Router.submit`."""
+        """Submit a request; see :meth:`udfs.serving.Router.submit`."""
         budget = find_model(self, name, version).budget_ms(version, timeout_ms)
-        given = Arrays.of(dict(inputs))
-        if given.nbytes > LARGEST_BYTES:
-            raise BadRequestError(f"the inputs take {given.nbytes:,} bytes, and at most {LARGEST_BYTES:,} are taken")
+        arrays = Arrays.encode(dict(inputs))
+        if arrays.nbytes > LARGEST_BYTES:
+            raise BadRequestError(f"The inputs must have at most {LARGEST_BYTES:,} bytes, got {arrays.nbytes:,}.")
         number, future = next(self._numbers), Future[Any]()
         with self._changed:
             if self._closed:
-                raise ServerStoppedError("the server was stopped")
+                raise ServerStoppedError("The server was stopped.")
             self._futures[number] = future
-            self._asked.append(_Waiting(number, name, version, time.monotonic() + budget / 1000, given))
+            self._asked.append(_Waiting(number, name, version, time.monotonic() + budget / 1000, arrays))
             self._changed.notify()
         future.add_done_callback(lambda done: self._cancel(number) if done.cancelled() else None)
         return future
 
     def count(self, counted: Counted) -> None:
-        """Tell the driver of a request that has come or has ended."""
+        """Report the start or the end of a request to the driver."""
         with self._changed:
             self._counted.append(counted)
             self._changed.notify()
 
     def refuse(self, reason: str) -> None:
-        """Tell the driver of a request that was refused at the door."""
+        """Report a refused request to the driver."""
         with self._changed:
             self._refused.append(reason)
             self._changed.notify()
 
     def watch(self, what: str, timeout_s: float) -> Watched:
-        """Ask for ``"status"`` or ``"metrics"``.
+        """Request ``"status"`` or ``"metrics"`` from the driver.
 
         Raises
         ------
         udfs.rpc.CallError, udfs.rpc.RefusedError
             The driver does not answer.
         """
-        # What was counted here before is to be among it.
+        # Send earlier counts first, so that the response includes them.
         self._forward(timeout_s)
         return self._caller.call(Watch(what), timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Tell what was counted, fail what waits, and end the connections."""
+        """Send the remaining counts, fail waiting requests, and close the connections."""
         with self._changed:
             closed, self._closed = self._closed, True
             self._changed.notify_all()
@@ -190,24 +189,24 @@ class RemoteRouter:
                     return
             try:
                 self._forward(_SILENCE_S)
-            except Exception as error:  # noqa: BLE001 - whatever it was, nobody would ever be answered
+            except Exception as error:  # noqa: BLE001 - after any error no request would be answered
                 self._lose(error)
                 return
 
     def _forward(self, timeout_s: float) -> None:
-        """Send what there is to be sent."""
+        """Send queued requests, cancellations and counts."""
         with self._sending:
             with self._changed:
-                taken = fitting(self._asked)
-                del self._asked[: len(taken)]
+                waiting = fill_message(self._asked)
+                del self._asked[: len(waiting)]
                 cancelled, self._cancelled = tuple(self._cancelled), []
                 counted, self._counted = tuple(self._counted), []
                 refused, self._refused = tuple(self._refused), []
             now = time.monotonic()
             asks = tuple(
-                Ask(one.number, one.model, one.version, 1000 * (one.deadline - now), one.inputs)
-                for one in taken
-                if one.deadline > now and one.number in self._futures
+                Ask(request.number, request.model, request.version, 1000 * (request.deadline - now), request.inputs)
+                for request in waiting
+                if request.deadline > now and request.number in self._futures
             )
             self._caller.call(Forward(self._name, asks, cancelled, counted, refused), timeout_s=timeout_s)
 
@@ -230,7 +229,7 @@ class RemoteRouter:
         return self._caller.call(Gather(self._name, after, self._table), timeout_s=_SILENCE_S)
 
     def _take(self, gathered: Gathered) -> None:
-        # The list before the replies: one of them may say that a model is gone.
+        # The list before the replies, which may report that a model is not deployed any more.
         if gathered.models is not None:
             self._models = gathered.models
         self._table, self._ready = gathered.table, gathered.ready
@@ -238,7 +237,7 @@ class RemoteRouter:
             future = self._futures.pop(reply.number, None)
             if future is None:
                 continue
-            with suppress(InvalidStateError):  # it was cancelled
+            with suppress(InvalidStateError):  # cancelled meanwhile
                 if reply.failure:
                     future.set_exception(_error(reply))
                 else:
@@ -261,7 +260,7 @@ class RemoteRouter:
             future = self._futures.pop(number, None)
             if future is not None:
                 with suppress(InvalidStateError):
-                    future.set_exception(ServerStoppedError("the server was stopped while the request waited"))
+                    future.set_exception(ServerStoppedError("The server was stopped while the request waited."))
 
 
 def _error(reply: Reply) -> RequestError:

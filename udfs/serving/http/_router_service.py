@@ -1,4 +1,4 @@
-"""The driver's side of front ends in processes of their own: it answers them for a router, and counts."""
+"""Driver side of front-end processes: forwards their requests to a router, and keeps their counts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = ["RouterService"]
 
 _LOG = logging.getLogger(__name__)
 
-# How long a front end waits for replies until it is told that there are none.
+# Seconds after which a front end without replies gets an empty one.
 _POLL_S = 0.5
 
 _NOTHING = Arrays({}, ())
 
 
 class _FrontEnd:
-    """What the driver knows of a front end."""
+    """State of a front end at the driver."""
 
     def __init__(self) -> None:
         self.outbox: Outbox[Reply] = Outbox()
@@ -57,14 +57,7 @@ class _FrontEnd:
 
 
 class RouterService:
-    """Answers the front ends of a router. :meth:`answer` is for :class:`udfs.rpc.Endpoint`.
-
-    Parameters
-    ----------
-    router : Router
-    gauges : callable, optional
-        As of :class:`FrontEnd`.
-    """
+    """Answers the front-end processes of a router. :class:`udfs.rpc.Endpoint` calls :meth:`answer`."""
 
     protocol = FORWARDING
 
@@ -84,7 +77,7 @@ class RouterService:
             self._front_ends[name] = _FrontEnd()
 
     def lost(self, name: str) -> None:
-        """Forget a front end: what its clients asked for is cancelled, and counted as theirs."""
+        """Remove a front end; its requests are cancelled and counted as disconnected."""
         with self._changed:
             front_end = self._front_ends.pop(name, None)
             self._changed.notify_all()
@@ -97,7 +90,7 @@ class RouterService:
                 self._traffic.ended(Counted(model, version, "disconnected", 0.0), "disconnected", 0.0)
 
     def refresh(self, timeout_s: float) -> bool:
-        """Wait until every front end knows which models there are now; gives whether all do."""
+        """Wait until every front end knows the current models; return whether all do."""
         with self._changed:
             self._renew()
             table = self._table
@@ -108,7 +101,7 @@ class RouterService:
             )
 
     def answer(self, request: Request[Any]) -> Any:
-        """Reply to a request of :data:`FORWARDING`."""
+        """Handle a request of :data:`FORWARDING`."""
         if isinstance(request, Gather):
             return self._gather(request)
         if isinstance(request, Forward):
@@ -119,7 +112,7 @@ class RouterService:
     def _front_end(self, name: str) -> _FrontEnd:
         front_end = self._front_ends.get(name)
         if front_end is None:
-            raise RefusedError(f"a call of {name!r}, which is no front end of this server")
+            raise RefusedError(f"{name!r} is not a front end of this server.")
         return front_end
 
     def _gather(self, request: Gather) -> Gathered:
@@ -127,7 +120,7 @@ class RouterService:
         with self._changed:
             front_end.table = request.table
             self._changed.notify_all()
-        # The first one is not to wait: it asks for the list of models.
+        # The first call returns at once: it asks for the list of models.
         replies, last = front_end.outbox.take(request.after, _POLL_S if request.table else 0.0)
         with self._changed:
             self._renew()
@@ -144,14 +137,14 @@ class RouterService:
         front_end = self._front_end(request.front_end)
         for reason in request.refused:
             self._traffic.refused(reason)
-        for one in request.counted:
-            key = one.name, one.version
-            if one.result:
+        for counted in request.counted:
+            key = counted.name, counted.version
+            if counted.result:
                 front_end.in_flight[key] -= 1
-                self._traffic.ended(one, one.result, one.seconds)
+                self._traffic.ended(counted, counted.result, counted.seconds)
             else:
                 front_end.in_flight[key] += 1
-                self._traffic.began(one)
+                self._traffic.began(counted)
         for ask in request.asks:
             self._submit(front_end, ask)
         for number in request.cancelled:
@@ -161,7 +154,7 @@ class RouterService:
     def _submit(self, front_end: _FrontEnd, ask: Ask) -> None:
         try:
             future = self._router.submit(ask.model, ask.inputs.read(), version=ask.version, timeout_ms=ask.remaining_ms)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the front end is told
+        except Exception as error:  # noqa: BLE001 - every error is sent to the front end
             front_end.outbox.put([_failed(ask.number, error)])
             return
         front_end.futures[ask.number] = future
@@ -169,7 +162,7 @@ class RouterService:
 
     def _watch(self, what: str) -> Watched:
         if what not in {"status", "metrics"}:
-            raise RefusedError(f"a look at {what!r}")
+            raise RefusedError(f"A front end must ask for 'status' or 'metrics', got {what!r}.")
         response = self._monitor.status() if what == "status" else self._monitor.metrics()
         return Watched(response.status_code, response.headers["content-type"], bytes(response.body).decode())
 
@@ -182,26 +175,28 @@ def _cancel(front_end: _FrontEnd, number: int) -> None:
 
 def _reply(front_end: _FrontEnd, number: int, done: Future[Any]) -> None:
     if front_end.futures.pop(number, None) is None:
-        return  # its client has gone
-    error = ServerStoppedError("the server gave the request up") if done.cancelled() else done.exception()
+        return  # its client has disconnected
+    error = ServerStoppedError("The server cancelled the request.") if done.cancelled() else done.exception()
     front_end.outbox.put([_answered(number, done.result()) if error is None else _failed(number, error)])
 
 
 def _answered(number: int, outputs: Any) -> Reply:
     try:
-        given = Arrays.of(dict(outputs))
+        arrays = Arrays.encode(dict(outputs))
     except TypeError as error:
         return _failed(number, error)
-    if given.nbytes > LARGEST_BYTES:
-        return _failed(number, StateError(f"outputs of {given.nbytes:,} bytes, of {LARGEST_BYTES:,} at most"))
-    return Reply(number, "", "", 0.0, given)
+    if arrays.nbytes > LARGEST_BYTES:
+        return _failed(
+            number, StateError(f"The outputs must have at most {LARGEST_BYTES:,} bytes, got {arrays.nbytes:,}.")
+        )
+    return Reply(number, "", "", 0.0, arrays)
 
 
 def _failed(number: int, error: BaseException) -> Reply:
     if isinstance(error, RequestError) and not isinstance(error, ModelFailedError):
         after = error.retry_after_s if isinstance(error, OverloadedError) else 0.0
         return Reply(number, type(error).__name__, str(error), after, _NOTHING)
-    # What a model's own code says may hold anything, and stays in the driver's log.
+    # Messages of a model may contain anything, so they stay in the driver's log.
     _LOG.error("a request failed", exc_info=error)
     kind = ModelFailedError if isinstance(error, ModelFailedError) else RequestError
-    return Reply(number, kind.__name__, "the driver's log has the error", 0.0, _NOTHING)
+    return Reply(number, kind.__name__, "The driver's log has the error.", 0.0, _NOTHING)

@@ -1,4 +1,4 @@
-"""Counts of what became of requests, from which metrics and the live page are drawn."""
+"""Counts of requests by model and result, for metrics and the live page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "Counts", "ModelTraffic", 
 IN_TIME, LATE = "in_time", "late"
 
 RESULTS = (IN_TIME, LATE, "too_late", "overloaded", "failed", "stopped", "disconnected", "bad_request", "no_such_model")
-"""What may become of a request to a deployed model; all but the first two have no answer."""
+"""Results of a request to a deployed model; only the first two have an answer."""
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper ends of the latency histogram; one without an end follows."""
+"""Upper bounds of the latency histogram in seconds; an unbounded bucket follows."""
 
-# Requests whose client gave them up or made a mistake say nothing of the server.
+# Results that a client causes; they do not count in the rate and the share in time.
 _CLIENTS = {"disconnected", "bad_request", "no_such_model"}
 _WINDOW_S = 60.0
 _MOST_RECENT = 10_000
@@ -37,38 +37,38 @@ class Version(Protocol):
 
     @property
     def version(self) -> str:
-        """Which one."""
+        """Version of the model."""
 
 
 class Counts(Protocol):
-    """Whoever counts requests."""
+    """Counter of requests."""
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answer, of all models."""
+        """Requests of all models that wait for their answer."""
 
     def began(self, model: Version) -> None:
         """Count a request as in flight."""
 
     def ended(self, model: Version, result: str, seconds: float) -> None:
-        """Count what became of a request that was in flight."""
+        """Count the result of a request that was in flight."""
 
     def refused(self, reason: str) -> None:
-        """Count a request that names no deployed model, or has no token."""
+        """Count a request without a deployed model or without the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """A model's last minute.
+    """Traffic of a model in the last minute.
 
     Attributes
     ----------
     rate : float
-        Requests per second, those left out that a client got wrong or gave up.
+        Requests per second, without those that the client cancelled or got wrong.
     in_time : float or None
-        Share of them that were answered in time; ``None`` without requests.
+        Share of them answered in time; ``None`` without requests.
     p50_ms, p99_ms : float or None
-        Latency of the answers; ``None`` without any.
+        Latency of the answers; ``None`` without answers.
     """
 
     rate: float
@@ -86,10 +86,11 @@ class ModelTraffic:
     results : Counter
         Requests by result.
     buckets : list of int
-        Answers by latency, a count for each of ``BUCKETS_S`` and one beyond.
+        Answers by latency: one count per bound in ``BUCKETS_S``, and one beyond.
     seconds : float
         Sum of the latencies of all answers.
     in_flight : int
+        Requests that wait for their answer.
     """
 
     results: Counter[str] = field(default_factory=Counter)
@@ -103,7 +104,7 @@ class ModelTraffic:
         return ModelTraffic(Counter(self.results), list(self.buckets), self.seconds, self.in_flight)
 
     def recent(self, now: float, began: float) -> Recent:
-        """Sum up the last minute, or what there is of it."""
+        """Summarise the last minute, or the time since the start."""
         entries = [entry for entry in self._recent if entry[0] > now - _WINDOW_S and entry[1] not in _CLIENTS]
         full = len(self._recent) == self._recent.maxlen
         span = min(_WINDOW_S, now - (self._recent[0][0] if full else began))
@@ -126,13 +127,7 @@ class ModelTraffic:
 
 
 class Traffic:
-    """Counts of all models, for several threads.
-
-    Parameters
-    ----------
-    clock : callable, optional
-        Seconds that never go back.
-    """
+    """Counts of all models; any thread may call every method."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._began = clock, clock()
@@ -142,38 +137,38 @@ class Traffic:
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answer, of all models."""
+        """Requests of all models that wait for their answer."""
         with self._lock:
             return sum(counts.in_flight for counts in self._models.values())
 
     def began(self, model: Version) -> None:
         """Count a request as in flight."""
         with self._lock:
-            self._of(model).in_flight += 1
+            self._counts(model).in_flight += 1
 
     def ended(self, model: Version, result: str, seconds: float) -> None:
-        """Count what became of a request that was in flight."""
+        """Count the result of a request that was in flight."""
         with self._lock:
-            counts = self._of(model)
+            counts = self._counts(model)
             counts.in_flight -= 1
             counts.add(self._clock(), result, seconds)
 
     def refused(self, reason: str) -> None:
-        """Count a request that names no deployed model, or has no token: a stranger's names become no labels."""
+        """Count a request without a deployed model or token, by reason: unknown names become no labels."""
         with self._lock:
             self._refused[reason] += 1
 
     def totals(self) -> tuple[Mapping[tuple[str, str], ModelTraffic], Mapping[str, int]]:
-        """Counts by name and version since the start, and requests refused by reason."""
+        """Return the counts by name and version since the start, and the refused requests by reason."""
         with self._lock:
             return {key: counts.copy() for key, counts in self._models.items()}, dict(self._refused)
 
     def recent(self, model: Version) -> Recent:
-        """Sum up a model's last minute."""
+        """Summarise a model's last minute."""
         with self._lock:
-            return self._of(model).recent(self._clock(), self._began)
+            return self._counts(model).recent(self._clock(), self._began)
 
-    def _of(self, model: Version) -> ModelTraffic:
+    def _counts(self, model: Version) -> ModelTraffic:
         return self._models.setdefault((model.name, model.version), ModelTraffic())
 
 

@@ -52,52 +52,55 @@ def test_other_schemes_do_not_pass(front: FrontEnd, router: NumpyRouter) -> None
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ([], "no object"),
-        ({}, "no inputs"),
-        ({"inputs": {}}, "'inputs' of the request is not a list"),
+        ([], "must be a JSON object"),
+        ({}, "must have the inputs of model"),
+        ({"inputs": {}}, "'inputs' of the request must be a list"),
         ({"inputs": [1]}, "an object with a name"),
         ({"inputs": [{"name": 3}]}, "an object with a name"),
-        (infer_body("FP32", [1, 3], ROW, name="xx"), "has no input 'xx'; did you mean 'x'?; it has 'x' FP32 [-1, 3]"),
+        (infer_body("FP32", [1, 3], ROW, name="xx"), "must be one of 'x' FP32 [-1, 3], got 'xx'; did you mean 'x'?"),
         ({"inputs": GOOD["inputs"] * 2}, "twice"),
-        (infer_body("FP64", [1, 3], ROW), "is FP32, not FP64"),
-        (infer_body("BF16", [1, 3], ROW), "is FP32, not BF16"),
-        (infer_body("FP32", [3], [1, 2, 3]), "shape [3] is not [-1, 3]"),
-        (infer_body("FP32", [1, 4], [[1, 2, 3, 4]]), "shape [1, 4] is not [-1, 3]"),
-        (infer_body("FP32", [0, 3], []), "has no values"),
-        (infer_body("FP32", [-1, 3], ROW), "shape is not a list of sizes"),
-        (infer_body("FP32", [True, 3], ROW), "shape is not a list of sizes"),
-        (infer_body("FP32", [2, 3], [1, 2, 3]), "data has 3 values, shape [2, 3] has 6"),
-        (infer_body("FP32", [1 << 40, 3], [1, 2, 3]), "data has 3 values"),
-        (infer_body("FP32", [2, 3], [[1, 2], [3, 4], [5, 6]]), "not nested in the form"),
-        (infer_body("FP32", [2, 3], [[1, 2, 3], [4, 5]]), "not nested in the form"),
-        (infer_body("FP32", [1, 3], [[[1], [2], [3]]]), "not nested in the form"),
-        (infer_body("FP32", [1, 3], [1, [2], 3]), "is a list"),
-        (infer_body("FP32", [1, 3], [1, None, 3]), "is null"),
-        (infer_body("FP32", [1, 3], [1, True, 3]), "is a boolean"),
-        (infer_body("FP32", [1, 3], ["1", 2, 3]), "is a text"),
-        (infer_body("FP32", [1, 3], "123"), "data is a text, not a list"),
-        (infer_body("FP32", [1, 3], [1, 2, 1e39]), "1e+39 does not fit FP32"),
-        (infer_body("FP32", [1, 3], [1, 2, 10**400]), "does not fit FP32"),
-        (infer_body("FP32", [1, 3]), "neither data nor binary_data_size"),
-        ({**GOOD, "parameters": {"timeout": -1}}, "'timeout' of the request's parameters is negative"),
-        ({**GOOD, "parameters": {"timeout": 1.5}}, "'timeout' of the request's parameters is not an integer"),
-        ({**GOOD, "parameters": {"timeout": 10**12}}, "600000000 at most"),
+        (infer_body("FP64", [1, 3], ROW), "must be FP32, got FP64"),
+        (infer_body("BF16", [1, 3], ROW), "must be FP32, got BF16"),
+        (infer_body("FP32", [3], [1, 2, 3]), "must be [-1, 3] (-1: any size), got [3]"),
+        (infer_body("FP32", [1, 4], [[1, 2, 3, 4]]), "must be [-1, 3] (-1: any size), got [1, 4]"),
+        (infer_body("FP32", [0, 3], []), "must have values"),
+        (infer_body("FP32", [-1, 3], ROW), "must be a list of sizes"),
+        (infer_body("FP32", [True, 3], ROW), "must be a list of sizes"),
+        (infer_body("FP32", [2, 3], [1, 2, 3]), "must have 6 values for shape [2, 3], got 3"),
+        (infer_body("FP32", [1 << 40, 3], [1, 2, 3]), "got 3"),
+        (infer_body("FP32", [2, 3], [[1, 2], [3, 4], [5, 6]]), "nested in the shape"),
+        (infer_body("FP32", [2, 3], [[1, 2, 3], [4, 5]]), "nested in the shape"),
+        (infer_body("FP32", [1, 3], [[[1], [2], [3]]]), "nested in the shape"),
+        (infer_body("FP32", [1, 3], [1, [2], 3]), "got a list"),
+        (infer_body("FP32", [1, 3], [1, None, 3]), "got null"),
+        (infer_body("FP32", [1, 3], [1, True, 3]), "got a boolean"),
+        (infer_body("FP32", [1, 3], ["1", 2, 3]), "got a text"),
+        (infer_body("FP32", [1, 3], "123"), "must be a list, got a text"),
+        (infer_body("FP32", [1, 3], [1, 2, 1e39]), "must fit FP32, got 1e+39"),
+        (infer_body("FP32", [1, 3], [1, 2, 10**400]), "must fit FP32"),
+        (infer_body("FP32", [1, 3]), "got neither"),
+        ({**GOOD, "parameters": {"timeout": -1}}, "'timeout' of the request's parameters must be at least 0"),
+        ({**GOOD, "parameters": {"timeout": 1.5}}, "'timeout' of the request's parameters must be an integer"),
+        ({**GOOD, "parameters": {"timeout": 10**12}}, "at most 600000000 microseconds"),
         ({**GOOD, "parameters": {"sequence_id": 7}}, "sequence_id"),
-        ({**GOOD, "parameters": []}, "'parameters' of the request is not an object"),
-        ({**GOOD, "id": 7}, "'id' of the request is not a text"),
-        ({**GOOD, "outputs": [{"name": "z"}]}, "has no output 'z'"),
-        ({**GOOD, "outputs": [{"name": "\ud800"}]}, "has no output"),
+        ({**GOOD, "parameters": []}, "'parameters' of the request must be an object"),
+        ({**GOOD, "id": 7}, "'id' of the request must be a text"),
+        ({**GOOD, "outputs": [{"name": "z"}]}, "got 'z'"),
+        ({**GOOD, "outputs": [{"name": "\ud800"}]}, "output of model"),
         ({**GOOD, "outputs": [{"name": "y"}, {"name": "y"}]}, "twice"),
         ({**GOOD, "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, "classification"),
-        ({**GOOD, "outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shared memory"),
-        (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, NaN, 2]}]}', "NaN is no JSON"),
-        (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 1e400, 2]}]}', "does not fit"),
-        (b"", "no JSON"),
-        (b'{"inputs": [', "no JSON"),
-        (b"\xff\xfe\x00", "no JSON in UTF-8"),
+        ({**GOOD, "outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shared_memory_region"),
+        (
+            b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, NaN, 2]}]}',
+            "NaN is not valid JSON",
+        ),
+        (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 1e400, 2]}]}', "must fit"),
+        (b"", "must be JSON"),
+        (b'{"inputs": [', "must be JSON"),
+        (b"\xff\xfe\x00", "must be JSON in UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"id": ' + b"9" * 5000 + b"}", "no JSON"),
-        (b"\x80\x04\x95\x00\x00\x00.", "no JSON"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "must be JSON"),
+        (b"\x80\x04\x95\x00\x00\x00.", "must be JSON"),
     ],
 )
 def test_what_is_wrong_is_said(client: HttpClient, document: Any, words: str) -> None:
@@ -110,13 +113,13 @@ def test_what_is_wrong_is_said(client: HttpClient, document: Any, words: str) ->
 @pytest.mark.parametrize(
     ("model", "datatype", "data", "words"),
     [
-        ("echo_uint8", "UINT8", [256], "256 does not fit UINT8"),
-        ("echo_int8", "INT8", [-129], "-129 does not fit INT8"),
-        ("echo_int64", "INT64", [1 << 63], "does not fit INT64"),
-        ("echo_uint64", "UINT64", [10**3000], "an integer of 9966 bits does not fit UINT64"),
+        ("echo_uint8", "UINT8", [256], "must fit UINT8, got 256"),
+        ("echo_int8", "INT8", [-129], "must fit INT8, got -129"),
+        ("echo_int64", "INT64", [1 << 63], "must fit INT64"),
+        ("echo_uint64", "UINT64", [10**3000], "must fit UINT64, got an integer of 9966 bits"),
         ("echo_int32", "INT32", [1.0], "a number with a fraction"),
         ("echo_bool", "BOOL", [1], "an integer"),
-        ("echo_float16", "FP16", [65520.0], "65520 does not fit FP16"),
+        ("echo_float16", "FP16", [65520.0], "must fit FP16, got 65520"),
     ],
 )
 def test_no_number_is_changed_to_fit(client: HttpClient, model: str, datatype: str, data: Any, words: str) -> None:
@@ -128,14 +131,14 @@ def test_no_number_is_changed_to_fit(client: HttpClient, model: str, datatype: s
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (binary(12, b"\0" * 8), "binary_data_size is 12, the body has 8 bytes left"),
-        (binary(8, b"\0" * 8), "is 12 bytes, binary_data_size is 8"),
-        (binary(12, b"\0" * 20), "8 bytes are left"),
-        (binary(-1, b""), "negative"),
-        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "99999"}), "said to have 99999 bytes"),
-        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "-5"}), "no number of bytes"),
-        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "5"}), "no JSON"),
-        (binary(0, b"", shape=(1 << 60, 3)), "bytes, binary_data_size is 0"),
+        (binary(12, b"\0" * 8), "must be at most 8, the rest of the body, got 12"),
+        (binary(8, b"\0" * 8), "must be 12 for FP32 of shape [1, 3], got 8"),
+        (binary(12, b"\0" * 20), "got 8 more bytes"),
+        (binary(-1, b""), "must be at least 0"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "99999"}), "got 99999"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "-5"}), "must be a number of bytes"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "5"}), "must be JSON"),
+        (binary(0, b"", shape=(1 << 60, 3)), "got 0."),
     ],
 )
 def test_binary_data_that_is_cut_off(client: HttpClient, body: tuple[bytes, dict[str, str]], words: str) -> None:
@@ -148,9 +151,9 @@ def test_binary_data_that_is_cut_off(client: HttpClient, body: tuple[bytes, dict
     ("content", "words"),
     [
         (struct.pack("<I", 9) + b"abc", "is 6 bytes short"),
-        (struct.pack("<I", 3) + b"abcd", "1 bytes are left"),
-        (b"abc", "take more than 3 bytes"),
-        (struct.pack("<I", 2) + b"\xff\xfe", "no UTF-8"),
+        (struct.pack("<I", 3) + b"abcd", "got 1 bytes after them"),
+        (b"abc", "got only 3 bytes"),
+        (struct.pack("<I", 2) + b"\xff\xfe", "must be UTF-8"),
     ],
 )
 def test_texts_that_are_cut_off(client: HttpClient, content: bytes, words: str) -> None:
@@ -162,7 +165,7 @@ def test_texts_that_are_cut_off(client: HttpClient, content: bytes, words: str) 
 
 def test_binary_bool_is_zero_or_one(client: HttpClient) -> None:
     body, headers = binary(2, b"\x01\x02", "BOOL", (1, 2))
-    assert "0 or 1; there is 2" in client.infer("echo_bool", body, **headers).error
+    assert "0 or 1, got 2" in client.infer("echo_bool", body, **headers).error
 
 
 @pytest.mark.parametrize("path", ["nothing", "linear/versions/9", "linea"])
@@ -171,7 +174,7 @@ def test_unknown_models(client: HttpClient, path: str) -> None:
     assert client.get(f"/v2/models/{path}").status == 404
     reply = client.get(f"/v2/models/{path}/ready")
     assert reply.status == 404
-    assert "version '9'; deployed: 1, 2" in reply.error or "is deployed" in reply.error
+    assert "must be one of 1, 2, got '9'" in reply.error or "is not deployed" in reply.error
 
 
 def test_paths_and_methods_that_are_not_there(client: HttpClient) -> None:
@@ -182,7 +185,7 @@ def test_paths_and_methods_that_are_not_there(client: HttpClient) -> None:
 def test_a_large_body_is_refused_and_the_client_reads_why(front: FrontEnd, client: HttpClient) -> None:
     large = bytes(6 << 20)
     reply = client.infer("linear", large)
-    assert (reply.status, reply.error) == (413, "the body has more than 1048576 bytes; send smaller batches")
+    assert (reply.status, reply.error) == (413, "The body must have at most 1048576 bytes. Send smaller batches.")
     assert client.infer("linear", GOOD).status == 200
     # By its header alone, before a byte of it is sent.
     with socket.create_connection(("127.0.0.1", front.port), timeout=5) as raw:
@@ -231,7 +234,7 @@ def test_what_a_model_says_goes_to_the_log_alone(
     with caplog.at_level(logging.ERROR):
         reply = client.infer(model, GOOD)
     assert reply.status == 500
-    assert f"model '{model}' version 1 failed" in reply.error
+    assert f"Model '{model}' version 1 failed" in reply.error
     assert "swordfish" not in reply.body.decode()
     assert "swordfish" in caplog.text
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from udfs.serving import BadRequestError, ServedModel, TensorSpec
-from udfs.serving.http._answer import answer_of
 from udfs.serving.http._binary_data import from_binary, objects, to_binary
 from udfs.serving.http._datatypes import NUMPY
+from udfs.serving.http._infer_request import parse_request
+from udfs.serving.http._infer_response import answer_of
 from udfs.serving.http._json_data import from_json, to_json
-from udfs.serving.http._request import parse_request
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

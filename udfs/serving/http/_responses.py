@@ -1,4 +1,4 @@
-"""Replies of a front end: JSON without NaN, and errors as the protocol has them."""
+"""JSON responses and error responses of the protocol."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["as_json", "error_reply", "json_reply"]
 
 
 def as_json(document: Any) -> bytes:
-    """Write JSON in ASCII: half of a surrogate pair in a client's text passes through it unharmed."""
+    """Encode JSON in ASCII, without NaN; lone surrogates of a client's text pass unchanged."""
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
 def json_reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Make a response of JSON."""
+    """Return a JSON response."""
     return Response(as_json(document), status, headers, "application/json")
 
 
 def error_reply(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Make a response that says why there is no answer."""
+    """Return an error response."""
     return json_reply({"error": message}, status, headers)

@@ -1,4 +1,4 @@
-"""Sessions that share a trunk, found by what their layers compute: nobody declares them (section 3.4.2)."""
+"""Groups of sessions that share a trunk, found by comparing what their layers compute (section 3.4.2)."""
 
 from __future__ import annotations
 
@@ -16,31 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["group_recipe", "groups", "trunk_of"]
 
-# Of its members' FLOPs a trunk has at least so much: below it a batch gains less than waiting for the others costs.
+# Least share of each member's FLOPs in a trunk: a smaller trunk saves less than waiting for the other members costs.
 _LEAST_SHARE = 0.5
 
 
 def groups(deployments: Sequence[Deployment]) -> list[tuple[Deployment, ...]]:
-    """Put sessions into groups, each with the first one that it shares most of its network with.
-
-    Parameters
-    ----------
-    deployments : sequence of Deployment
-
-    Returns
-    -------
-    list of tuple of Deployment
-        In the order of their first members.
-    """
-    found: list[list[Deployment]] = []
+    """Group sessions: each joins the first group with which it shares most of its network."""
+    grouped: list[list[Deployment]] = []
     for deployment in deployments:
-        for group in found:
+        for group in grouped:
             if _joins(group, deployment):
                 group.append(deployment)
                 break
         else:
-            found.append([deployment])
-    return [tuple(group) for group in found]
+            grouped.append([deployment])
+    return [tuple(group) for group in grouped]
 
 
 def _joins(group: Sequence[Deployment], deployment: Deployment) -> bool:
@@ -52,7 +42,7 @@ def _joins(group: Sequence[Deployment], deployment: Deployment) -> bool:
 
 
 def trunk_of(members: Sequence[Deployment]) -> Trunk | None:
-    """Find what networks compute alike, and the tensors that cross to what each has of its own."""
+    """Return the common part of several networks and the tensors that leave it; ``None`` without one."""
     graphs: dict[str, tuple[LayerGraph, tuple[str, ...]]] = {}
     for member in members:
         assert member.network is not None  # functions are in no group
@@ -76,25 +66,26 @@ def trunk_of(members: Sequence[Deployment]) -> Trunk | None:
         names[session] = {name: theirs[graph.expression(name)] for name in live}
         total = graph.flops(needed)
         share = min(share, graph.flops(below) / total if total else 0.0)
-    crossing = {name for own in names.values() for name in own.values()}
+    crossing = {name for layers in names.values() for name in layers.values()}
     return Trunk(tuple(name for name in first.names if name in crossing), names, share)
 
 
 def group_recipe(
     members: Sequence[Deployment], recipes: Mapping[str, NetworkRecipe | FunctionRecipe] | None = None
 ) -> GroupRecipe:
-    """Write down how a backend opens a group.
+    """Return the recipe by which a backend opens a group.
 
     Parameters
     ----------
-    members : sequence of Deployment
     recipes : mapping of str to recipe, optional
-        By session; by default those for this process.
+        Recipes by session. Default: those for this process.
     """
-    own = {member.session.name: member.recipe for member in members} if recipes is None else dict(recipes)
-    name = "+".join(own)
+    by_session = {member.session.name: member.recipe for member in members} if recipes is None else dict(recipes)
+    name = "+".join(by_session)
     if len(members) == 1:
-        return GroupRecipe(name, own)
+        return GroupRecipe(name, by_session)
     # They read the same records: the first one's reader names the layers that the trunk begins with.
-    reader = next(iter(own.values())).reader
-    return GroupRecipe(name, {session: replace(one, reader=reader) for session, one in own.items()}, trunk_of(members))
+    reader = next(iter(by_session.values())).reader
+    return GroupRecipe(
+        name, {session: replace(recipe, reader=reader) for session, recipe in by_session.items()}, trunk_of(members)
+    )

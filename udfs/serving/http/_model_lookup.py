@@ -1,4 +1,4 @@
-"""The models that a router serves, by name and version."""
+"""Lookup of a router's models by name and version."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["find_model", "versions_of"]
 
 
 def find_model(router: Router, name: str, version: str | None = None) -> ServedModel:
-    """Find a version of a model; by default the last one deployed.
+    """Return a version of a model; by default the last one deployed.
 
     Raises
     ------
     NoSuchModelError
-        It is not deployed.
+        The model or the version is not deployed.
     """
     versions = versions_of(router, name)
     if version is None:
@@ -28,19 +28,21 @@ def find_model(router: Router, name: str, version: str | None = None) -> ServedM
         if model.version == version:
             return model
     deployed = ", ".join(model.version for model in versions)
-    raise NoSuchModelError(f"model {name!r} has no version {version[:40]!r}; deployed: {deployed}")
+    raise NoSuchModelError(f"version of model {name!r} must be one of {deployed}, got {version[:40]!r}.")
 
 
 def versions_of(router: Router, name: str) -> list[ServedModel]:
-    """List a model's versions, in the order in which they were deployed.
+    """Return a model's versions, in the order of their deployment.
 
     Raises
     ------
     NoSuchModelError
-        None is deployed.
+        The model is not deployed.
     """
     models = router.models
     versions = [model for model in models if model.name == name]
     if not versions:
-        raise NoSuchModelError(f"no model {name[:100]!r} is deployed{nearest(name[:100], {m.name for m in models})}")
+        raise NoSuchModelError(
+            f"Model {name[:100]!r} is not deployed{nearest(name[:100], {m.name for m in models}) or '.'}"
+        )
     return versions

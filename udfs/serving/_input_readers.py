@@ -1,4 +1,4 @@
-"""From what a request has to what a network reads: a row at a time, so that a bad one is alone."""
+"""Input readers, which convert a row of a request to the tensors of a model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["FeedReader", "InputReader", "TensorReader"]
 
 
 class InputReader(Protocol):
-    """Reads a row of a request."""
+    """Interface for reading a row of a request."""
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Give the tensors of one row, without a batch axis.
+        """Return the tensors of a row, without a batch axis.
 
         Raises
         ------
@@ -38,28 +38,23 @@ class InputReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TensorReader:
-    """Passes tensors on as they are; the router has checked them.
-
-    Parameters
-    ----------
-    inputs : tuple of TensorSpec
-    """
+    """Reader that keeps tensors as they are, since the router has validated them."""
 
     inputs: tuple[TensorSpec, ...]
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Give the row's own tensors; bytes and texts as objects."""
+        """Return the tensors of the row; bytes and texts as objects."""
         return {spec.name: _value(inputs[spec.name], spec.dtype) for spec in self.inputs}
 
 
 @dataclass(frozen=True, slots=True)
 class FeedReader:
-    """Decodes images and tokenizes texts exactly as the featurizers of tables do.
+    """Reader that decodes images and tokenizes texts exactly as the featurizers of tables do.
 
     Parameters
     ----------
     feeds : tuple of Feed
-        Their columns are the names of the inputs.
+        Feeds whose columns are the names of the inputs.
     """
 
     feeds: tuple[Feed, ...]
@@ -70,8 +65,8 @@ class FeedReader:
         for feed in self.feeds:
             (name,) = feed.columns
             if isinstance(feed, ImageFeed):
-                given = inputs[name]
-                value = given.tobytes() if given.dtype == np.uint8 and given.ndim == 1 else given
+                content = inputs[name]
+                value = content.tobytes() if content.dtype == np.uint8 and content.ndim == 1 else content
                 arrays[feed.layer] = images.decode(value, feed.preprocessing)
                 continue
             column = pa.array([inputs[name].tobytes().decode()], pa.string())
@@ -82,9 +77,9 @@ class FeedReader:
         return arrays
 
 
-def _value(given: NDArray[Any], dtype: str) -> NDArray[Any]:
+def _value(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype not in {"bytes", "str"}:
-        return given
+        return array
     value = np.empty((), object)
-    value[()] = given.tobytes() if dtype == "bytes" else given.tobytes().decode()
+    value[()] = array.tobytes() if dtype == "bytes" else array.tobytes().decode()
     return value

@@ -1,4 +1,4 @@
-"""From a name in a registry to a session with the model itself."""
+"""Resolution of a session's model: from its name in a registry to the model itself."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._mlflow import mlflow_session, mlflow_version
+from vista_spark.serving._model_reference import Reference, is_reference
 from vista_spark.serving._model_store import ModelStore
 from vista_spark.serving._pipelines import pipeline_session
-from vista_spark.serving._reference import Reference, is_reference
 
 if TYPE_CHECKING:
     from udfs.store import Store
@@ -19,12 +19,12 @@ __all__ = ["fetched", "newest"]
 
 
 def newest(session: Session, store: Store | None) -> str | None:
-    """Give the version that a session's model names now; ``None`` where no registry does, or always the same one.
+    """Return the version that a session's model names now; ``None`` if it names no version that can change.
 
     Raises
     ------
     InvalidArgumentError, udfs.store.StoreError, mlflow.exceptions.MlflowException
-        The registry does not know it, or cannot be reached.
+        The registry does not have the model, or cannot be reached.
     """
     if not is_reference(session.model):
         return None
@@ -33,18 +33,17 @@ def newest(session: Session, store: Store | None) -> str | None:
 
 
 def fetched(session: Session, store: Store | None) -> Session:
-    """Give a session with its model, where a registry has it, and with that one's version.
+    """Return a session with its model and version, loaded from the registry if the session names one.
 
     Parameters
     ----------
-    session : Session
     store : Store, optional
-        Of ``"store:/..."``.
+        Store of models named ``"store:/..."``.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such model or version, or no store.
+        The model, the version or the store does not exist.
     """
     if not is_reference(session.model):
         return pipeline_session(session)
@@ -53,8 +52,8 @@ def fetched(session: Session, store: Store | None) -> Session:
     if reference.scheme == "models":
         return pipeline_session(mlflow_session(session, reference.name, version))
     fields = _models(reference, store).load(reference.name, version)
-    given = {name: getattr(session, name) for name in fields if getattr(session, name)}
-    return pipeline_session(replace(session, **{**fields, **given, "model": fields["model"], "version": version}))
+    overrides = {name: getattr(session, name) for name in fields if getattr(session, name)}
+    return pipeline_session(replace(session, **{**fields, **overrides, "model": fields["model"], "version": version}))
 
 
 def _version(reference: Reference, store: Store | None) -> str:
@@ -65,5 +64,7 @@ def _version(reference: Reference, store: Store | None) -> str:
 
 def _models(reference: Reference, store: Store | None) -> ModelStore:
     if store is None:
-        raise InvalidArgumentError(f"model={str(reference)!r}: the server has no store; Server(store=...) names it")
+        raise InvalidArgumentError(
+            f"store must be set for the model {str(reference)!r}, got None. Set Server(store=...)."
+        )
     return ModelStore(store)

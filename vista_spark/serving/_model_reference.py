@@ -1,4 +1,4 @@
-"""Names of models in registries: ``models:/cats@champion``, ``store:/cats/3``."""
+"""Names of models in registries, such as ``models:/cats@champion`` and ``store:/cats/3``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class Reference:
     Attributes
     ----------
     scheme : {"models", "store"}
-        MLflow's registry, or a :class:`ModelStore`.
+        Registry: MLflow's, or a :class:`ModelStore`.
     name : str
+        Name of the model.
     version : str
-        ``""`` for the one that `alias` names, or the newest.
+        Version; ``""`` for the one that `alias` names, or the newest.
     alias : str
-        ``""`` without one.
+        Alias; ``""`` without one.
 
     Examples
     --------
@@ -41,22 +42,22 @@ class Reference:
 
     @property
     def moves(self) -> bool:
-        """Whether it may name another version tomorrow."""
+        """True if the reference may name another version later."""
         return not self.version
 
     def __str__(self) -> str:
-        """Write it as :meth:`read` takes it."""
+        """Return the text that :meth:`read` parses."""
         at = f"@{self.alias}" if self.alias else f"/{self.version}" if self.version else ""
         return f"{self.scheme}:/{self.name}{at}"
 
     @classmethod
     def read(cls, text: str) -> Reference:
-        """Take a reference apart.
+        """Parse a reference.
 
         Raises
         ------
         InvalidArgumentError
-            It names no model.
+            The text is not a valid reference.
         """
         scheme, _, rest = text.partition(":/")
         rest = rest.lstrip("/")
@@ -66,12 +67,12 @@ class Reference:
             name, _, version = rest.partition("/")
         if scheme not in _SCHEMES or not name or (at and not alias) or "/" in version or "/" in alias or "/" in name:
             raise InvalidArgumentError(
-                f"model={text!r}: of a registry it is models:/name@alias, models:/name/version, store:/name@alias, "
-                "store:/name/version, or store:/name for the newest"
+                "model must be models:/name@alias, models:/name/version, store:/name@alias, store:/name/version, or "
+                f"store:/name for the newest version, got {text!r}."
             )
         return cls(scheme, name, "" if version == _LATEST else version, alias)
 
 
 def is_reference(model: object) -> bool:
-    """Tell whether a session's model is a name in a registry."""
+    """Return whether a session's model is a name in a registry."""
     return isinstance(model, str) and model.partition(":/")[0] in _SCHEMES and ":/" in model

@@ -1,4 +1,4 @@
-"""The job of one backend: it is started, and ended, for itself."""
+"""Supervision of the Spark job of one backend."""
 
 from __future__ import annotations
 
@@ -14,42 +14,34 @@ if TYPE_CHECKING:
 
     from udfs.serving import BackendWorker, Link
 
-__all__ = ["BackendOwner", "OneBackend"]
+__all__ = ["BackendJob", "BackendOwner"]
 
 
 class BackendOwner(Protocol):
-    """Whoever has all backends of a server."""
+    """The collection of a server's backends, as a job reports to it."""
 
     @property
     def links(self) -> Mapping[str, Link]:
-        """Links to those that are there."""
+        """Links to the connected backends."""
 
     def lose(self, name: str, why: str) -> None:
-        """Note that a backend's job ended."""
+        """Handle the end of a backend's job."""
 
     def give_up(self, name: str) -> None:
-        """Note that a backend will not come back."""
+        """Record that a backend has no restarts left."""
 
     def fail(self, error: BaseException) -> None:
-        """Note why."""
+        """Record the error of a backend."""
 
     def has_called(self, name: str) -> bool:
-        """Whether a backend has called since it was asked for."""
+        """Return whether a backend has connected since it was requested."""
 
     def look_after(self, name: str) -> tuple[str, ...]:
-        """Give a backend's name if it hangs, or is silent and was not replaced."""
+        """Return the backend's name if it hangs, or was lost and not replaced."""
 
 
-class OneBackend:
-    """Supervisor of one backend's job. A :class:`udfs.driver.WorkerJobs` calls it.
-
-    Parameters
-    ----------
-    backends : BackendOwner
-        All of the server's.
-    worker : BackendWorker
-    restarts : int
-    """
+class BackendJob:
+    """Supervisor of one backend's job; :class:`udfs.driver.WorkerJobs` calls it."""
 
     def __init__(self, spark: SparkSession, backends: BackendOwner, worker: BackendWorker, *, restarts: int) -> None:
         self._backends = backends
@@ -62,56 +54,56 @@ class OneBackend:
         self._jobs.start()
 
     def end(self) -> None:
-        """Have the job not be started again."""
+        """Prevent another start of the job."""
         self._over.set()
 
     def stop(self) -> None:
-        """End the job, whose backend was told to stop, and wait for it."""
+        """End the job after its backend was stopped, and wait for it."""
         self._over.set()
         self._jobs.stop()
 
     # For the job.
 
     def lose(self, name: str, why: str) -> None:
-        """Note that the job ended."""
+        """Handle the end of the job."""
         self._backends.lose(name, why)
 
     def give_up(self, name: str) -> None:
-        """Note that the backend will not come back."""
+        """Record that no restarts are left."""
         self._backends.give_up(name)
 
     def fail(self, error: BaseException) -> None:
-        """Note why the backend will not come back."""
+        """Record the error of the job."""
         self._backends.fail(error)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is to end; gives whether it is."""
+        """Wait for the end of the supervision; return whether it came."""
         return self._over.wait(timeout_s)
 
-    def uncharged(self, name: str) -> int:  # of the protocol
-        """Count losses that are no backend's fault: none."""
+    def uncharged(self, name: str) -> int:  # noqa: ARG002 - of the protocol
+        """Return the losses that do not count as restarts: none."""
         return 0
 
     def abort(self) -> None:
-        """End what is left: a backend whose router is gone ends itself."""
+        """Close the connection; a backend without a router ends by itself."""
         link = self._backends.links.get(self.name)
         if link is not None:
             link.close()
 
-    def settle(self, timeout_s: float) -> bool:
-        """Tell whether no process is at work."""
+    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002
+        """Return whether no process is at work."""
         return True
 
     @property
     def alive(self) -> tuple[str, ...]:
-        """Its name, if it is there."""
+        """Name of the backend if it is connected."""
         return tuple(name for name in self._backends.links if name == self.name)
 
     @property
     def complete(self) -> bool:
-        """Whether it has called."""
+        """True if the backend has connected."""
         return self._backends.has_called(self.name)
 
     def look_after(self) -> tuple[str, ...]:
-        """Tell whether its batch hangs, or it is silent and was not replaced."""
+        """Return the backend's name if it hangs, or was lost and not replaced."""
         return self._backends.look_after(self.name)

@@ -1,4 +1,4 @@
-"""Who may ask: whoever sends the token."""
+"""Token check of HTTP requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from udfs.serving.http._replies import error_reply
+from udfs.serving.http._responses import error_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +17,14 @@ __all__ = ["TokenRequired"]
 
 
 class TokenRequired:
-    """An ASGI application that passes requests on if they have ``Authorization: Bearer`` and the token.
+    """ASGI middleware that passes requests with ``Authorization: Bearer`` and the token, and answers others with 401.
 
     Parameters
     ----------
-    app : ASGI application
-    token : str
     open_paths : frozenset of str
-        What everybody may read.
+        Paths that need no token.
     refused : callable
-        Called for each request that is answered with 401.
+        Called for each refused request.
     """
 
     def __init__(self, app: ASGIApp, token: str, open_paths: frozenset[str], refused: Callable[[], None]) -> None:
@@ -37,7 +35,7 @@ class TokenRequired:
         """Pass the request on, or refuse it before its body is read."""
         if scope["type"] == "http" and scope["path"] not in self._open_paths and not self._knows(scope):
             self._refused()
-            message = "this server wants its token: Authorization: Bearer TOKEN"
+            message = "The request must have the token of this server: Authorization: Bearer TOKEN."
             await error_reply(401, message, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -49,5 +47,5 @@ class TokenRequired:
 
 
 def _digest(token: bytes) -> bytes:
-    # Digests are of one length: comparing them takes the same time whatever was sent.
+    # Digests have the same length, so that a comparison takes the same time for every token.
     return hashlib.sha256(token).digest()

@@ -1,4 +1,4 @@
-"""Requests that wait for answers: each is as many units as it has rows, and is answered once all of them are."""
+"""Waiting requests: each is answered once all its rows are."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_S", "Joined", "Pending"]
 
 GRACE_S = 0.05
-"""An answer may come a little after its deadline, and is welcome then; later nobody waits for it."""
+"""Seconds after its deadline in which an answer is still delivered."""
 
 
 class Joined:
-    """The future of a request, and the answers to its rows so far. Every method may be called from any thread.
+    """Future of a request, and the answers to its rows so far; any thread may call every method.
 
     Parameters
     ----------
     rows : int
+        Number of rows.
     forget : callable
-        Called once it is settled while some rows are not: nobody needs them any more.
+        Called when the request is settled before all its rows are.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class Joined:
         self.future.add_done_callback(self._done)
 
     def answer(self, row: int, outputs: Outputs) -> None:
-        """Take the answer to a row; the last one settles the request."""
+        """Add the answer to a row; the last one settles the request."""
         with self._lock:
             if self._answers[row] is not None:
                 return
@@ -64,11 +65,13 @@ class Joined:
             complete = not self._missing
         if complete:
             answers = [answer for answer in self._answers if answer is not None]
-            with suppress(InvalidStateError):  # it was cancelled
+            with suppress(InvalidStateError):  # cancelled meanwhile
                 try:
-                    self.future.set_result({name: np.stack([one[name] for one in answers]) for name in answers[0]})
+                    self.future.set_result(
+                        {name: np.stack([row_outputs[name] for row_outputs in answers]) for name in answers[0]}
+                    )
                 except (ValueError, KeyError) as error:
-                    why = f"its rows have answers of different shapes: {error}"
+                    why = f"The rows of the request have answers of different shapes: {error}."
                     self.future.set_exception(ModelFailedError(why))
 
     def fail(self, error: RequestError) -> None:
@@ -83,25 +86,20 @@ class Joined:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A unit that is not answered yet.
+    """A row without an answer.
 
     Attributes
     ----------
-    number : int
-    session, group : str
     deadline : float
-        By this process's monotonic clock, in seconds.
-    inputs : mapping of str to array
-    key : str
+        Deadline in seconds of this process's monotonic clock.
     row : int
-        In its request.
-    joined : Joined
+        Place in its request.
     link : str
-        Backend that has it.
+        Backend that has the row.
     attempts : int
-        Backends that had it.
+        Number of backends that had it.
     pinned : bool
-        Whether its caller asked for this version.
+        True if its caller asked for this version.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The answer to an inference request, as JSON or with binary data after it."""
+"""Response to an inference request, as JSON or with binary data after it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from starlette.responses import Response
 from udfs.serving import BadRequestError, ModelFailedError
 from udfs.serving.http._binary_data import to_binary
 from udfs.serving.http._datatypes import datatype_of_array
+from udfs.serving.http._infer_request import Wanted
 from udfs.serving.http._json_data import to_json
-from udfs.serving.http._replies import as_json
-from udfs.serving.http._request import Wanted
+from udfs.serving.http._responses import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from udfs.serving import ServedModel
-    from udfs.serving.http._request import InferRequest
+    from udfs.serving.http._infer_request import InferRequest
 
 __all__ = ["answer_of"]
 
@@ -28,24 +28,24 @@ def _all(outputs: Mapping[str, np.ndarray], model: ServedModel) -> list[str]:
 
 
 def answer_of(outputs: Mapping[str, np.ndarray], request: InferRequest, model: ServedModel) -> Response:
-    """Write the outputs that a request wants, in its order.
+    """Return the response with the outputs that a request asks for, in its order.
 
     Raises
     ------
     ModelFailedError
-        The model did not give an output that it has.
+        The model did not return one of its declared outputs.
     BadRequestError
-        It gave none of a name that is wanted.
+        The model returned no output of a requested name.
     NotInJsonError
-        An output is wanted as JSON, which cannot carry it.
+        JSON cannot represent an output.
     """
     entries: list[dict[str, Any]] = []
     binary: list[bytes] = []
     for wanted in request.outputs or [Wanted(name, request.binary) for name in _all(outputs, model)]:
         if wanted.name not in outputs:
-            # Where the model says what it gives, the request has been held against that.
+            # With declared outputs, the request was validated against them.
             kind = ModelFailedError if model.outputs else BadRequestError
-            raise kind(f"the model gave no output {wanted.name[:100]!r}; it gave {', '.join(outputs)}")
+            raise kind(f"Outputs must be among {', '.join(outputs)}, got {wanted.name[:100]!r}.")
         array = np.asarray(outputs[wanted.name])
         datatype = datatype_of_array(array, wanted.name)
         entry: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(array.shape)}

@@ -1,4 +1,4 @@
-"""Waiting for a router's answer: until its deadline, or until the client hangs up."""
+"""Waiting for an answer of a router, until its deadline or until the client disconnects."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ _T = TypeVar("_T")
 async def answer_or_give_up(
     submit: Callable[[], Answer], threads: Executor, request: Request, seconds: float
 ) -> Mapping[str, np.ndarray]:
-    """Submit a request and wait for its answer; on every other way out its future is cancelled.
+    """Submit a request and wait for its answer; cancel it in every other case.
 
     Parameters
     ----------
     submit : callable
-        Asks the router. It runs in a thread, for it may write the inputs to a socket.
-    threads : Executor
+        Submits the request to the router. It runs in a thread, since it may write the inputs to a socket.
     request : Request
-        Its body has been read.
+        HTTP request whose body has been read.
     seconds : float
-        How long to wait.
+        Seconds to wait.
 
     Raises
     ------
     ServerStoppedError
-        The router cancelled it.
+        The router cancelled the request.
     TooLateError
-        There is no answer.
+        There is no answer in time.
     DisconnectedError
-        The client hung up.
+        The client disconnected.
     """
     ends = asyncio.get_running_loop().time() + seconds
     hangup = asyncio.ensure_future(_hangup(request))
@@ -64,13 +63,13 @@ async def _first(awaited: asyncio.Future[_T], hangup: asyncio.Future[None], ends
     both: set[asyncio.Future[Any]] = {awaited, hangup}
     await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
     if awaited.cancelled():
-        raise ServerStoppedError("the server gave the request up")
+        raise ServerStoppedError("The server cancelled the request.")
     if awaited.done():
         return awaited.result()
     awaited.cancel()
     if hangup.done():
-        raise DisconnectedError("the client hung up")
-    raise TooLateError("the deadline went by before an answer was there")
+        raise DisconnectedError("The client disconnected.")
+    raise TooLateError("The deadline passed before an answer was ready.")
 
 
 async def _hangup(request: Request) -> None:
@@ -79,7 +78,7 @@ async def _hangup(request: Request) -> None:
 
 
 def _cancel(submitted: Future[Answer]) -> None:
-    """Cancel the answer's future, also where the router gives it only now; it does nothing to one that is done."""
+    """Cancel the answer's future, even if the router returns it only now."""
     if submitted.cancelled() or submitted.exception() is not None:
         return
     with suppress(RuntimeError):

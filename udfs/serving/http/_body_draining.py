@@ -1,4 +1,4 @@
-"""What a client still sends when it has its response already."""
+"""Draining of request bodies after their response."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ _LONGEST_S = 5.0
 
 
 class DropUnread:
-    """An ASGI application that reads the rest of a request's body, after the response, and drops it.
+    """ASGI middleware that reads and drops the rest of a request's body after the response.
 
     A server that closes while its client is sending resets the connection, and the client may never see the response.
-    Nothing is kept, and nothing is read for more than a few seconds.
-
-    Parameters
-    ----------
-    app : ASGI application
+    Reading ends after a few seconds.
     """
 
     def __init__(self, app: ASGIApp) -> None:

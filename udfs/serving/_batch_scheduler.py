@@ -1,4 +1,4 @@
-"""Queues of a backend, and which batch comes next: round robin over groups, by a policy of dispatch (section 3.5.2)."""
+"""Batch scheduler of a backend: queues by group, round robin over groups, and a dispatch policy (section 3.5.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from udfs.serving._models import Row
+from udfs.serving._open_models import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,26 +17,24 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-__all__ = ["Content", "Due", "Rounds", "Unread", "Waiting"]
+__all__ = ["BatchScheduler", "Content", "Due", "Unread", "Waiting"]
 
-# Weight of the newest batch in a group's pace, and how far from its profile a batch is believed to be.
+# Weight of the newest batch in a group's pace, and bounds of a batch's pace.
 _NEWEST = 0.2
 _FASTEST, _SLOWEST = 0.25, 20.0
 
-# Contents that are read ahead of a batch of one: while it runs, the next one is read.
+# Contents read ahead of a batch of one: the next one is read while it runs.
 _LEAST_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A unit that waits for a batch.
+    """A row that waits for a batch.
 
     Attributes
     ----------
-    number : int
     deadline_ms : float
-        By this process's clock.
-    session : str
+        Deadline in milliseconds of this process's clock.
     """
 
     number: int
@@ -46,17 +44,16 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Content:
-    """What one or several units ask about: read once, and one row of a batch.
+    """Content of one or several waiting rows: it is read once and is one row of a batch.
 
     Attributes
     ----------
     key : str
-        Equal for equal contents; ``""`` says nothing.
+        Digest of the content; ``""`` if not computed.
     inputs : dict of str to array
-        As they came.
-    units : list of Waiting
+        Inputs as received.
     arrays : dict of str to array
-        As they were read; empty before.
+        Decoded inputs; empty before reading.
     """
 
     key: str
@@ -66,12 +63,12 @@ class Content:
 
     @property
     def deadline_ms(self) -> float:
-        """The earliest one of its units."""
+        """Earliest deadline of its rows."""
         return min(unit.deadline_ms for unit in self.units)
 
 
 class _Queue:
-    """Contents by their deadlines."""
+    """Contents in the order of their deadlines."""
 
     def __init__(self) -> None:
         self.contents: list[Content] = []
@@ -90,7 +87,7 @@ class _Queue:
         self.contents.insert(place, content)
 
     def join(self, content: Content, unit: Waiting) -> bool:
-        """Have a content wait for another unit as well; ``False`` where it is not in this queue."""
+        """Add a row to a content; return ``False`` if the content is not in this queue."""
         before = content.deadline_ms
         place = bisect_left(self.deadlines, before)
         while place < len(self.contents) and self.contents[place] is not content and self.deadlines[place] == before:
@@ -104,10 +101,10 @@ class _Queue:
         return True
 
     def take(self, count: int) -> list[Content]:
-        """Take the first ones out."""
-        taken = self.contents[:count]
+        """Remove and return the first contents."""
+        first = self.contents[:count]
         del self.contents[:count], self.deadlines[:count]
-        return taken
+        return first
 
     def keep(self, contents: Sequence[Content]) -> None:
         self.contents = sorted(contents, key=lambda content: content.deadline_ms)
@@ -132,12 +129,12 @@ class _Slot:
 
     @property
     def has_room(self) -> bool:
-        """Whether more is to be read: what is read long before its batch may be late by then, and was read in vain."""
+        """True if more contents should be read. Contents read too early may be late by the time of their batch."""
         return len(self.ready) < max(self.batch, _LEAST_AHEAD)
 
     @property
     def paced(self) -> list[float]:
-        """Latencies that most batches keep: under overload the head of a queue is always just in time."""
+        """Latencies that most batches keep: under overload the head of a queue is always barely in time."""
         return [(self.pace + self.unsteady) * ms for ms in self.latencies]
 
     def forget(self, content: Content) -> None:
@@ -147,15 +144,14 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What is to be read now.
+    """Next content to read.
 
     Attributes
     ----------
     group : str
-        Of the content; ``""`` without one.
-    content : Content or None
+        Group of the content; ``""`` without one.
     dropped : tuple of Waiting
-        They cannot be in time any more.
+        Rows that can no longer be in time.
     """
 
     group: str = ""
@@ -165,21 +161,20 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done now.
+    """Next batch to run.
 
     Attributes
     ----------
     group : str
-        Of the batch; ``""`` without one.
-    batch : tuple of (Waiting, Row)
+        Group of the batch; ``""`` without one.
     size : int
-        Different contents among them: what the batch costs.
+        Number of different contents, which determines the cost of the batch.
     dropped : tuple of Waiting
-        They cannot be in time any more.
+        Rows that can no longer be in time.
     wake_ms : float or None
-        When to ask again if nothing arrives before, without a batch.
+        Time to ask again if no row arrives before, without a batch.
     expected_ms : float
-        What the batch is expected to take.
+        Expected milliseconds of the batch.
     """
 
     group: str = ""
@@ -190,29 +185,29 @@ class Due:
     expected_ms: float = 0.0
 
 
-class Rounds:
-    """Duty cycles of a backend. It knows no clock, and is for one thread at a time.
+class BatchScheduler:
+    """Queues of a backend and the choice of its next batch. It has no clock, and only one thread may use it at a time.
 
-    A unit is put, read and run. The policy says twice which ones are given up: before they are read, so that no time
-    goes into images that are late when their batch comes, and when the batch is made.
+    Rows are queued, read and run. The policy drops late rows twice: before they are read, so that no time is spent on
+    images that will be late, and when a batch is made.
 
     Parameters
     ----------
     policy : Policy
-        One of :data:`optimizer.serving.POLICIES`.
+        Value of :data:`optimizer.serving.POLICIES`.
 
     Examples
     --------
     >>> from optimizer.serving import sliding_window
-    >>> rounds = Rounds(sliding_window)
-    >>> rounds.place("cats", 2, [0.0, 3.0, 5.0])
-    >>> [rounds.put("cats", Waiting(number, 20.0, "cats"), "", {"x": number}) for number in range(3)]
+    >>> scheduler = BatchScheduler(sliding_window)
+    >>> scheduler.place("cats", 2, [0.0, 3.0, 5.0])
+    >>> [scheduler.put("cats", Waiting(number, 20.0, "cats"), "", {"x": number}) for number in range(3)]
     [True, True, True]
-    >>> while (unread := rounds.unread(0.0)).content is not None:
-    ...     rounds.read("cats", unread.content, unread.content.inputs)
+    >>> while (unread := scheduler.unread(0.0)).content is not None:
+    ...     scheduler.read("cats", unread.content, unread.content.inputs)
     True
     True
-    >>> [unit.number for unit, _ in rounds.due(0.0).batch], [unit.number for unit in rounds.unread(18.0).dropped]
+    >>> [unit.number for unit, _ in scheduler.due(0.0).batch], [unit.number for unit in scheduler.unread(18.0).dropped]
     ([0, 1], [2])
     """
 
@@ -223,16 +218,16 @@ class Rounds:
 
     @property
     def waiting(self) -> int:
-        """Units in all queues."""
+        """Number of rows in all queues."""
         return sum(len(content.units) for slot in self._slots for content in slot.contents)
 
     @property
     def pace(self) -> Mapping[str, float]:
-        """By group, what batches took of what the profile says."""
+        """Measured over profiled batch latency, by group."""
         return {slot.group: slot.pace for slot in self._slots}
 
     def place(self, group: str, batch: int, latencies_ms: Sequence[float]) -> None:
-        """Give a group a slot of the cycle, or its slot another batch."""
+        """Add a group, or change its batch size and latencies."""
         batch = min(batch, len(latencies_ms) - 1)
         slot = self._slot(group)
         if slot is None:
@@ -241,7 +236,7 @@ class Rounds:
             slot.batch, slot.latencies = batch, list(latencies_ms)
 
     def remove(self, group: str) -> tuple[Waiting, ...]:
-        """Take a group out, and give what waited there; what is being read comes back from :meth:`read`."""
+        """Remove a group and return its waiting rows; a content being read comes back from :meth:`read`."""
         slot = self._slot(group)
         if slot is None:
             return ()
@@ -250,7 +245,7 @@ class Rounds:
         return tuple(unit for queue in (slot.unread, slot.ready) for content in queue for unit in content.units)
 
     def put(self, group: str, unit: Waiting, key: str, inputs: Mapping[str, Any]) -> bool:
-        """Queue a unit by its deadline, with others of its content if it has a key; ``False`` without the group."""
+        """Queue a row by its deadline, joined with rows of the same key; return ``False`` without the group."""
         slot = self._slot(group)
         if slot is None:
             return False
@@ -268,7 +263,7 @@ class Rounds:
         return True
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Forget units that wait."""
+        """Remove waiting rows."""
         gone = set(numbers)
         if not gone:
             return
@@ -283,20 +278,19 @@ class Rounds:
                     queue.keep([content for content in queue if content.units])
 
     def unread(self, now_ms: float, busy_ms: Mapping[str, float] | None = None) -> Unread:
-        """Choose what to read next: of the groups that have too little for a batch, the earliest that can be in time.
+        """Return the next content to read: the earliest that can be in time, of groups that need more for a batch.
 
         Parameters
         ----------
-        now_ms : float
         busy_ms : mapping of str to float, optional
-            By group, what the batch that it waits for is expected to take still.
+            Expected milliseconds until each group can start its next batch.
         """
         busy_ms = busy_ms or {}
         dropped: list[Waiting] = []
         hungry = [slot for slot in self._slots if len(slot.unread) and slot.reading is None and slot.has_room]
         for slot in sorted(hungry, key=lambda slot: slot.unread.deadlines[0]):
             latencies = slot.paced
-            # It runs after whole batches of what is ready, with the rest of that.
+            # It runs after the whole batches of the ready contents, together with the rest of them.
             ahead, beside = divmod(len(slot.ready), slot.batch)
             start = now_ms + busy_ms.get(slot.group, 0.0) + ahead * latencies[slot.batch]
             gone, _, _ = self._dispatch(slot, slot.unread, start, [0.0, *latencies[beside + 1 :]], slot.batch - beside)
@@ -307,7 +301,7 @@ class Rounds:
         return Unread(dropped=tuple(dropped))
 
     def read(self, group: str, content: Content, arrays: Mapping[str, NDArray[Any]] | None) -> bool:
-        """Take a content that was read, or with ``None`` could not be; ``False`` where its group is gone."""
+        """Store a decoded content, or drop it if `arrays` is ``None``; return ``False`` if its group was removed."""
         slot = self._slot(group)
         if slot is None or slot.reading is not content:
             return False
@@ -320,7 +314,7 @@ class Rounds:
         return True
 
     def due(self, now_ms: float, group: str | None = None) -> Due:
-        """Choose the next batch: of the next group in turn that has one, or of this group."""
+        """Return the next batch, of the next group in turn or of one group."""
         dropped: list[Waiting] = []
         wake: float | None = None
         count = len(self._slots)
@@ -348,7 +342,7 @@ class Rounds:
         return Due(dropped=tuple(dropped), wake_ms=wake)
 
     def took(self, group: str, batch: int, took_ms: float) -> None:
-        """Learn from a batch how fast this backend is just now."""
+        """Update a group's pace by the duration of a batch."""
         slot = self._slot(group)
         if slot is None or not 0 < batch < len(slot.latencies):
             return
@@ -359,7 +353,7 @@ class Rounds:
     def _dispatch(
         self, slot: _Slot, queue: _Queue, now_ms: float, latencies_ms: Sequence[float], batch: int
     ) -> tuple[list[Waiting], int, float | None]:
-        """Ask the policy, and drop what it gives up; gives that, what it takes, and until when it waits."""
+        """Ask the policy and drop late rows; return the dropped rows, the batch size, and the time to wait until."""
         dropped: list[Waiting] = []
         while True:
             drop, take, wait = self._policy(queue.deadlines, now_ms, latencies_ms, batch)
@@ -369,7 +363,7 @@ class Rounds:
                 dropped += [unit for unit in content.units if unit.deadline_ms <= late]
                 content.units = [unit for unit in content.units if unit.deadline_ms > late]
                 if content.units:
-                    # Others ask about it too, and have more time.
+                    # Other units with the same content have more time.
                     queue.add(content)
                     later = True
                 else:

@@ -1,4 +1,4 @@
-"""Groups of sessions opened in a backend, and a batch of any of their rows run through them."""
+"""Open models of a backend, and batches through a group of sessions."""
 
 from __future__ import annotations
 
@@ -18,28 +18,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers import TracedModel
-    from udfs.serving._reading import InputReader
+    from udfs.serving._input_readers import InputReader
     from udfs.serving._recipes import Function, GroupRecipe, Trunk
 
     Arrays = dict[str, NDArray[Any]]
 
 __all__ = ["OpenGroup", "OpenModels", "Row"]
 
-# Of what a message carries.
+# Largest item size in bytes, and bytes of a row, of outputs that can be sent.
 _WIDEST = 8
 _LARGEST_ROW = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that was read.
+    """A decoded row.
 
     Attributes
     ----------
-    session : str
     key : str
-        Rows of one key have one content; ``""`` says nothing.
-    arrays : dict of str to array
+        Digest of the content; rows with the same key have the same content. ``""`` if not computed.
     """
 
     session: str
@@ -48,15 +46,14 @@ class Row:
 
 
 class OpenModels:
-    """The networks of a process, each open once however many groups and sessions use it.
+    """Networks of a process, each opened once, however many groups and sessions use it.
 
     Parameters
     ----------
-    device : str
     threads : int
         CPU threads of a batch.
     opened : mapping of str to TracedModel, optional
-        Networks that are open already, by their sources' keys.
+        Networks that are open already, by the key of their source.
     """
 
     def __init__(self, device: str, threads: int, opened: Mapping[str, TracedModel] | None = None) -> None:
@@ -71,7 +68,7 @@ class OpenModels:
         Raises
         ------
         Exception
-            Whatever its model's code, or its weights, raise.
+            Any error of the model's code or weights.
         """
         functions: dict[str, Function] = {}
         networks: dict[str, _Network] = {}
@@ -85,7 +82,7 @@ class OpenModels:
         if recipe.trunk is not None:
             _share_weights([network.model for network in networks.values()])
         readers = {session: member.reader for session, member in recipe.members.items()}
-        # In one order, so that no two groups wait for each other.
+        # All groups lock in the same order, so that two groups cannot deadlock.
         locks = [self._locks.setdefault(key, threading.Lock()) for key in sorted(keys)]
         return OpenGroup(readers, functions, networks, recipe.trunk, locks)
 
@@ -120,24 +117,20 @@ class _Network:
     head: Head | None
 
     def run(self, feeds: Arrays) -> Arrays:
-        """Run from any tensors to the outputs; an output may be among the tensors."""
+        """Compute the outputs from any tensors, which may include some outputs."""
         want = [layer for layer in dict.fromkeys(layer for _, layer in self.outputs) if layer not in feeds]
-        found = {**feeds, **(self.model.run(feeds, want) if want else {})}
-        outputs = {name: found[layer] for name, layer in self.outputs}
+        tensors = {**feeds, **(self.model.run(feeds, want) if want else {})}
+        outputs = {name: tensors[layer] for name, layer in self.outputs}
         return outputs if self.head is None else {name: self.head(array) for name, array in outputs.items()}
 
 
 class OpenGroup:
-    """A group of sessions, ready to run.
+    """An opened group of sessions.
 
     Parameters
     ----------
-    readers : mapping of str to InputReader
-    functions : mapping of str to callable
-    networks : mapping of str to network
-    trunk : Trunk or None
     locks : sequence of Lock
-        Of its networks: one that two groups share runs in no two threads.
+        Locks of its networks: two threads never run a network that two groups share.
     """
 
     def __init__(
@@ -155,21 +148,21 @@ class OpenGroup:
         self._locks = tuple(locks)
 
     def run(self, rows: Sequence[Row]) -> list[Arrays]:
-        """Run one batch; gives each row's outputs, without a batch axis.
+        """Run one batch and return the outputs of each row, without a batch axis.
 
         Parameters
         ----------
         rows : sequence of Row
-            Of any of the group's sessions. With a trunk, rows of one content pass it once.
+            Rows of any of the group's sessions. With a trunk, rows of the same content pass it once.
 
         Raises
         ------
         Exception
-            Whatever a model raises.
+            Any error of a model.
         """
-        with ExitStack() as held:
+        with ExitStack() as locked:
             for lock in self._locks:
-                held.enter_context(lock)
+                locked.enter_context(lock)
             if self._trunk is None:
                 (session,) = self.readers
                 return _split(self._whole(session, rows), len(rows), session)
@@ -198,18 +191,20 @@ class OpenGroup:
         answers: list[Arrays] = [{} for _ in rows]
         for session in dict.fromkeys(row.session for row in rows):
             mine = [at for at, row in enumerate(rows) if row.session == session]
-            taken = [of_row[at] for at in mine]
-            every = taken == list(range(len(below)))
+            places_of_rows = [of_row[at] for at in mine]
+            every = places_of_rows == list(range(len(below)))
             names = trunk.names[session]
-            given = {own: tensors[theirs] if every else tensors[theirs][taken] for own, theirs in names.items()}
-            outputs = self._networks[session].run(given)
+            crossing = {
+                layer: tensors[theirs] if every else tensors[theirs][places_of_rows] for layer, theirs in names.items()
+            }
+            outputs = self._networks[session].run(crossing)
             for at, answer in zip(mine, _split(outputs, len(mine), session), strict=True):
                 answers[at] = answer
         return answers
 
 
 def _share_weights(models: Sequence[TracedModel]) -> None:
-    """Have equal weights of several networks in memory once, where their framework can."""
+    """Keep equal weights of several networks in memory once, if their framework supports it."""
     first, *others = dict.fromkeys(models)
     for other in others:
         if isinstance(other, _Sharing):
@@ -225,13 +220,13 @@ def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> lis
     for name, array in arrays.items():
         if array.ndim == 0 or len(array) != count:
             raise ValueError(
-                f"output {name!r} of {session!r} has the shape {array.shape} for a batch of {count}: it has to have "
-                "a row for each"
+                f"Output {name!r} of {session!r} must have one row per record, got the shape {array.shape} for a "
+                f"batch of {count}."
             )
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST or array.nbytes > count * _LARGEST_ROW:
             raise TypeError(
-                f"output {name!r} of {session!r} is {array.dtype} of {array.nbytes:,} bytes: numbers of up to 64 bits, "
-                f"and {_LARGEST_ROW:,} bytes a row at most, can be sent"
+                f"Output {name!r} of {session!r} must be numbers of at most 64 bits and {_LARGEST_ROW:,} bytes per "
+                f"row, got {array.dtype} of {array.nbytes:,} bytes."
             )
-    # With the dots, a number is an array too.
+    # The ellipsis keeps a single number an array.
     return [{name: array[place, ...] for name, array in arrays.items()} for place in range(count)]

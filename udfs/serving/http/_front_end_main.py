@@ -1,6 +1,6 @@
-"""A front end's process: ``python -m udfs.serving.http._process``, with its settings on the standard input.
+"""Main program of a front-end process: ``python -m udfs.serving.http._front_end_main``.
 
-They come through a pipe from the process that started it, which closes the pipe to end it, or by ending itself.
+The starting process sends the settings through the standard input, and closes it to end this process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SWITCH_S = 0.0005
 def _main() -> None:
     settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
     sys.setswitchinterval(_SWITCH_S)
-    front_end = RemoteFrontEnd(**settings["front_end"], started=_say_ready)
+    front_end = RemoteFrontEnd(**settings["front_end"], started=_report_ready)
     threading.Thread(target=_end_with_parent, args=(front_end,), daemon=True).start()
     front_end.serve(socket.socket(fileno=settings["descriptor"]))
 
 
-def _say_ready() -> None:
+def _report_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

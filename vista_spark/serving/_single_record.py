@@ -1,4 +1,4 @@
-"""One record of a caller as a batch of one, and the answer to such a batch as the caller's."""
+"""Conversion between one record and a batch of one, for requests and their answers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["alone", "ask", "batch_of_one"]
 
 
 def batch_of_one(record: Any, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Make a batch of a record: a value, or a mapping by name where there are several inputs.
+    """Convert a record, or a mapping of records by input name, to a batch of one.
 
     Raises
     ------
     BadRequestError
-        An image whose file cannot be read.
+        The file of an image cannot be read.
     """
-    given = record if isinstance(record, dict) else {specs[0].name: record}
+    values = record if isinstance(record, dict) else {specs[0].name: record}
     dtypes = {spec.name: spec.dtype for spec in specs}
-    return {name: _row(value, dtypes.get(name, "")) for name, value in given.items()}
+    return {name: _row(value, dtypes.get(name, "")) for name, value in values.items()}
 
 
 def alone(outputs: Mapping[str, Any]) -> Any:
-    """Give a single output without its name."""
+    """Return the only output, or all outputs by name."""
     return next(iter(outputs.values())) if len(outputs) == 1 else dict(outputs)
 
 
@@ -48,17 +48,16 @@ def ask(
     timeout_ms: float | None = None,
     answer: Future[Any] | None = None,
 ) -> Future[Any]:
-    """Have a model answer for one record; whoever cancels the answer has nothing computed.
+    """Ask a model about one record. Cancelling the answer cancels the request.
 
     Parameters
     ----------
-    router : Router
-    model : ServedModel
-    record
-        As of :func:`batch_of_one`.
+    record : object
+        Record, as for :func:`batch_of_one`.
     timeout_ms : float, optional
+        Milliseconds until the deadline. Default: the SLO of the model.
     answer : Future, optional
-        To settle; by default one of its own.
+        Future to settle. Default: a new one.
     """
     asked = router.submit(model.name, batch_of_one(record, model.inputs), timeout_ms=timeout_ms)
     settled: Future[Any] = Future() if answer is None else answer
@@ -68,7 +67,7 @@ def ask(
 
 
 def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> None:
-    """Settle a caller's future by that of a batch of one."""
+    """Settle the future of a record by the future of its batch."""
     with suppress(InvalidStateError):  # it was cancelled
         if done.cancelled():
             answer.cancel()
@@ -79,13 +78,13 @@ def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> N
 
 
 def _row(value: Any, dtype: str) -> NDArray[Any]:
-    """Make a batch of one of a record's value."""
+    """Convert the value of one input to a batch of one."""
     if dtype in {"bytes", "str"} and not isinstance(value, np.ndarray):
         if isinstance(value, os.PathLike) or (dtype == "bytes" and isinstance(value, str)):
             try:
                 value = Path(value).read_bytes()
             except OSError as error:
-                raise BadRequestError(f"the image cannot be read: {error}") from error
+                raise BadRequestError(f"The image cannot be read: {error}.") from error
         row = np.empty(1, object)
         row[0] = value
         return row

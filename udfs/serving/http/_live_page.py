@@ -1,4 +1,4 @@
-"""The live page: one HTML document without a framework, which asks for ``/status`` each second."""
+"""Live page: one HTML document without a framework, which requests ``/status`` each second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["live_page"]
 
-# Names of models come from whoever deploys them: they are written as text, never as HTML.
+# Names of models are untrusted: the script inserts them as text, never as HTML.
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -79,7 +79,7 @@ const poll = async () => {
     const reply = await fetch("status", {headers: token ? {Authorization: "Bearer " + token} : {}, cache: "no-store"});
     at("ask").hidden = reply.status !== 401;
     if (reply.ok) { sessionStorage.setItem("token", token); show(await reply.json()); }
-    else at("state").textContent = reply.status === 401 ? "this server wants its token" : "status " + reply.status;
+    else at("state").textContent = reply.status === 401 ? "enter the token of this server" : "status " + reply.status;
   } catch (error) {
     at("state").textContent = "the server does not answer";
   }
@@ -103,5 +103,5 @@ _HEADERS = {
 
 
 async def live_page(_request: Request) -> Response:
-    """Give the page, which holds no numbers: its script asks for them, with the token."""
+    """Return the page, which has no numbers: its script requests them, with the token."""
     return HTMLResponse(_PAGE, headers=_HEADERS)

@@ -1,4 +1,4 @@
-"""Deadlines of what waits: one thread ends each thing that is not settled by its own."""
+"""Timer of deadlines: one thread expires the items whose deadline has passed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Deadlines"]
+__all__ = ["DeadlineTimer"]
 
 _T = TypeVar("_T")
 
 
-class Deadlines(Generic[_T]):
-    """Hears of things with their deadlines, and says of each that is not settled in time. Any thread may call it.
+class DeadlineTimer(Generic[_T]):
+    """Calls a function for each item that is not settled by its deadline; any thread may call every method.
 
     Parameters
     ----------
     expired : callable
-        Called with each thing whose deadline went by, in this object's own thread.
+        Called with each item whose deadline has passed, in the timer's thread.
     settled : callable
-        Whether a thing is over, so that nobody needs its deadline; may not wait for a lock.
+        Returns whether an item is settled, so that its deadline no longer matters; must not wait for a lock.
 
     Examples
     --------
     >>> import queue
     >>> late = queue.Queue()
-    >>> deadlines = Deadlines(late.put, lambda thing: thing == "answered")
-    >>> for thing in ("answered", "forgotten"):
-    ...     deadlines.add(time.monotonic() + 0.01, thing)
+    >>> timer = DeadlineTimer(late.put, lambda item: item == "answered")
+    >>> for item in ("answered", "forgotten"):
+    ...     timer.watch(time.monotonic() + 0.01, item)
     >>> late.get(timeout=5)
     'forgotten'
-    >>> deadlines.stop()
+    >>> timer.stop()
     """
 
     def __init__(self, expired: Callable[[_T], None], settled: Callable[[_T], bool]) -> None:
@@ -46,16 +46,16 @@ class Deadlines(Generic[_T]):
         self._stopped = False
         threading.Thread(target=self._run, name="deadlines", daemon=True).start()
 
-    def add(self, deadline: float, thing: _T) -> None:
-        """Hear of a thing, and its deadline in seconds of this process's monotonic clock."""
-        entry = (deadline, next(self._numbers), thing)
+    def watch(self, deadline: float, item: _T) -> None:
+        """Watch an item; its deadline is in seconds of this process's monotonic clock."""
+        entry = (deadline, next(self._numbers), item)
         with self._changed:
             heapq.heappush(self._waiting, entry)
             if self._waiting[0] is entry:
                 self._changed.notify()
 
     def stop(self) -> None:
-        """Say nothing more."""
+        """Stop the timer thread."""
         with self._changed:
             self._stopped = True
             self._waiting.clear()
@@ -72,5 +72,5 @@ class Deadlines(Generic[_T]):
                 if not self._waiting or self._waiting[0][0] > now:
                     self._changed.wait(self._waiting[0][0] - now if self._waiting else None)
                     continue
-                thing = heapq.heappop(self._waiting)[2]
-            self._expired(thing)
+                item = heapq.heappop(self._waiting)[2]
+            self._expired(item)

@@ -1,4 +1,4 @@
-"""The control loop: each epoch, and whenever a backend comes or goes, the plan follows (section 3.4.1)."""
+"""Control loop of a server: replan each epoch, and whenever a backend connects or is lost (section 3.4.1)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["Control", "planned"]
 
 _LOG = logging.getLogger(__name__)
 
-# Models are opened while requests wait: for their weights to arrive, too.
+# Seconds to open models, whose weights may have to arrive first.
 _OPEN_S = 600.0
 
-# A look at the rates; traffic far beyond the plan does not wait for the epoch's end.
+# Seconds between checks of the rates, and the ratio to the planned rate that starts a new plan within an epoch.
 _LOOK_S = 1.0
 _FAR = 1.5
 
-# Between two looks at whether a version that is going has answered all.
+# Seconds between checks whether a replaced version has answered all its requests.
 _DRAIN_S = 0.005
 
-# Sessions without traffic stay loaded.
+# Requests per second planned for a session without traffic, which stays loaded.
 _LEAST_RATE = 0.1
 
-# Where rates are more than the backends bear, what they are lowered by until there is a plan.
+# Factor that lowers rates above the capacity of the backends until a plan exists, and the smallest share tried.
 _LOWERED = 0.8
 _LEAST_SHARE = 1e-6
 
@@ -48,23 +48,25 @@ _LEAST_SHARE = 1e-6
 def planned(
     sessions: Sequence[Session], backends: Sequence[Backend], old: ServingPlan | None = None
 ) -> tuple[ServingPlan, ServingPlan, float]:
-    """Plan for rates, or for as large a share of all of them as the backends bear.
+    """Plan for rates, or for the largest share of all rates that the backends can serve.
 
     Parameters
     ----------
     sessions : sequence of optimizer.serving.Session
+        Sessions at their measured or expected rates.
     backends : sequence of optimizer.serving.Backend
+        Available backends.
     old : ServingPlan, optional
-        To move little.
+        Previous plan; the new one moves few models.
 
     Returns
     -------
     ServingPlan
-        For the next call's ``old``.
+        Plan to pass as `old` to the next call.
     ServingPlan
-        The same, spread over all backends.
+        The same plan, spread over all backends.
     float
-        The share; 1 unless there is more traffic than the backends bear.
+        Planned share of the rates, 1 if the backends can serve them all.
 
     Raises
     ------
@@ -85,42 +87,39 @@ def planned(
 
 
 class BackendPool(Protocol):
-    """Backends that come and go."""
+    """Backends that connect and end while the server runs."""
 
     @property
     def links(self) -> dict[str, Link]:
-        """Those that are there."""
+        """Links to the connected backends."""
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Those that Spark was asked for."""
+        """Names of the requested backends."""
 
     @property
     def took_s(self) -> float:
-        """Seconds that the last one took to be there."""
+        """Seconds that the last backend took to connect."""
 
     def grow(self, count: int) -> tuple[str, ...]:
-        """Ask for backends until there are so many."""
+        """Ask for backends up to a count."""
 
     def give_back(self, names: Collection[str]) -> None:
-        """End backends that nothing is sent to."""
+        """End backends that receive no more requests."""
 
 
 class Control:
-    """Keeps backends on the plan, and the plan on the traffic.
+    """Keeps the plan on the traffic, and the backends on the plan.
 
     Parameters
     ----------
-    router : LiveRouter
-    catalog : Catalog
     epoch_s : float
-    scaling : Scaling
-    log : PlanRecorder
+        Seconds of an epoch.
 
     Attributes
     ----------
     budgets : callable or None
-        Gives, for the seconds since it was called last, milliseconds of sessions that applications call.
+        Returns the budgets in milliseconds of sessions that applications call, for the seconds since its last call.
     """
 
     def __init__(
@@ -154,11 +153,7 @@ class Control:
         self._thread = threading.Thread(target=self._loop, name="epochs", daemon=True)
 
     def start(self, pool: BackendPool) -> None:
-        """Plan for the expected rates, have it opened, and follow the traffic from then on.
-
-        Parameters
-        ----------
-        pool : BackendPool
+        """Plan for the expected rates, have the backends open the models, and start to follow the traffic.
 
         Raises
         ------
@@ -172,22 +167,22 @@ class Control:
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow nothing any more. A model that is being opened is not waited for."""
+        """Stop the loop, without waiting for models that are being opened."""
         self._over.set()
         self._wake.set()
         self._log.close()
 
     def changed(self) -> None:
-        """Plan anew at once: a backend has come or gone."""
+        """Request a new plan at once: a backend connected or was lost."""
         self._wake.set()
 
     @property
     def asleep(self) -> bool:
-        """Whether there is no backend because there is no traffic: a request wakes one."""
+        """True if there is no backend because there is no traffic; a request starts one."""
         return self._scaling.least == 0 and self._asleep
 
     def missed(self) -> float:
-        """Hear that a request came which no backend serves; gives the seconds after which another may be."""
+        """Handle a request that no backend serves; return the seconds after which one may."""
         if self._pool is None or not self._scaling.elastic:
             return 1.0
         if self._asleep:
@@ -211,17 +206,18 @@ class Control:
             }
             over = seconds >= self._epoch_s
             far = seconds >= _LOOK_S and any(
-                rates.get(one.name, 0.0) > _FAR * one.rate and self.share == 1.0 and one.rate * seconds > 1
-                for one in self._sessions
+                rates.get(session.name, 0.0) > _FAR * session.rate and self.share == 1.0 and session.rate * seconds > 1
+                for session in self._sessions
             )
             if not (changed or over or far):
                 continue
-            why = "a backend came or went"
+            why = "a backend connected or was lost"
             if over or far:
                 with self._applying:
                     budgets = self.budgets(seconds) if self.budgets is not None else {}
                     self._sessions = [
-                        self._within(one.at_rate(rates.get(one.name, one.rate)), budgets) for one in self._sessions
+                        self._within(session.at_rate(rates.get(session.name, session.rate)), budgets)
+                        for session in self._sessions
                     ]
                 idle = arrived == before
                 began, before = now, arrived
@@ -230,17 +226,17 @@ class Control:
                 if (over or far) and self._scaling.elastic:
                     why = self._scale(over=over, idle=idle) or why
                 failures = self._renew(why)
-            except Exception:  # noqa: BLE001 - the loop outlives any plan
+            except Exception:  # noqa: BLE001 - the loop continues after any error of a plan
                 _LOG.exception("the plan of this epoch could not be made; the one before stays")
                 continue
             for group, reason in failures.items():
                 _LOG.warning("%s could not be opened: %s", group, reason)
 
     def _within(self, session: Session, budgets: Mapping[str, float]) -> Session:
-        """Give a group the least deadline of its sessions: their own, or what applications leave them."""
+        """Set a group's deadline to the smallest of its sessions' SLOs and their budgets in applications."""
         names = self._catalog.members.get(session.name, ())
-        own = [offer.model.slo_ms for offer in self._catalog.offers if offer.model.name in names]
-        slo = min([*own, *(budgets[name] for name in names if name in budgets)], default=session.slo_ms)
+        slos = [offer.model.slo_ms for offer in self._catalog.offers if offer.model.name in names]
+        slo = min([*slos, *(budgets[name] for name in names if name in budgets)], default=session.slo_ms)
         try:
             return replace(session, slo_ms=slo)
         except InfeasibleError as error:
@@ -248,7 +244,7 @@ class Control:
             return session
 
     def _scale(self, *, over: bool, idle: bool) -> str:
-        """Ask for more backends, or choose those to give back; gives why."""
+        """Ask for more backends, or choose backends to give back; return the reason."""
         pool = self._pool
         assert pool is not None  # the loop runs since start()
         with self._applying:
@@ -263,7 +259,7 @@ class Control:
             if count > len(here):
                 pool.grow(count)
             elif count < len(here):
-                # Those that have not come yet first, then those with the least to do.
+                # Give back backends that have not connected first, then the least busy ones.
                 busy = {} if self.plan is None else {node.backend.name: node.occupancy for node in self.plan.nodes}
                 links = pool.links
                 here.sort(key=lambda name: (name in links, busy.get(name, 0.0)))
@@ -276,37 +272,36 @@ class Control:
     def swap(
         self, catalog: Catalog, recipes: Mapping[str, str], why: str, expected: Mapping[str, float] | None = None
     ) -> None:
-        """Serve another catalog: load and warm what is new, switch, drain what is gone, unload it.
+        """Replace the catalog: load and warm new groups, switch, drain removed groups, unload them.
 
-        What was asked before the switch is answered by the version that was there then.
+        Requests from before the switch are answered by the version that was deployed then.
 
         Parameters
         ----------
-        catalog : Catalog
         recipes : mapping of str to str
-            Digests of the recipes of its new groups.
+            Digests of the recipes of the new groups.
         why : str
-            For the plan's record.
+            Reason for the record of plans.
         expected : mapping of str to float, optional
-            By session, requests per second that will come beside those that are measured.
+            Requests per second by session that will come in addition to the measured rates.
 
         Raises
         ------
         RuntimeError
-            A backend could not open a new group; all stays as it was.
+            A backend could not open a new group; the former catalog stays in use.
         """
         with self._applying:
             former, was, base, plan_before = self._catalog, self._sessions, self._base, self.plan
             gone = former.members.keys() - catalog.members.keys()
-            rates = {one.name: one.rate for one in self._sessions}
+            rates = {session.name: session.rate for session in self._sessions}
             self._recipes |= recipes
             added = {
                 group: sum((expected or {}).get(name, 0.0) for name in names)
                 for group, names in catalog.members.items()
             }
             self._sessions = [
-                one.at_rate(rates[one.name] + added[one.name] if one.name in rates else one.rate)
-                for one in catalog.sessions
+                session.at_rate(rates[session.name] + added[session.name] if session.name in rates else session.rate)
+                for session in catalog.sessions
             ]
             self._catalog = catalog
             began = time.monotonic()
@@ -325,7 +320,7 @@ class Control:
             kept = {group: shares for group, shares in self._routes.items() if group in gone}
             self._routes = self._table(links)
             self._router.switch(catalog.offers, {**kept, **self._routes})
-            # Each of its rows ends by its deadline at the latest.
+            # The loop ends: each row ends by its deadline at the latest.
             while self._router.waits(groups=gone) and not self._over.wait(_DRAIN_S):
                 pass
             self._router.route(self._routes)
@@ -333,7 +328,7 @@ class Control:
             self._record(why, began)
 
     def _renew(self, why: str) -> dict[str, str]:
-        """Plan for the backends that are there, have models opened, send requests there, have others closed."""
+        """Plan for the connected backends, open models, route requests to them, and close other models."""
         with self._applying:
             began = time.monotonic()
             links = self._links()
@@ -353,12 +348,12 @@ class Control:
             return failures
 
     def _links(self) -> dict[str, Link]:
-        """Links to the backends that are there and stay."""
+        """Return links to the connected backends that stay."""
         links = {} if self._pool is None else self._pool.links
         return {name: link for name, link in links.items() if name not in self._leaving}
 
     def _give_back(self) -> None:
-        """End the backends that nothing is sent to any more, once they have answered."""
+        """End the chosen backends once they have answered their requests."""
         if not self._leaving or self._pool is None:
             return
         while self._router.waits(backends=self._leaving) and not self._over.wait(_DRAIN_S):
@@ -380,7 +375,7 @@ class Control:
         self._log.planned(self.epochs, why, self.plan, numbers)
 
     def _load(self, links: Mapping[str, Link]) -> tuple[dict[str, dict[str, Placed]], dict[str, str]]:
-        """Plan for the backends that are there, and have models opened; what is served now stays beside them."""
+        """Plan for the connected backends, and open models beside those in use."""
         backends = [Backend(name) for name in sorted(links)]
         self._base, live, self.share = planned(self._sessions, backends, self._base)
         self.plan = live
@@ -390,17 +385,17 @@ class Control:
         return wanted, self._adopt({links[name]: placed for name, placed in both.items()})
 
     def _table(self, links: Mapping[str, Link]) -> dict[str, dict[str, float]]:
-        """Route rows to the backends that have their models open, by the shares of the plan."""
+        """Return the planned rate of each backend that has the model open, by group."""
         routes: dict[str, dict[str, float]] = {group: {} for group in self._catalog.members}
         assert self.plan is not None  # it was made just now
         for node in self.plan.nodes:
-            for one in node.placements:
-                if one.session in links[node.backend.name].placed:
-                    routes[one.session][node.backend.name] = one.rate
+            for placement in node.placements:
+                if placement.session in links[node.backend.name].placed:
+                    routes[placement.session][node.backend.name] = placement.rate
         return routes
 
     def _unload(self, links: Mapping[str, Link], wanted: Mapping[str, Mapping[str, Placed]]) -> None:
-        """Have models closed that the plan has elsewhere, or nowhere."""
+        """Close models that the plan does not have on a backend."""
         self._adopt(
             {
                 link: wanted.get(name, {})
@@ -412,10 +407,13 @@ class Control:
     def _placements(self, live: ServingPlan, backend: str) -> dict[str, Placed]:
         profiles = self._catalog.profiles
         return {
-            one.session: Placed(
-                one.session, one.batch, profiles[one.session].latencies, self._recipes.get(one.session, "")
+            placement.session: Placed(
+                placement.session,
+                placement.batch,
+                profiles[placement.session].latencies,
+                self._recipes.get(placement.session, ""),
             )
-            for one in live[backend].placements
+            for placement in live[backend].placements
         }
 
     def _adopt(self, wanted: Mapping[Link, Mapping[str, Placed]]) -> dict[str, str]:
@@ -431,14 +429,14 @@ class Control:
                 return {}
 
         with ThreadPoolExecutor(len(wanted)) as pool:
-            for found in pool.map(adopt, wanted):
-                failures |= found
+            for refused in pool.map(adopt, wanted):
+                failures |= refused
         return failures
 
 
 def _check_open(catalog: Catalog, former: Catalog, failures: Mapping[str, str], links: Collection[Link]) -> None:
-    """Refuse a catalog of which a new group could not be opened, or is nowhere."""
+    """Raise an error if a new group could not be opened, or no backend has it."""
     failed = [f"{group}: {why}" for group, why in failures.items() if group not in former.members]
     missing = [group for group in catalog.members if not any(group in link.placed for link in links)]
     if failed or missing:
-        raise RuntimeError("; ".join(failed) or f"no backend serves {', '.join(missing)}")
+        raise RuntimeError("; ".join(failed) or f"No backend serves {', '.join(missing)}.")

@@ -8,21 +8,23 @@ import numpy as np
 import pytest
 
 from optimizer.serving import deferred, earliest_first, sliding_window
-from udfs.serving._rounds import Rounds, Waiting
+from udfs.serving._batch_scheduler import BatchScheduler, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from udfs.serving._rounds import Due
+    from udfs.serving._batch_scheduler import Due
 
 ARRAYS = {"x": np.zeros(1)}
 
 
-def put(rounds: Rounds, group: str, number: int, deadline_ms: float, *, key: str = "", session: str = "a") -> bool:
+def put(
+    rounds: BatchScheduler, group: str, number: int, deadline_ms: float, *, key: str = "", session: str = "a"
+) -> bool:
     return rounds.put(group, Waiting(number, deadline_ms, session), key, ARRAYS)
 
 
-def read_all(rounds: Rounds, now_ms: float = 0.0, busy_ms: Mapping[str, float] | None = None) -> list[int]:
+def read_all(rounds: BatchScheduler, now_ms: float = 0.0, busy_ms: Mapping[str, float] | None = None) -> list[int]:
     """Read as the reader does; gives the units that it dropped."""
     dropped: list[int] = []
     while True:
@@ -33,7 +35,7 @@ def read_all(rounds: Rounds, now_ms: float = 0.0, busy_ms: Mapping[str, float] |
         assert rounds.read(unread.group, unread.content, ARRAYS)
 
 
-def due(rounds: Rounds, now_ms: float = 0.0) -> Due:
+def due(rounds: BatchScheduler, now_ms: float = 0.0) -> Due:
     read_all(rounds, now_ms)
     return rounds.due(now_ms)
 
@@ -47,7 +49,7 @@ def batch(found: Due) -> list[int]:
 
 
 def test_groups_take_turns() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     for group in ("a", "b", "c"):
         rounds.place(group, 2, [0.0, 1.0, 2.0])
     for number in range(4):
@@ -58,7 +60,7 @@ def test_groups_take_turns() -> None:
 
 
 def test_a_group_alone_is_asked_for() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     for group in ("a", "b"):
         rounds.place(group, 1, [0.0, 1.0])
         put(rounds, group, 1, 100.0)
@@ -70,7 +72,7 @@ def test_a_group_alone_is_asked_for() -> None:
 
 
 def test_a_batch_in_another_thread_is_not_waited_for() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     for group in ("a", "b"):
         rounds.place(group, 1, [0.0, 4.0])
         put(rounds, group, 1, 10.0)
@@ -80,7 +82,7 @@ def test_a_batch_in_another_thread_is_not_waited_for() -> None:
 
 
 def test_the_earliest_deadline_goes_first_whoever_came_first() -> None:
-    rounds = Rounds(earliest_first)
+    rounds = BatchScheduler(earliest_first)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
     for number, deadline in enumerate([30.0, 10.0, 20.0]):
         put(rounds, "a", number, deadline)
@@ -88,7 +90,7 @@ def test_the_earliest_deadline_goes_first_whoever_came_first() -> None:
 
 
 def test_what_cannot_be_in_time_is_not_computed() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 1, [0.0, 5.0])
     put(rounds, "a", 1, 14.0)
     put(rounds, "a", 2, 16.0)
@@ -99,7 +101,7 @@ def test_what_cannot_be_in_time_is_not_computed() -> None:
 
 
 def test_what_cannot_be_in_time_is_not_even_read() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 2, [0.0, 4.0, 5.0])
     for number in range(6):
         put(rounds, "a", number, 10.0 + number)
@@ -109,7 +111,7 @@ def test_what_cannot_be_in_time_is_not_even_read() -> None:
 
 
 def test_no_more_is_read_than_the_next_batch_takes() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 3, [0.0, 1.0, 1.0, 1.0])
     rounds.place("b", 1, [0.0, 1.0])
     for number in range(9):
@@ -125,7 +127,7 @@ def test_no_more_is_read_than_the_next_batch_takes() -> None:
 
 def test_a_few_that_fit_a_smaller_batch_are_read() -> None:
     """The window of a full batch is for a full queue: two of four are in time with a batch of two."""
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 4, [0.0, 1.0, 2.0, 30.0, 40.0])
     for number in range(2):
         put(rounds, "a", number, 3.0)
@@ -134,7 +136,7 @@ def test_a_few_that_fit_a_smaller_batch_are_read() -> None:
 
 
 def test_one_content_is_read_once_and_is_one_row_of_the_batch() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
     for number in range(9):
         put(rounds, "a", number, 100.0 - number, key=f"content {number % 3}", session=f"s{number}")
@@ -155,7 +157,7 @@ def test_one_content_is_read_once_and_is_one_row_of_the_batch() -> None:
 
 
 def test_a_unit_joins_its_content_while_that_is_read() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
     put(rounds, "a", 1, 100.0, key="k")
     content = rounds.unread(0.0).content
@@ -168,7 +170,7 @@ def test_a_unit_joins_its_content_while_that_is_read() -> None:
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_who_has_more_time_stays_when_another_of_the_content_is_late(is_read: bool) -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 2, [0.0, 5.0, 6.0])
     for number, deadline in enumerate([8.0, 50.0, 8.0]):
         put(rounds, "a", number, deadline, key="k")
@@ -180,7 +182,7 @@ def test_who_has_more_time_stays_when_another_of_the_content_is_late(is_read: bo
 
 
 def test_what_could_not_be_read_is_in_no_batch() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 2, [0.0, 1.0, 2.0])
     put(rounds, "a", 1, 100.0, key="k")
     content = rounds.unread(0.0).content
@@ -192,7 +194,7 @@ def test_what_could_not_be_read_is_in_no_batch() -> None:
 
 
 def test_a_group_whose_requests_are_all_late_does_not_hold_the_others_up() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 1, [0.0, 5.0])
     rounds.place("b", 1, [0.0, 5.0])
     put(rounds, "a", 1, 6.0)
@@ -203,7 +205,7 @@ def test_a_group_whose_requests_are_all_late_does_not_hold_the_others_up() -> No
 
 
 def test_a_policy_may_wait() -> None:
-    rounds = Rounds(deferred)
+    rounds = BatchScheduler(deferred)
     rounds.place("a", 2, [0.0, 3.0, 5.0])
     put(rounds, "a", 1, 20.0)
     found = due(rounds)
@@ -212,7 +214,7 @@ def test_a_policy_may_wait() -> None:
 
 
 def test_cancelled_units_are_in_no_batch() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 3, [0.0, 1.0, 2.0, 3.0])
     for number in range(6):
         put(rounds, "a", number, 100.0 + number)
@@ -224,7 +226,7 @@ def test_cancelled_units_are_in_no_batch() -> None:
 
 
 def test_cancelled_while_it_is_read() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 3, [0.0, 1.0, 2.0, 3.0])
     put(rounds, "a", 1, 100.0, key="k")
     content = rounds.unread(0.0).content
@@ -235,7 +237,7 @@ def test_cancelled_while_it_is_read() -> None:
 
 
 def test_a_slow_machine_takes_smaller_batches() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 4, [0.0, 1.0, 2.0, 3.0, 4.0])
     for _ in range(50):
         rounds.took("a", 4, 40.0)
@@ -248,7 +250,7 @@ def test_a_slow_machine_takes_smaller_batches() -> None:
 
 
 def test_a_group_that_goes_gives_its_units_back() -> None:
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 1, [0.0, 1.0])
     for number in range(4):
         put(rounds, "a", number, 9.0)
@@ -266,7 +268,7 @@ def test_a_group_that_goes_gives_its_units_back() -> None:
 def test_what_is_gone_is_in_no_queue_afterwards() -> None:
     """Against a model of the queues: every unit ends once, in a batch, dropped, cancelled or with its group."""
     draw = np.random.default_rng(3)
-    rounds = Rounds(sliding_window)
+    rounds = BatchScheduler(sliding_window)
     rounds.place("a", 3, [0.0, 2.0, 3.0, 4.0])
     waiting: set[int] = set()
     now = 0.0
