@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import skimage
 import sklearn.datasets
@@ -26,7 +27,6 @@ import torch
 from safetensors.torch import save_file
 from weights import mobilenet_v2
 
-from optimizer.serving import arrival_times
 from vista_spark import session
 from vista_spark.serving import Server, Session
 
@@ -134,6 +134,22 @@ def warm(api: Api, content: bytes, rounds: int = 8) -> None:
             future.result()
 
 
+def poisson_ms(rate: float, seconds: float, seed: int) -> list[float]:
+    """Draw the arrival times of a Poisson process, in milliseconds.
+
+    Parameters
+    ----------
+    rate : float
+        Requests per second.
+    seconds : float
+        Duration.
+    seed : int
+        Seed of the random numbers.
+    """
+    rng = np.random.default_rng(seed)
+    return sorted(rng.uniform(0.0, 1000 * seconds, rng.poisson(rate * seconds)).tolist())
+
+
 def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[bytes], seed: int = 0) -> list[Sent]:
     """Send requests when they are due, whether the ones before are answered or not, and wait until all have ended.
 
@@ -150,7 +166,7 @@ def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[b
     due = sorted(
         (float(at) / 1000, name)
         for place, (name, rate) in enumerate(rates.items())
-        for at in arrival_times(rate, seconds, seed=seed + place)
+        for at in poisson_ms(rate, seconds, seed + place)
     )
     models = {name: api[name] for name in rates}
     sent: list[Sent] = []

@@ -7,6 +7,7 @@ long as the table says) by the plan of section 3.2.1, at the rates that it plans
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from optimizer.serving import BatchingProfile, arrival_times
-from udfs.serving import EmulatedModel, RequestError
+from optimizer.serving import BatchingProfile
+from udfs.serving import RequestError, TensorSpec
 from vista_spark import session
 from vista_spark.serving import Server, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
 
     from vista_spark.serving import Api
@@ -35,6 +36,8 @@ PROFILES = {
 SLOS_MS = {"A": 200.0, "B": 250.0, "C": 250.0}
 RATES = {"A": 64.0, "B": 32.0, "C": 32.0}
 """Table 3.2 and section 3.2.1 of the thesis."""
+
+INPUTS = (TensorSpec("x", "float32", (-1, 1)),)
 
 # The last second but one is drawn, and the first one is none of the usual ones.
 _LEAST_S = 3.0
@@ -62,9 +65,32 @@ class Batch:
     ended_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """A function of whole batches that sleeps as long as its profile says.
+
+    Parameters
+    ----------
+    profile : BatchingProfile
+        Milliseconds by batch size.
+    """
+
+    profile: BatchingProfile
+
+    def __call__(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Sleep for one batch; return the process, the rows, and the begin and end in seconds."""
+        began = time.monotonic()
+        count = len(arrays["x"])
+        until = began + float(self.profile.latencies[count]) / 1000
+        while (now := time.monotonic()) < until:
+            time.sleep(until - now)
+        values = {"process": os.getpid(), "batch": count, "began_s": began, "ended_s": now}
+        return {name: np.full(count, value) for name, value in values.items()}
+
+
 def load(api: Api, seconds: float) -> tuple[list[Batch], float]:
     """Send the planned rates, evenly spaced; gives the batches that ran and the share that was in time."""
-    due = sorted((float(at) / 1000, name) for name in RATES for at in arrival_times(RATES[name], seconds, "uniform"))
+    due = sorted((at / rate, name) for name, rate in RATES.items() for at in range(int(seconds * rate)))
     models = {name: api[name] for name in RATES}
     row = np.zeros(1, np.float32)
     start = time.monotonic()
@@ -135,9 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = session("local[3]", conf={"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"})
     server = Server(spark, backends=2)
     for name, profile in PROFILES.items():
-        model = EmulatedModel(profile)
-        own = Session(name, model=model, inputs=model.inputs, profile=profile, slo_ms=SLOS_MS[name], rate=RATES[name])
-        server.deploy(own)
+        options = {"inputs": INPUTS, "profile": profile, "slo_ms": SLOS_MS[name], "rate": RATES[name]}
+        server.deploy(Session(name, model=Emulated(profile), **options))
     print(server.plan().explain())
     with server.start() as api:
         batches, share = load(api, options.seconds)

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from benchmarks.serving._search import highest
-from optimizer.serving import (
-    Backend,
-    Dispatch,
-    InfeasibleError,
-    Session,
-    arrival_times,
-    plan,
-    plan_batch_oblivious,
-    simulate,
-    split,
-    split_evenly,
-    spread,
-)
+from benchmarks.serving.simulation import arrival_times, plan_batch_oblivious, simulate, split_evenly
+from optimizer.serving import Backend, Dispatch, InfeasibleError, Session, plan, split, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

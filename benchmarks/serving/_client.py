@@ -17,7 +17,7 @@ import aiohttp
 import numpy as np
 
 from benchmarks.harness.photographs import jpegs
-from optimizer.serving import arrival_times
+from benchmarks.serving.simulation import arrival_times
 
 # A request that has not ended so long after its deadline hangs.
 _PATIENCE_S = 5.0

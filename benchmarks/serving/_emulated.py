@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from benchmarks.serving._load import Load
 from benchmarks.serving._rate import cpu_columns, cpu_row
 from benchmarks.serving._search import highest, simulated_highest
+from benchmarks.serving.emulated_model import EmulatedModel
 from optimizer.serving import Backend, BatchingProfile
 from optimizer.serving import Session as PlannedSession
-from udfs.serving import EmulatedModel
 from udfs.serving.http import HttpLimits
 from vista_spark.serving import Server, Session
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from benchmarks.harness.photographs import jpegs
 from benchmarks.serving._load import Load
+from benchmarks.serving.emulated_model import EmulatedModel
 from optimizer.serving import BatchingProfile
-from udfs.serving import EmulatedModel, TensorSpec
+from udfs.serving import TensorSpec
 from vista_spark.serving import Server, Session
 
 if TYPE_CHECKING:

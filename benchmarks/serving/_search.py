@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.serving import arrival_times, plan, simulate, spread
+from benchmarks.serving.simulation import arrival_times, simulate
+from optimizer.serving import plan, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

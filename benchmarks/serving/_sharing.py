@@ -21,7 +21,8 @@ from benchmarks.serving._arms import (
     planned_live,
 )
 from benchmarks.serving._lines import INCEPTION, RESNET50, SQUEEZENET, SSD, VGG_FACE, with_heads
-from optimizer.serving import BatchingProfile, Session, arrival_times, simulate
+from benchmarks.serving.simulation import arrival_times, simulate
+from optimizer.serving import BatchingProfile, Session
 from udfs.serving import TensorSpec
 from vista_spark import roster, serving
 from vista_spark.errors import RandomWeightsWarning

@@ -10,18 +10,8 @@ import numpy as np
 
 from benchmarks.serving._lines import INCEPTION, RESNET50, SSD
 from benchmarks.serving._packing import drawn_sessions
-from optimizer.serving import (
-    BALANCERS,
-    POLICIES,
-    BatchingProfile,
-    FrontEnds,
-    Session,
-    arrival_times,
-    plan,
-    plan_batch_oblivious,
-    replan,
-    simulate,
-)
+from benchmarks.serving.simulation import BALANCERS, FrontEnds, arrival_times, plan_batch_oblivious, simulate
+from optimizer.serving import POLICIES, BatchingProfile, Session, plan, replan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

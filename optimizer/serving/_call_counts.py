@@ -1,4 +1,4 @@
-"""Who calls whom in an application, found by watching its requests (section 3.4.2)."""
+"""Calls between the models of an application, counted from its requests (section 3.4.2)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _Node = tuple[str, int]
 
 @dataclass(slots=True)
 class CallTrace:
-    """The calls of one request: a call depends on those whose results were read before it.
+    """Calls of one request. A call depends on the calls whose results were read before it.
 
-    A model that is called again after its own result was read counts as another one, a stage deeper.
+    A model that is called again after its own result was read counts as another node, one stage deeper.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class CallTrace:
     _before: dict[_Node, set[_Node]] = field(default_factory=dict)
 
     def call(self, model: str) -> int:
-        """Note a call; gives its number."""
+        """Record a call; return its number."""
         node = (model, 1 + max((depth for _, depth in self._read), default=-1))
         above = {earlier for read in self._read for earlier in self._before[read]}
         self.callers.append(tuple(read for read in self._read if read not in above))
@@ -50,18 +50,19 @@ class CallTrace:
         return len(self.nodes) - 1
 
     def read(self, number: int) -> None:
-        """Note that the result of a call was read."""
+        """Record that the result of a call was read."""
         self._read[self.nodes[number]] = None
 
 
 class CallCounts:
-    """The calls of many requests, and the query that they make.
+    """Calls of many requests, and the query that they form.
 
     A call that depends on several others counts for each of them in part, so that rates add up.
 
     Attributes
     ----------
     requests : float
+        Number of requests.
 
     Examples
     --------
@@ -86,12 +87,12 @@ class CallCounts:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that were called."""
+        """Names of the called models."""
         return tuple(dict.fromkeys(model for model, _ in self._calls))
 
     @property
     def repeated(self) -> int:
-        """How often, one after the other, a model was called at most."""
+        """Largest number of calls of a model in a row."""
         return max(Counter(model for model, _ in self._calls).values(), default=0)
 
     def add(self, trace: CallTrace) -> None:
@@ -104,7 +105,7 @@ class CallCounts:
                 self._edges[edge] = self._edges.get(edge, 0.0) + 1 / len(callers)
 
     def faded(self, share: float) -> CallCounts:
-        """Give the same counts, each worth less."""
+        """Return the same counts with a smaller weight."""
         other = CallCounts()
         other.requests = share * self.requests
         other._calls = {node: share * count for node, count in self._calls.items()}
@@ -112,20 +113,22 @@ class CallCounts:
         return other
 
     def name(self, node: _Node) -> str:
-        """Name a node of the query: by its model, and its stage where the model has several."""
+        """Return the name of a node: its model, with the stage if the model has several."""
         model, depth = node
         several = sum(other == model for other, _ in self._calls) > 1
         return f"{model}#{depth + 1}" if several else model
 
     def query(self, name: str, profiles: Mapping[str, BatchingProfile], slo_ms: float, rate: float) -> Query:
-        """Make the query of an application.
+        """Return the query of an application.
 
         Parameters
         ----------
         name : str
+            Name of the query.
         profiles : mapping of str to BatchingProfile
-            Of each model.
+            Profile of each model.
         slo_ms : float
+            Deadline in milliseconds.
         rate : float
             Requests per second.
 
@@ -143,10 +146,10 @@ class CallCounts:
         return Query(name, models, calls, slo_ms, rate, entries)
 
     def by_model(self, values: Mapping[str, float]) -> dict[str, list[float]]:
-        """Give the values of a model's nodes, from those of the query's."""
-        found: dict[str, list[float]] = {}
+        """Group values of the query's nodes by model."""
+        grouped: dict[str, list[float]] = {}
         for node in self._calls:
             name = self.name(node)
             if name in values:
-                found.setdefault(node[0], []).append(values[name])
-        return found
+                grouped.setdefault(node[0], []).append(values[name])
+        return grouped

@@ -1,7 +1,7 @@
-"""Policies of dispatch: which waiting requests make the next batch, and which are given up (section 3.5.1).
+"""Dispatch policies: the requests of the next batch, and those to drop (section 3.5.1).
 
-Pure functions of the queue, that a backend and the simulator both call. A queue is the deadlines of its requests in
-ascending order, which is the order of arrival within a session.
+Pure functions of a queue, which is the ascending deadlines of its requests; backends and the simulator call the same
+functions.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 __all__ = ["POLICIES", "Dispatch", "Policy", "deferred", "earliest_first", "maximal_window", "sliding_window"]
 
-# What rounding may take from a deadline, in milliseconds.
+# Milliseconds by which rounding may shorten a deadline.
 _ROUNDING = 1e-6
 
 
 class Dispatch(NamedTuple):
-    """What to do with a queue.
+    """Decision of a dispatch policy.
 
     Parameters
     ----------
     drop : int
-        Requests at its head to give up.
+        Number of requests to drop at the head of the queue.
     take : int
-        Requests behind those that make the batch; 0 to run nothing now.
+        Number of requests behind those that form the batch; 0 to run nothing now.
     wait_until_ms : float or None
-        When to ask again if nothing arrives before: only of a policy that waits.
+        Time to ask again if no request arrives before; only set by a policy that waits.
     """
 
     drop: int
@@ -39,21 +39,23 @@ Policy = Callable[[Sequence[float], float, Sequence[float], int], Dispatch]
 
 
 def earliest_first(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
-    """Serve the earliest request in time, with as many others as that allows: Clipper's policy.
+    """Serve the earliest request that can be in time, with as many others as that allows (Clipper's policy).
 
     Parameters
     ----------
     deadlines_ms : sequence of float
-        Of the waiting requests, ascending.
+        Deadlines of the waiting requests, ascending.
     now_ms : float
+        Current time.
     latencies_ms : sequence of float
-        By batch size; the first is of batch 0, and none is less than the one before.
+        Milliseconds by batch size, never falling; the first is for batch size 0.
     batch : int
-        The planned batch; not used by this policy.
+        Planned batch size; not used by this policy.
 
     Returns
     -------
     Dispatch
+        The decision.
 
     Examples
     --------
@@ -71,16 +73,17 @@ def earliest_first(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 
 
 def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
-    """Give up the earliest requests until the planned batch is in time for the next: Nexus's policy.
+    """Drop the earliest requests until the planned batch is in time for the next one (Nexus's policy).
 
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As of :func:`earliest_first`. With fewer requests than ``batch`` the window is what is there.
+        As for :func:`earliest_first`. With fewer requests than ``batch`` the window has all of them.
 
     Returns
     -------
     Dispatch
+        The decision.
 
     Examples
     --------
@@ -105,17 +108,17 @@ def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 
 
 def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
-    """Run the largest batch that is in time for all its requests, and give up all before it.
+    """Run the largest batch that is in time for all its requests, and drop all before it.
 
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As of :func:`earliest_first`; ``batch`` is not used.
+        As for :func:`earliest_first`; ``batch`` is not used.
 
     Returns
     -------
     Dispatch
-        Of windows of one size the earliest, which gives up fewest.
+        The earliest of the largest windows, which drops fewest requests.
 
     Examples
     --------
@@ -143,19 +146,19 @@ def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 
 
 def deferred(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
-    """Wait for a fuller batch while one more request would still be in time, then run the sliding window.
+    """Wait for a fuller batch while one more request would still be in time, then apply the sliding window.
 
-    For backends of one session: it waits to the last moment, and knows nothing of batches of others that come between.
+    For backends of one session: it waits until the last moment, and does not know batches of other sessions.
 
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As of :func:`earliest_first`.
+        As for :func:`earliest_first`.
 
     Returns
     -------
     Dispatch
-        With a time to ask again at, while it waits.
+        The decision, with a time to ask again while it waits.
 
     Examples
     --------
@@ -186,5 +189,5 @@ def _in_time(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequenc
 
 
 def _largest(deadline_ms: float, now_ms: float, latencies_ms: Sequence[float]) -> int:
-    """Find the largest batch that ends before a deadline."""
+    """Return the largest batch that ends before a deadline."""
     return bisect_right(latencies_ms, deadline_ms - now_ms + _ROUNDING) - 1

@@ -1,4 +1,4 @@
-"""Errors of profiles, sessions and plans of serving."""
+"""Errors of serving plans and profiles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["InfeasibleError", "ServingError"]
 
 
 class ServingError(CerebroError, ValueError):
-    """Impossible profile, session, query or plan; the message has the value and the allowed ones."""
+    """A profile, session, query or plan is not valid; the message has the value and the requirement."""
 
 
 class InfeasibleError(ServingError):
-    """Sessions that no plan serves in time with the given backends and memory."""
+    """No plan serves the sessions in time with the given backends and memory."""

@@ -1,4 +1,4 @@
-"""Plans of serving: which backend runs which sessions, in what batches and duty cycle."""
+"""Plans of serving: the sessions, batches and duty cycle of each backend."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.notebook import ExplainedInNotebooks
 from optimizer.serving._demand import TOLERANCE, batch_in
 from optimizer.sizes import size
+
+from ._duty_cycles import TOLERANCE, batch_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,15 +28,17 @@ class Placement:
     Parameters
     ----------
     session : str
+        Name of the session.
     rate : float
-        Requests per second that this backend takes of it.
+        Requests per second of the session on this backend.
     batch : int
-        Most requests of a batch.
+        Largest batch.
     latency_ms : float
-        Of that batch.
+        Milliseconds of that batch.
     worst_ms : float
-        From a request's arrival to its answer: the duty cycle, the batch, pre- and postprocessing.
+        Worst milliseconds from arrival to answer: duty cycle, batch, pre- and postprocessing.
     memory_bytes : int
+        Bytes of the model with that batch.
     """
 
     session: str
@@ -47,13 +51,16 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A backend's duty cycle: a batch of each placement, one after the other.
+    """Duty cycle of a backend: a batch of each placement in turn.
 
     Parameters
     ----------
     backend : Backend
+        The backend.
     duty_ms : float
+        Milliseconds of the duty cycle.
     placements : tuple of Placement
+        Sessions on the backend.
     """
 
     backend: Backend
@@ -72,25 +79,26 @@ class NodePlan:
 
     @property
     def memory_bytes(self) -> int:
-        """Of all models, each at its batch."""
+        """Bytes of all models with their batches."""
         return sum(placement.memory_bytes for placement in self.placements)
 
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan(ExplainedInNotebooks):
-    """Which backend serves which sessions. Made by :func:`optimizer.serving.plan`.
+    """Assignment of sessions to backends. Made by :func:`optimizer.serving.plan`.
 
     Attributes
     ----------
     nodes : tuple of NodePlan
+        Plan of each backend in use.
     sessions : tuple of Session
-        As they were given.
+        The planned sessions.
     bound : int
-        No plan has fewer backends: the sum of rates over peak rates, rounded up.
+        Lower bound of the number of backends: the sum of rates over peak rates, rounded up.
     method : str
-        Who packed.
+        Packing method.
     optimal : bool
-        Whether no other assignment of the sessions' remainders has fewer backends; what fills whole backends is given.
+        True if no other assignment of the sessions' remainders has fewer backends, given those that busy sessions fill.
     """
 
     nodes: tuple[NodePlan, ...]
@@ -100,22 +108,22 @@ class ServingPlan(ExplainedInNotebooks):
     optimal: bool
 
     def __getitem__(self, backend: str) -> NodePlan:
-        """Find a backend's part of the plan.
+        """Return the plan of a backend.
 
         Raises
         ------
         InvalidArgumentError
-            No such backend is in use.
+            The plan does not use the backend.
         """
         for node in self.nodes:
             if node.backend.name == backend:
                 return node
         names = [node.backend.name for node in self.nodes]
-        raise InvalidArgumentError(f"no backend {backend!r} in the plan{nearest(backend, names)}")
+        raise InvalidArgumentError(f"backend must be in the plan, got {backend!r}{nearest(backend, names) or '.'}")
 
     @property
     def routes(self) -> Mapping[str, tuple[tuple[str, float], ...]]:
-        """For each session its backends and the requests per second that each takes: the routing table."""
+        """Routing table: the backends of each session, with their requests per second."""
         table: dict[str, list[tuple[str, float]]] = defaultdict(list)
         for node in self.nodes:
             for placement in node.placements:
@@ -123,10 +131,7 @@ class ServingPlan(ExplainedInNotebooks):
         return {name: tuple(routes) for name, routes in table.items()}
 
     def violations(self) -> list[str]:
-        """Say what would be late, not served or out of memory; nothing for a plan of :func:`optimizer.serving.plan`.
-
-        The plan of :func:`optimizer.serving.plan_batch_oblivious` is what this is for.
-        """
+        """List what would be late, not served or out of memory; empty for a plan of :func:`optimizer.serving.plan`."""
         slack = 1 + 1e3 * TOLERANCE
         known = {session.name: session for session in self.sessions}
         served: dict[str, float] = defaultdict(float)
@@ -151,7 +156,7 @@ class ServingPlan(ExplainedInNotebooks):
         return wrong
 
     def explain(self) -> str:
-        """Describe the plan, node by node: models, batches, duty cycle, worst latency and memory."""
+        """Describe the models, batches, duty cycle, worst latency and memory of each backend."""
         verdict = "no plan has fewer" if self.optimal or len(self.nodes) == self.bound else f"at least {self.bound}"
         known = {session.name: session for session in self.sessions}
         lines = [f"{len(self.sessions)} sessions on {len(self.nodes)} backends ({self.method}; {verdict})"]
@@ -161,9 +166,10 @@ class ServingPlan(ExplainedInNotebooks):
                 f"{node.backend.name}: duty cycle {node.duty_ms:.1f} ms, {100 * node.occupancy:.0f} % occupied{memory}"
             )
             lines += [
-                f"  {one.session}: {one.rate:g}/s in batches of {one.batch} ({one.latency_ms:.1f} ms), "
-                f"worst {one.worst_ms:.1f} of {known[one.session].slo_ms:g} ms"
-                for one in node.placements
+                f"  {placement.session}: {placement.rate:g}/s in batches of {placement.batch} "
+                f"({placement.latency_ms:.1f} ms), "
+                f"worst {placement.worst_ms:.1f} of {known[placement.session].slo_ms:g} ms"
+                for placement in node.placements
             ]
         return "\n".join([*lines, *(f"violated: {wrong}" for wrong in self.violations())])
 
@@ -171,10 +177,7 @@ class ServingPlan(ExplainedInNotebooks):
 def node_plan(
     backend: Backend, sessions: Sequence[Session], duty_ms: float, batches: Sequence[int] | None = None
 ) -> NodePlan:
-    """Describe a backend that runs sessions, at the rates that they have here, in a duty cycle.
-
-    By default batches hold what arrives in a cycle.
-    """
+    """Return the plan of a backend for sessions at their rates; by default batches hold the arrivals of a cycle."""
     placements = []
     for place, session in enumerate(sessions):
         profile = session.profile

@@ -1,4 +1,4 @@
-"""The planner of serving: whole backends for busy sessions, and squishy bin packing of what remains."""
+"""Planner: whole backends for busy sessions, and squishy bin packing of the remainders."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from optimizer.arguments import one_of, whole
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving._demand import TOLERANCE, best_cycle, demand, peak_batch
-from optimizer.serving._errors import InfeasibleError
-from optimizer.serving._exact import fewest_groups
-from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
-from optimizer.serving._pool import Pool
-from optimizer.serving._search import search
-from optimizer.serving._squishy import merge_by_occupancy
+
+from ._backend_pool import Pool
+from ._duty_cycles import TOLERANCE, best_cycle, demand, peak_batch
+from ._errors import InfeasibleError
+from ._exact_packing import fewest_groups
+from ._packing_search import search
+from ._plan import NodePlan, ServingPlan, node_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "check_sessions", "lower_bound", "pack", "plan", "whole_backends"]
 
-Method = Literal["auto", "squishy", "search", "exact"]
-_METHODS = ("auto", "squishy", "search", "exact")
-# The exact method looks at each group that fits.
+Method = Literal["auto", "search", "exact"]
+_METHODS = ("auto", "search", "exact")
+# Largest number of remainders for the exact method, which examines every group that fits.
 _FEW = 12
 _CLOSED = 1e-6
 
@@ -42,30 +42,32 @@ def plan(
 ) -> ServingPlan:
     """Serve sessions in time with as few backends as possible: squishy bin packing (section 3.4.1).
 
-    A session that keeps backends busy has them to itself, at its peak rate. What remains of each session goes to one
+    A session that keeps backends busy gets them alone, at its peak rate. The remainder of each session goes to one
     backend, which others may share.
 
     Parameters
     ----------
     sessions : sequence of Session
+        Sessions to serve.
     backends : sequence of Backend, optional
-        What there is; the fastest are taken first. By default as many alike as needed.
+        Available backends; the fastest are used first. Default: as many equal ones as needed.
     memory_bytes : int, optional
-        Of each of those. By default no limit.
-    method : {"auto", "squishy", "search", "exact"}
-        ``"squishy"`` is Algorithm 3.1, ``"search"`` improves on it, ``"exact"`` proves the optimum for up to 12
-        remainders on backends that are alike. ``"auto"`` (default) is exact where that is possible.
+        Bytes of each of those. Default: no limit.
+    method : {"auto", "search", "exact"}
+        Packing of the remainders. ``"search"`` packs by best fit and improves by repacking; ``"exact"`` proves the
+        optimum for up to 12 remainders on equal backends. ``"auto"`` (default) is exact if possible.
     seed : int
-        Of the search. Default 0.
+        Seed of the search. Default 0.
 
     Returns
     -------
     ServingPlan
+        The plan.
 
     Raises
     ------
     InvalidArgumentError
-        Two sessions or backends of one name, or a value that is not allowed.
+        Two sessions or backends have the same name, or an argument is not valid.
     InfeasibleError
         A session's model does not fit into memory, or there are too few backends.
 
@@ -90,7 +92,7 @@ def plan(
     whole("seed", seed, 0)
     pool = Pool(backends, memory_bytes)
     if sessions and not pool.kinds:
-        raise InfeasibleError(f"{len(sessions)} sessions and no backend: give at least one")
+        raise InfeasibleError(f"backends must have at least one for {len(sessions)} sessions, got none.")
     nodes, rest = whole_backends(sessions, pool)
     packed, name, optimal = pack(rest, pool, method, seed)
     optimal = optimal and len(pool.kinds) == 1
@@ -98,17 +100,19 @@ def plan(
 
 
 def lower_bound(sessions: Sequence[Session], backends: Sequence[Backend] | None = None) -> int:
-    """Count the backends that no plan can do without: rates over peak rates, added and rounded up.
+    """Return a lower bound of the number of backends: rates over peak rates, added and rounded up.
 
     Parameters
     ----------
     sessions : sequence of Session
+        Sessions to serve.
     backends : sequence of Backend, optional
-        All are taken to be as fast as the fastest of them. Default speed 1.
+        Backends, all assumed to be as fast as the fastest. Default: speed 1.
 
     Returns
     -------
     int
+        The bound.
 
     Examples
     --------
@@ -122,15 +126,15 @@ def lower_bound(sessions: Sequence[Session], backends: Sequence[Backend] | None 
 
 
 def check_sessions(sessions: Sequence[Session]) -> None:
-    """Refuse two sessions of one name."""
+    """Refuse two sessions with the same name."""
     names = Counter(session.name for session in sessions)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        raise InvalidArgumentError(f"two sessions are named {twice[0]!r}: give each a name of its own")
+        raise InvalidArgumentError(f"sessions must have unique names, got {twice[0]!r} twice.")
 
 
 def whole_backends(sessions: Sequence[Session], pool: Pool) -> tuple[list[NodePlan], list[Session]]:
-    """Fill whole backends, lines 1 to 7: those that are full, and the sessions at the rates that remain."""
+    """Fill whole backends (lines 1 to 7); return these, and the sessions at the remaining rates."""
     nodes: list[NodePlan] = []
     rest: list[Session] = []
     for session in sessions:
@@ -155,7 +159,7 @@ def whole_backends(sessions: Sequence[Session], pool: Pool) -> tuple[list[NodePl
 
 
 def pack(rest: Sequence[Session], pool: Pool, method: Method, seed: int) -> tuple[list[NodePlan], str, bool]:
-    """Pack remainders: the backends that they share, who packed, and whether nobody can do with fewer."""
+    """Pack remainders; return the shared backends, the method, and whether no packing has fewer."""
     kinds = [kind for kind in pool.kinds if pool.left(kind)]
     if not rest:
         return [], "exact", True
@@ -165,22 +169,17 @@ def pack(rest: Sequence[Session], pool: Pool, method: Method, seed: int) -> tupl
     alike = len(kinds) == 1
     if method == "exact" and (len(rest) > _FEW or not alike):
         raise InvalidArgumentError(
-            f"method='exact' with {len(rest)} remainders on {len(kinds)} kinds of backends: at most {_FEW} on one "
-            "kind; take 'search'"
+            f"method must be 'search' for more than {_FEW} remainders or several kinds of backends, got 'exact' for "
+            f"{len(rest)} remainders on {len(kinds)} kinds."
         )
     exact = method == "exact" or (method == "auto" and alike and len(rest) <= _FEW)
-    cycles: list[float | None] = []
     over: list[int] = []
     groups: list[tuple[int, list[int]]]
-    if method == "squishy":
-        merged, over = merge_by_occupancy(rest, kinds, counts)
-        groups = [(kind, items) for kind, items, _ in merged]
-        cycles = [cycle for _, _, cycle in merged]
-    elif exact:
-        found = fewest_groups(demand(rest, *kinds[0], most=1 << 30))
-        if found is None or len(found) > counts[0]:
+    if exact:
+        partition = fewest_groups(demand(rest, *kinds[0], most=1 << 30))
+        if partition is None or len(partition) > counts[0]:
             raise _too_few(rest, pool)
-        groups = [(0, items) for items in found]
+        groups = [(0, items) for items in partition]
     else:
         weights = np.array([min(_share(session, *kind) for kind in kinds) for session in rest])
         bound = math.ceil(float(weights.sum()) - _CLOSED)
@@ -188,17 +187,17 @@ def pack(rest: Sequence[Session], pool: Pool, method: Method, seed: int) -> tupl
     if over:
         raise _too_few([rest[item] for item in over], pool)
     nodes = []
-    for place, (kind, items) in enumerate(groups):
+    for kind, items in groups:
         members = [rest[item] for item in items]
-        cycle = cycles[place] if cycles else best_cycle(members, *kinds[kind])
+        cycle = best_cycle(members, *kinds[kind])
         if cycle is None:
             raise _too_few(members, pool)
         nodes.append(node_plan(pool.take(kinds[kind]), members, cycle))
-    return nodes, "Algorithm 3.1" if method == "squishy" else "exact" if exact else "search", exact
+    return nodes, "exact" if exact else "search", exact
 
 
 def _share(session: Session, speed: float, room: float) -> float:
-    """Share of a backend that a session needs at least."""
+    """Return the least share of a backend that a session needs."""
     batch = peak_batch(session, speed, room)
     if not batch:
         return math.inf
@@ -209,12 +208,12 @@ def _too_large(session: Session, pool: Pool) -> InfeasibleError:
     room = max(room for _, room in pool.kinds)
     speed = max(speed for speed, _ in pool.kinds)
     return InfeasibleError(
-        f"session {session.name!r}: no backend serves a batch of 1 within {session.slo_ms:g} ms and {room:g} bytes; "
-        f"it takes {session.profile.latencies[1] / speed:g} ms and {session.profile.memory[1]:g} bytes"
+        f"Session {session.name!r} fits on no backend: a batch of 1 takes {session.profile.latencies[1] / speed:g} ms "
+        f"and {session.profile.memory[1]:g} bytes, and {session.slo_ms:g} ms and {room:g} bytes are available."
     )
 
 
 def _too_few(rest: Sequence[Session], pool: Pool) -> InfeasibleError:
     names = ", ".join(f"{session.name!r} at {session.rate:g}/s" for session in rest[:3])
-    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # as many are shown
-    return InfeasibleError(f"{pool.total:g} backends are too few: {names}{more} fit on none; add backends")
+    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # noqa: PLR2004 - as many are shown
+    return InfeasibleError(f"{pool.total:g} backends are too few: {names}{more} fit on none. Add backends.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from optimizer.arguments import real
@@ -18,27 +18,30 @@ __all__ = ["Query"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A graph of models that answers a request within one deadline (section 3.4.2).
+    """Graph of models that answers a request within one deadline (section 3.4.2).
 
     Parameters
     ----------
     name : str
+        Name of the query.
     models : mapping of str to BatchingProfile
+        Profile of each model.
     calls : mapping of (str, str) to float
-        ``calls["detector", "cars"]`` is alpha: how many times a request of the first model calls the second, on
-        average. A model that nobody calls is called by the query itself.
+        ``calls["detector", "cars"]`` is alpha: the mean number of calls of the second model per request of the first. A
+        model without a caller is called by the query itself.
     slo_ms : float
+        Deadline in milliseconds.
     rate : float
         Requests per second.
     entries : mapping of str to float
-        How many times a request calls each model that no model calls. Default 1 each.
+        Calls per request of each model without a caller. Default 1 each.
 
     Raises
     ------
     ServingError
-        A circle, or a call of a model that is not there.
+        The calls form a circle, or name a model that does not exist.
     InvalidArgumentError
-        A value that is not allowed, such as a negative alpha.
+        A value is not valid, such as a negative alpha.
 
     Examples
     --------
@@ -58,12 +61,14 @@ class Query:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InvalidArgumentError(f"name={self.name!r}: a text that is not empty")
+            raise InvalidArgumentError(f"name must be a non-empty str, got {self.name!r}.")
         if not self.models:
-            raise ServingError(f"query {self.name!r} has no model: give at least one")
+            raise ServingError(f"models must have at least one model, got {{}} in query {self.name!r}.")
         wrong = [name for name, profile in self.models.items() if not isinstance(profile, BatchingProfile)]
         if wrong:
-            raise InvalidArgumentError(f"models[{wrong[0]!r}]={self.models[wrong[0]]!r}: a BatchingProfile")
+            raise InvalidArgumentError(
+                f"models[{wrong[0]!r}] must be a BatchingProfile, got {self.models[wrong[0]]!r}."
+            )
         real("slo_ms", self.slo_ms, 0, above=True)
         real("rate", self.rate, 0, above=True)
         for caller, called in self.calls:
@@ -71,63 +76,53 @@ class Query:
         named = [name for pair in self.calls for name in pair] + list(self.entries)
         unknown = [name for name in named if name not in self.models]
         if unknown:
-            raise ServingError(f"query {self.name!r} has no model {unknown[0]!r}{nearest(unknown[0], self.models)}")
+            raise ServingError(
+                f"calls and entries must name models of query {self.name!r}, got "
+                f"{unknown[0]!r}{nearest(unknown[0], self.models) or '.'}"
+            )
         inner = {pair[1] for pair in self.calls}
         for name, count in self.entries.items():
             real(f"entries[{name!r}]", count, 0)
             if name in inner:
-                raise ServingError(f"entries[{name!r}]: a model calls it already; only its callers are entries")
+                raise ServingError(f"entries must be models without a caller, got {name!r}, which a model calls.")
         object.__setattr__(self, "order", self._sorted())
 
     def callers(self, model: str) -> tuple[str, ...]:
-        """Name the models that call a model."""
+        """Return the models that call a model."""
         return tuple(caller for caller, called in self.calls if called == model)
 
     def called_by(self, model: str) -> tuple[str, ...]:
-        """Name the models that a model calls."""
+        """Return the models that a model calls."""
         return tuple(called for caller, called in self.calls if caller == model)
 
     @property
     def is_tree(self) -> bool:
-        """Whether no model has two callers."""
+        """True if no model has two callers."""
         return all(len(self.callers(name)) <= 1 for name in self.models)
 
     @property
     def rates(self) -> dict[str, float]:
         """Requests per second of each model."""
-        found: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for name in self.order:
             callers = self.callers(name)
             per_request = self.entries.get(name, 1.0)
-            found[name] = (
-                sum(found[caller] * self.calls[caller, name] for caller in callers)
+            rates[name] = (
+                sum(rates[caller] * self.calls[caller, name] for caller in callers)
                 if callers
                 else self.rate * per_request
             )
-        return found
+        return rates
 
     @property
     def stages(self) -> tuple[tuple[str, ...], ...]:
-        """Models by depth: a model is a stage behind the last of its callers."""
+        """Models by depth: a model is one stage behind the last of its callers."""
         depth: dict[str, int] = {}
         for name in self.order:
             depth[name] = 1 + max((depth[caller] for caller in self.callers(name)), default=-1)
         return tuple(
             tuple(name for name in self.order if depth[name] == stage) for stage in range(max(depth.values()) + 1)
         )
-
-    def with_calls(self, calls: Mapping[tuple[str, str], float]) -> Query:
-        """Change how often models call each other, as the traffic has shown; other calls stay.
-
-        Raises
-        ------
-        ServingError
-            A call that the query does not have.
-        """
-        new = [pair for pair in calls if pair not in self.calls]
-        if new:
-            raise ServingError(f"query {self.name!r} has no call of {new[0][1]!r} by {new[0][0]!r}")
-        return replace(self, calls={**self.calls, **calls})
 
     def _sorted(self) -> tuple[str, ...]:
         """Sort the models so that callers come first."""
@@ -143,5 +138,5 @@ class Query:
                     ready.append(called)
         if len(order) < len(self.models):
             circle = ", ".join(sorted(set(self.models) - set(order)))
-            raise ServingError(f"query {self.name!r} calls in a circle: {circle}")
+            raise ServingError(f"calls of query {self.name!r} must have no circle, got one among {circle}.")
         return tuple(order)

@@ -1,4 +1,4 @@
-"""Sessions, which are models at a deadline and a rate, and the backends that serve them."""
+"""Sessions, which are models with a deadline and a rate, and backends."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ __all__ = ["Backend", "Session"]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Requests for one model within one deadline (section 3.4.1).
+    """Requests for a model within a deadline (section 3.4.1).
 
     Parameters
     ----------
     name : str
+        Name of the session.
     profile : BatchingProfile
+        Profile of its model.
     slo_ms : float
-        From a request's arrival to its answer.
+        Milliseconds from arrival to answer.
     rate : float
         Requests per second, above 0. A session that waits for its first request is planned at a small rate.
 
     Raises
     ------
     InvalidArgumentError
-        A value that is not allowed.
+        A value is not valid.
     InfeasibleError
-        A request that just misses a batch waits for the next one, so ``slo_ms`` must be at least twice the latency of
-        a batch of 1, beside pre- and postprocessing.
+        A request that just misses a batch waits for the next one, so ``slo_ms`` must be at least twice the latency of a
+        batch of 1, plus pre- and postprocessing.
 
     Examples
     --------
@@ -48,34 +50,34 @@ class Session:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InvalidArgumentError(f"name={self.name!r}: a text that is not empty")
+            raise InvalidArgumentError(f"name must be a non-empty str, got {self.name!r}.")
         if not isinstance(self.profile, BatchingProfile):
-            raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile")
+            raise InvalidArgumentError(f"profile must be a BatchingProfile, got {self.profile!r}.")
         real("slo_ms", self.slo_ms, 0, above=True)
         real("rate", self.rate, 0, above=True, why="plan a session without traffic at a small rate, or leave it out")
         least = 2 * float(self.profile.latencies[1])
         if self.budget_ms < least * (1 - 1e-12):
             beside = self.profile.preprocess_ms + self.profile.postprocess_ms
             raise InfeasibleError(
-                f"session {self.name!r}: slo_ms={self.slo_ms:g} is less than {least + beside:g}, twice the latency of "
-                f"a batch of 1{f' and {beside:g} ms of pre- and postprocessing' if beside else ''}"
+                f"slo_ms of session {self.name!r} must be at least {least + beside:g}, twice the latency of a batch of "
+                f"1{f' and {beside:g} ms of pre- and postprocessing' if beside else ''}, got {self.slo_ms:g}."
             )
 
     @property
     def budget_ms(self) -> float:
-        """What pre- and postprocessing leave of the deadline."""
+        """Deadline without pre- and postprocessing, in milliseconds."""
         return self.slo_ms - self.profile.preprocess_ms - self.profile.postprocess_ms
 
     @property
     def peak_rate(self) -> float:
-        """Requests per second of a backend that serves nothing else: T of Algorithm 3.1.
+        """Requests per second of a backend that serves only this session: T of Algorithm 3.1.
 
-        The best batch of those that take at most half of the budget; not always the largest one.
+        It uses the best batch that takes at most half of the budget, which is not always the largest one.
         """
         return self.profile.throughput(self.profile.best_batch(self.budget_ms / 2))
 
     def at_rate(self, rate: float) -> Session:
-        """Give the session another rate."""
+        """Return the session at another rate."""
         return replace(self, rate=rate)
 
 
@@ -86,15 +88,16 @@ class Backend:
     Parameters
     ----------
     name : str
+        Name of the backend.
     speed : float
-        Relative to the machine of the profiles: 2.0 takes half of their latencies. Default 1.
+        Speed relative to the machine of the profiles: 2.0 halves their latencies. Default 1.
     memory_bytes : int, optional
-        For all models that it serves. Default no limit.
+        Bytes for all its models. Default: no limit.
 
     Raises
     ------
     InvalidArgumentError
-        A value that is not allowed.
+        A value is not valid.
     """
 
     name: str
@@ -103,7 +106,7 @@ class Backend:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InvalidArgumentError(f"name={self.name!r}: a text that is not empty")
+            raise InvalidArgumentError(f"name must be a non-empty str, got {self.name!r}.")
         real("speed", self.speed, 0, above=True)
         if self.memory_bytes is not None:
             whole("memory_bytes", self.memory_bytes)

@@ -1,12 +1,12 @@
-"""A plan spread over backends that are there anyway, with batches as large as deadlines allow."""
+"""Spread of a plan over idle backends, with batches as large as deadlines allow."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optimizer.serving._demand import best_cycle
-from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
+from ._duty_cycles import best_cycle
+from ._plan import NodePlan, ServingPlan, node_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,28 +15,29 @@ if TYPE_CHECKING:
 
 __all__ = ["spread"]
 
-# Doublings of a node's rates that are tried, and halvings of the last step.
+# Doublings of a backend's rates that are tried, and halvings of the last step.
 _DOUBLINGS, _HALVINGS = 24, 12
 
 
 def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
-    """Share the work of a plan with backends that it leaves idle, and let every batch grow as far as deadlines allow.
+    """Share the work of a plan with idle backends, and let every batch grow as far as deadlines allow.
 
-    A plan takes as few backends as possible, and fills one after the other. Where others are held anyway, each of them
-    takes the models of the busiest one, and backends of one kind that have the same models take equal parts of their
-    requests: one that is lost is then replaced without loading anything. A batch of the plan is as large as the planned
-    rate fills; with the batches here a burst of all sessions of a backend alike is in time too, up to what the backend
-    can bear at all.
+    A plan uses as few backends as possible and fills them in turn. Each idle backend gets the models of the busiest
+    one, and equal backends with the same models get equal parts of their requests, so that a lost backend is replaced
+    without loading a model. The larger batches keep a burst of all sessions of a backend in time, up to the backend's
+    capacity.
 
     Parameters
     ----------
     plan : ServingPlan
+        The plan.
     backends : sequence of Backend
-        All that there are.
+        All backends.
 
     Returns
     -------
     ServingPlan
+        The spread plan.
 
     Examples
     --------
@@ -62,33 +63,40 @@ def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
         alike = [node for node in _balanced(nodes) if _alike(backend, node.backend)]
         if alike:
             busiest = max(alike, key=_busy)
-            idle = tuple(replace(one, rate=0.0) for one in busiest.placements)
+            idle = tuple(replace(placement, rate=0.0) for placement in busiest.placements)
             nodes.append(replace(busiest, backend=backend, placements=idle))
     grown = tuple(_grown(node, known) for node in _balanced(nodes))
     return replace(plan, nodes=grown, method=f"{plan.method}, spread", optimal=False)
 
 
 def _balanced(nodes: Sequence[NodePlan]) -> list[NodePlan]:
-    """Have backends of one kind with the same models take equal parts of the requests for each."""
+    """Distribute requests equally over equal backends with the same models."""
     kinds: dict[tuple[object, ...], list[NodePlan]] = {}
     for node in nodes:
         kinds.setdefault(_kind(node), []).append(node)
     rates = {
         kind: {
-            one.session: sum(other.rate for node in same for other in node.placements if other.session == one.session)
+            placement.session: sum(
+                other.rate for node in same for other in node.placements if other.session == placement.session
+            )
             / len(same)
-            for one in same[0].placements
+            for placement in same[0].placements
         }
         for kind, same in kinds.items()
     }
     return [
-        replace(node, placements=tuple(replace(one, rate=rates[_kind(node)][one.session]) for one in node.placements))
+        replace(
+            node,
+            placements=tuple(
+                replace(placement, rate=rates[_kind(node)][placement.session]) for placement in node.placements
+            ),
+        )
         for node in nodes
     ]
 
 
 def _kind(node: NodePlan) -> tuple[object, ...]:
-    return node.backend.speed, node.backend.room, frozenset(one.session for one in node.placements)
+    return node.backend.speed, node.backend.room, frozenset(placement.session for placement in node.placements)
 
 
 def _alike(backend: Backend, other: Backend) -> bool:
@@ -96,30 +104,34 @@ def _alike(backend: Backend, other: Backend) -> bool:
 
 
 def _busy(node: NodePlan) -> float:
-    """Compute the share of its time that a backend's requests take, in the batches of the plan."""
-    return sum(one.rate * one.latency_ms / one.batch for one in node.placements) / 1000
+    """Return the share of its time that a backend's requests take, in the batches of the plan."""
+    return sum(placement.rate * placement.latency_ms / placement.batch for placement in node.placements) / 1000
 
 
 def _grown(node: NodePlan, known: Mapping[str, Session]) -> NodePlan:
-    """Plan a node for the largest multiple of its rates that it can bear, and write its own rates into that."""
-    sessions = [known[one.session].at_rate(one.rate) for one in node.placements]
+    """Plan a backend for the largest multiple of its rates that it can serve, and keep its own rates."""
+    sessions = [known[placement.session].at_rate(placement.rate) for placement in node.placements]
     low, step, cycle = 1.0, 1.0, best_cycle(sessions, node.backend.speed, node.backend.room)
     if cycle is None:
         return node
     for _ in range(_DOUBLINGS):
-        found = _cycle(node, sessions, low + step)
-        if found is None:
+        longer = _cycle(node, sessions, low + step)
+        if longer is None:
             break
-        low, cycle, step = low + step, found, 2 * step
+        low, cycle, step = low + step, longer, 2 * step
     for _ in range(_HALVINGS):
         step /= 2
-        found = _cycle(node, sessions, low + step)
-        if found is not None:
-            low, cycle = low + step, found
+        longer = _cycle(node, sessions, low + step)
+        if longer is not None:
+            low, cycle = low + step, longer
     most = node_plan(node.backend, [session.at_rate(low * session.rate) for session in sessions], cycle)
-    placements = (replace(large, rate=one.rate) for large, one in zip(most.placements, node.placements, strict=True))
+    placements = (
+        replace(large, rate=placement.rate) for large, placement in zip(most.placements, node.placements, strict=True)
+    )
     return replace(most, placements=tuple(placements))
 
 
 def _cycle(node: NodePlan, sessions: Sequence[Session], times: float) -> float | None:
-    return best_cycle([one.at_rate(times * one.rate) for one in sessions], node.backend.speed, node.backend.room)
+    return best_cycle(
+        [session.at_rate(times * session.rate) for session in sessions], node.backend.speed, node.backend.room
+    )

@@ -4,7 +4,6 @@ from ._admission import Admission
 from ._backend import Backend, BackendSpec
 from ._deadline_timer import DeadlineTimer
 from ._deliveries import Deliveries
-from ._emulated import EmulatedModel
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -40,7 +39,6 @@ __all__ = [
     "BadRequestError",
     "DeadlineTimer",
     "Deliveries",
-    "EmulatedModel",
     "FeedReader",
     "FunctionRecipe",
     "FunctionScoring",

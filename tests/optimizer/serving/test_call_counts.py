@@ -81,7 +81,7 @@ def test_a_loop_that_makes_no_call_calls_seldom() -> None:
 
 
 def test_nothing_called_is_no_query() -> None:
-    with pytest.raises(ServingError, match="has no model"):
+    with pytest.raises(ServingError, match="at least one model"):
         query(counted(""))
 
 

@@ -1,27 +1,13 @@
-"""Dispatch and balancing against their definitions, spelled out."""
+"""Dispatch policies and round robin, against their definitions."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving import (
-    POLICIES,
-    DeficitRoundRobin,
-    TwoChoices,
-    WeightedRandom,
-    balancer,
-    deferred,
-    earliest_first,
-    maximal_window,
-    sliding_window,
-)
+from optimizer.serving import POLICIES, DeficitRoundRobin, deferred, earliest_first, maximal_window, sliding_window
 
 queues = st.lists(st.integers(0, 40).map(float), max_size=12).map(sorted)
 tables = st.lists(st.integers(0, 8), min_size=1, max_size=8).map(
@@ -118,40 +104,8 @@ def test_deficit_round_robin_keeps_the_shares_at_all_times() -> None:
         assert all(abs(count - number * weight / 10) <= 1 for count, weight in zip(counts, weights, strict=True))
 
 
-def test_weighted_random_has_the_shares() -> None:
-    chosen = Counter(map(WeightedRandom([5, 3, 2], np.random.default_rng(0).random).choose, [0.0] * 20_000))
-    assert [round(chosen[place] / 20_000, 1) for place in range(3)] == [0.5, 0.3, 0.2]
-    assert WeightedRandom([1, 1], lambda: 1.0).choose(0.0) == 1
-
-
-def test_two_choices_reads_lengths_that_are_old() -> None:
-    lengths, asked = [5, 1], []
-
-    def ask(place: int) -> int:
-        asked.append(place)
-        return lengths[place]
-
-    draws = iter([0.1, 0.9] * 4)
-    two = TwoChoices([1, 1], lambda: next(draws), ask, cached_ms=10)
-    assert two.choose(0.0) == 1
-    lengths[:] = [1, 5]
-    assert two.choose(10.0) == 1
-    assert asked == [0, 1]
-    assert two.choose(10.1) == 0
-    assert asked == [0, 1, 0, 1]
-
-
-def test_a_queue_is_short_for_its_rate() -> None:
-    draws = iter([0.1, 0.9])
-    assert TwoChoices([4, 1], lambda: next(draws), [6, 2].__getitem__).choose(0.0) == 0
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="balancing='round'"):
-        balancer("round", [1], lambda: 0.5, lambda _: 0)
-    with pytest.raises(InvalidArgumentError, match="weights=0"):
-        balancer("deficit", [1, 0], lambda: 0.5, lambda _: 0)
-    with pytest.raises(InvalidArgumentError, match="at least one"):
-        balancer("weighted", [], lambda: 0.5, lambda _: 0)
-    with pytest.raises(InvalidArgumentError, match="cached_ms"):
-        balancer("two choices", [1], lambda: 0.5, lambda _: 0, math.nan)
+def test_weights_are_checked() -> None:
+    with pytest.raises(InvalidArgumentError, match="weights"):
+        DeficitRoundRobin([1, 0])
+    with pytest.raises(InvalidArgumentError, match="at least one number"):
+        DeficitRoundRobin([])

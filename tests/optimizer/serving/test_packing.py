@@ -13,12 +13,12 @@ from served import TABLE_3_2, drawn_sessions, partitions, session_lists, three_p
 
 from optimizer.errors import InvalidArgumentError
 from optimizer.serving import Backend, BatchingProfile, InfeasibleError, Session, lower_bound, plan
-from optimizer.serving._demand import best_cycle
+from optimizer.serving._duty_cycles import best_cycle
 
 if TYPE_CHECKING:
     from optimizer.serving._planner import Method
 
-METHODS: tuple[Method, ...] = ("squishy", "search", "exact")
+METHODS: tuple[Method, ...] = ("search", "exact")
 
 
 def example() -> list[Session]:
@@ -81,7 +81,7 @@ def test_every_plan_keeps_its_word(sessions: list[Session], room: int | None) ->
         counts[method] = len(found.nodes)
         for session in sessions:
             assert sum(rate for _, rate in found.routes[session.name]) == pytest.approx(session.rate)
-    assert found.bound <= counts["exact"] <= min(counts["squishy"], counts["search"])
+    assert found.bound <= counts["exact"] <= counts["search"]
 
 
 @given(session_lists())
@@ -116,14 +116,6 @@ def test_slow_sessions_share_a_backend() -> None:
         assert not found.violations()
 
 
-def test_search_is_better_than_the_algorithm() -> None:
-    counts = dict.fromkeys(METHODS, 0)
-    for seed in range(10, 22):
-        for method in METHODS:
-            counts[method] += len(plan(drawn_sessions(seed, 12, 0.5, 20), method=method).nodes)
-    assert counts["search"] <= 1.01 * counts["exact"] < counts["squishy"]
-
-
 def test_memory_separates_models() -> None:
     small = BatchingProfile({1: 5.0, 8: 20.0}, memory_bytes={1: 60, 8: 80})
     sessions = [Session(f"s{number}", small, 400, 1) for number in range(4)]
@@ -131,7 +123,7 @@ def test_memory_separates_models() -> None:
         assert len(plan(sessions, method=method).nodes) == 1
         assert len(plan(sessions, memory_bytes=130, method=method).nodes) == 2
         assert len(plan(sessions, memory_bytes=119, method=method).nodes) == 4
-    with pytest.raises(InfeasibleError, match=r"session 's0': no backend serves a batch of 1 .* 59 bytes"):
+    with pytest.raises(InfeasibleError, match=r"'s0' fits on no backend: .* 59 bytes"):
         plan(sessions, memory_bytes=59)
 
 
@@ -154,20 +146,20 @@ def test_fast_backends_come_first() -> None:
 def test_too_few_backends() -> None:
     with pytest.raises(InfeasibleError, match=r"1 backends are too few: '[ABC]' at .*/s"):
         plan(example(), [Backend("only")])
-    with pytest.raises(InfeasibleError, match="no backend"):
+    with pytest.raises(InfeasibleError, match="backends must have at least one"):
         plan(example(), [])
     for method in METHODS:
         assert len(plan(example(), [Backend("a"), Backend("b")], method=method).nodes) == 2
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="two sessions are named 'A'"):
+    with pytest.raises(InvalidArgumentError, match="sessions must have unique names, got 'A'"):
         plan([example()[0], example()[0]])
-    with pytest.raises(InvalidArgumentError, match="two backends are named 'a'"):
+    with pytest.raises(InvalidArgumentError, match="backends must have unique names, got 'a'"):
         plan(example(), [Backend("a"), Backend("a")])
-    with pytest.raises(InvalidArgumentError, match="beside backends"):
+    with pytest.raises(InvalidArgumentError, match="memory_bytes must be None"):
         plan(example(), [Backend("a")], memory_bytes=5)
-    with pytest.raises(InvalidArgumentError, match="at most 12"):
+    with pytest.raises(InvalidArgumentError, match="more than 12"):
         plan(drawn_sessions(0, 13, 1, 2), method="exact")
     with pytest.raises(InvalidArgumentError, match="one of"):
         plan(example(), method="best")  # type: ignore[arg-type]
@@ -183,7 +175,6 @@ def test_nothing_to_serve() -> None:
 def test_many_sessions_are_planned() -> None:
     found = plan(drawn_sessions(1, 200, 0.5, 50))
     assert not found.violations()
-    assert len(found.nodes) <= len(plan(drawn_sessions(1, 200, 0.5, 50), method="squishy").nodes)
 
 
 def test_a_plan_says_what_it_does() -> None:

@@ -58,9 +58,8 @@ def test_memory_is_never_understated() -> None:
     assert profile.memory[1:].tolist() == [100, 167, 234, 300, 300, 300, 300, 300]
 
 
-def test_a_margin_and_a_speed() -> None:
+def test_a_speed() -> None:
     profile = BatchingProfile({1: 10.0, 4: 20.0}, {1: 1.0, 4: 3.0}, {1: 7}, 2.0, 4.0, "xeon", 2)
-    assert profile.with_margin(2).latencies.tolist() == pytest.approx([0, 12, 12 + 14 / 3, 12 + 28 / 3, 26])
     fast = profile.at_speed(2)
     assert fast.latencies[4] == 10
     assert (fast.deviations[4], fast.preprocess_ms, fast.postprocess_ms) == (1.5, 1.0, 2.0)
@@ -79,7 +78,7 @@ def test_another_machine_is_refused() -> None:
     profile = BatchingProfile({1: 10.0}, hardware="xeon", threads=2)
     profile.check_machine("xeon", 2)
     for hardware, threads in (("xeon", 1), ("epyc", 2)):
-        with pytest.raises(ServingError, match="measured on 'xeon' with 2 threads"):
+        with pytest.raises(ServingError, match="got one of 'xeon' with 2"):
             profile.check_machine(hardware, threads)
     BatchingProfile({1: 10.0}).check_machine("epyc", 8)
 
@@ -87,17 +86,17 @@ def test_another_machine_is_refused() -> None:
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        ({}, "measure batch 1"),
-        ({2: 5.0}, "has batches 2: measure batch 1"),
-        ({1: math.nan}, r"latency_ms\[1\]=nan"),
-        ({1: -1.0}, r"latency_ms\[1\]=-1.0"),
+        ({}, "must contain batch size 1"),
+        ({2: 5.0}, "must contain batch size 1, .* got 2"),
+        ({1: math.nan}, r"got nan"),
+        ({1: -1.0}, r"got -1.0"),
         ({1: 0.0}, "above 0"),
         ({1: math.inf}, "finite"),
-        ({1: "5"}, r"latency_ms\[1\]='5'"),
+        ({1: "5"}, r"got '5'"),
         ({1: True}, "finite"),
-        ({1: 1.0, 0: 1.0}, "batch 0"),
-        ({1: 1.0, 2.5: 1.0}, "batch 2.5"),
-        ({1: 1.0, 1 << 20: 1.0}, "batch 1048576"),
+        ({1: 1.0, 0: 1.0}, "got 0"),
+        ({1: 1.0, 2.5: 1.0}, "got 2.5"),
+        ({1: 1.0, 1 << 20: 1.0}, "got 1048576"),
         (5, "a mapping of batch sizes"),
     ],
 )
@@ -107,20 +106,18 @@ def test_impossible_latencies(points: Any, said: str) -> None:
 
 
 def test_other_impossible_profiles() -> None:
-    with pytest.raises(ServingError, match=r"memory_bytes\[1\]=-5"):
+    with pytest.raises(ServingError, match=r"memory_bytes\[1\] must be .* got -5"):
         BatchingProfile({1: 1.0}, memory_bytes={1: -5})
-    with pytest.raises(ServingError, match="deviation_ms has batch 2, latency_ms ends at 1"):
+    with pytest.raises(ServingError, match="deviation_ms must have batch sizes of at most 1"):
         BatchingProfile({1: 1.0}, {2: 1.0})
     with pytest.raises(InvalidArgumentError, match="preprocess_ms=nan"):
         BatchingProfile({1: 1.0}, preprocess_ms=math.nan)
     with pytest.raises(InvalidArgumentError, match="threads=0"):
         BatchingProfile({1: 1.0}, threads=0)
-    with pytest.raises(ServingError, match=r"samples_ms\[4\] is empty"):
-        BatchingProfile.from_samples({1: [1.0], 4: []})
-    with pytest.raises(ServingError, match="batch 3 is not in the profile: 1 to 2"):
+    with pytest.raises(ServingError, match="batch must be from 1 to 2"):
         BatchingProfile({1: 1.0, 2: 2.0}).throughput(3)
     for document in ({}, {"latency_ms": 3}, {"latency_ms": {"one": 1.0}, "deviation_ms": {}, "memory_bytes": {}}):
-        with pytest.raises(ServingError, match="no profile"):
+        with pytest.raises(ServingError, match="document must be"):
             BatchingProfile.from_document(document)
 
 
@@ -136,9 +133,9 @@ def test_impossible_sessions(slo: float, rate: float, said: str) -> None:
 def test_a_deadline_under_two_batches_is_refused() -> None:
     profile = BatchingProfile({1: 10.0}, preprocess_ms=3, postprocess_ms=2)
     Session("s", profile, 25, 1)
-    with pytest.raises(InfeasibleError, match=r"slo_ms=24.9 is less than 25, twice .* and 5 ms"):
+    with pytest.raises(InfeasibleError, match=r"must be at least 25, twice .* and 5 ms .* got 24.9"):
         Session("s", profile, 24.9, 1)
-    with pytest.raises(InvalidArgumentError, match="name=''"):
+    with pytest.raises(InvalidArgumentError, match="name must be a non-empty str"):
         Session("", profile, 25, 1)
 
 

@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 from served import profiles
 
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving import (
-    BatchingProfile,
-    InfeasibleError,
-    Query,
-    ServingError,
-    backends_for,
-    plan,
-    resplit,
-    split,
-    split_evenly,
-)
+from optimizer.serving import BatchingProfile, InfeasibleError, Query, ServingError, backends_for, plan, resplit, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +115,6 @@ def test_every_split_keeps_the_deadline(query: Query, by: Literal["node", "stage
         assert all(len({found.budgets[name] for name in stage}) == 1 for stage in query.stages)
     else:
         assert found.backends <= split(query, by="stage").backends * (1 + 1e-9)
-    assert found.backends <= split_evenly(query).backends * (1 + 1e-9)
     for session in found.sessions():
         assert session.rate == query.rates[session.name.partition("/")[2]]
     assert not plan(found.sessions()).violations()
@@ -144,7 +133,7 @@ def test_stages_that_are_too_slow_together(method: Literal["auto", "program", "b
     slow, fast = BatchingProfile({1: 30}), BatchingProfile({1: 5})
     query = Query("q", {"a": slow, "b": fast, "c": fast, "d": slow}, {("a", "c"): 1.0, ("b", "d"): 1.0}, 100, 1)
     assert longest_path(query, split(query).budgets) == pytest.approx(100)
-    with pytest.raises(InfeasibleError, match="less than 120"):
+    with pytest.raises(InfeasibleError, match="at least 120"):
         split(query, by="stage", method=method)
 
 
@@ -184,29 +173,27 @@ def test_a_game_calls_a_model_six_times() -> None:
 def test_a_drift_of_alpha_splits_again() -> None:
     old = split(example(0.1), batches=1)
     assert resplit(old, example(0.11)).budgets == old.budgets
-    new = resplit(old, example(0.1).with_calls({("X", "Y"): 10}))
+    new = resplit(old, example(10))
     assert new.budgets != old.budgets
     assert new.backends < backends_for(example(10), old.budgets, batches=1)
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ServingError, match="circle: X, Y"):
+    with pytest.raises(ServingError, match="circle, got one among X, Y"):
         Query("q", {"X": X, "Y": Y}, {("X", "Y"): 1, ("Y", "X"): 1}, 100, 1)
     with pytest.raises(InvalidArgumentError, match=r"calls\['X', 'Y'\]=-1"):
         example(-1)
     with pytest.raises(InvalidArgumentError, match="nan"):
         example(math.nan)
-    with pytest.raises(ServingError, match="no model 'Z'"):
+    with pytest.raises(ServingError, match="got 'Z'"):
         Query("q", {"X": X}, {("X", "Z"): 1}, 100, 1)
-    with pytest.raises(ServingError, match="has no model"):
+    with pytest.raises(ServingError, match="at least one model"):
         Query("q", {}, {}, 100, 1)
-    with pytest.raises(ServingError, match="calls it already"):
+    with pytest.raises(ServingError, match="models without a caller"):
         Query("q", {"X": X, "Y": Y}, {("X", "Y"): 1}, 100, 1, {"Y": 2})
     with pytest.raises(InvalidArgumentError, match="rate=0"):
         Query("q", {"X": X}, {}, 100, 0)
-    with pytest.raises(InfeasibleError, match="slo_ms=19 is less than 20"):
+    with pytest.raises(InfeasibleError, match=r"must be at least 20, .* got 19"):
         split(example(1, slo=19))
-    with pytest.raises(ServingError, match="no call of 'X' by 'Y'"):
-        example(1).with_calls({("Y", "X"): 1})
     with pytest.raises(InvalidArgumentError, match="combinations"):
         split(Query("q", {f"m{n}": Y for n in range(4)}, {}, 300, 1), method="brute")

@@ -1,4 +1,4 @@
-"""Plans carried over epochs, and the baseline that knows nothing of batches."""
+"""Plans carried over epochs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from hypothesis import strategies as st
 from served import TABLE_3_2, drawn_sessions, session_lists
 
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving import (
-    Backend,
-    BatchingProfile,
-    InfeasibleError,
-    Session,
-    arrival_times,
-    plan,
-    plan_batch_oblivious,
-    replan,
-    simulate,
-)
+from optimizer.serving import Backend, InfeasibleError, Session, plan, replan
 
 
 def at(sessions: list[Session], factor: float) -> list[Session]:
@@ -123,19 +113,3 @@ def test_too_few_backends_for_the_next_epoch() -> None:
         replan(old, [session.at_rate(500)], backends)
     with pytest.raises(InvalidArgumentError, match="quiet"):
         replan(old, [session], quiet=(1.2, 1.5))
-
-
-def test_the_baseline_overloads_its_backends() -> None:
-    sessions = drawn_sessions(5, 16, 10, 80)
-    ours, theirs = plan(sessions), plan_batch_oblivious(sessions)
-    assert len(theirs.nodes) < len(ours.nodes)
-    assert theirs.violations()
-    assert not ours.violations()
-    traffic = {one.name: arrival_times(0.8 * one.rate, 20, seed=place) for place, one in enumerate(sessions)}
-    good = [simulate(found, traffic=traffic).good_rate for found in (ours, theirs)]
-    assert good[0] > 0.97 > good[1]
-
-
-def test_the_baseline_is_right_where_nothing_is_shared() -> None:
-    busy = Session("A", BatchingProfile({1: 31, 16: 100}), 200, 320)
-    assert plan_batch_oblivious([busy]).nodes == plan([busy]).nodes

@@ -13,21 +13,21 @@ import pytest
 from http_client import HttpClient, infer_body
 from pyspark import cloudpickle
 from sessions import CONNECT, pytest_on_connect
-from vista_spark.serving._app_request import AppRequest
 
 from optimizer.serving import BatchingProfile, InfeasibleError
 from udfs.serving import BadRequestError, ModelFailedError, NoSuchModelError, RequestError, TensorSpec, TooLateError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import App, Server, Session
 from vista_spark.serving._app import CURRENT
+from vista_spark.serving._app_calls import AppRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-    from vista_spark.serving._live_app import LiveApp
 
     from vista_spark.serving import Api
+    from vista_spark.serving._app_calls import LiveApp
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -173,9 +173,9 @@ def test_code_that_takes_too_long_is_not_waited_for(api: Api) -> None:
 def test_calls_end_with_their_request() -> None:
     request = AppRequest(cast("LiveApp", None), 1, time.monotonic() + SECONDS)
     before, after = Future[Any](), Future[Any]()
-    request.called(before)
+    request.add_call(before)
     assert request.joined.future.cancel()
-    request.called(after)
+    request.add_call(after)
     assert before.cancelled()
     assert after.cancelled()
 

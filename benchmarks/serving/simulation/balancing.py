@@ -1,7 +1,4 @@
-"""Policies of balancing: which backend takes a session's next request (section 3.5.3).
-
-All are told how many requests a second the plan sends to each backend, and draw from numbers that they are given.
-"""
+"""Balancing policies of the simulator: the backend of a session's next request (section 3.5.3)."""
 
 from __future__ import annotations
 
@@ -11,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from optimizer.arguments import one_of, real
 from optimizer.errors import InvalidArgumentError
+from optimizer.serving import DeficitRoundRobin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BALANCERS", "Balancer", "DeficitRoundRobin", "TwoChoices", "WeightedRandom", "balancer"]
+__all__ = ["BALANCERS", "Balancer", "TwoChoices", "WeightedRandom", "balancer"]
 
-# "centralized" has no balancer: a backend that is free takes its next batch from one common queue.
+# "centralized" has no balancer: a free backend takes its next batch from one common queue.
 BALANCERS = ("deficit", "two choices", "weighted", "centralized")
 
 
@@ -68,42 +66,6 @@ class WeightedRandom:
     def at(self, draw: float) -> int:
         """Find the backend of a number from 0 to 1."""
         return min(bisect_right(self._sums, draw * self._sums[-1]), len(self._sums) - 1)
-
-
-class DeficitRoundRobin:
-    """Send to whoever lags behind its planned share the most; the order repeats and needs no chance.
-
-    Parameters
-    ----------
-    weights : sequence of float
-        Planned requests per second.
-
-    Examples
-    --------
-    >>> balancer = DeficitRoundRobin([2, 1])
-    >>> [balancer.choose(0.0) for _ in range(6)]
-    [0, 1, 0, 0, 1, 0]
-    """
-
-    def __init__(self, weights: Sequence[float]) -> None:
-        self.weights = _checked(weights)
-        total = sum(self.weights)
-        self._shares = [weight / total for weight in self.weights]
-        self._credit = [0.0] * len(self._shares)
-
-    def choose(self, now_ms: float) -> int:
-        """Choose the next one."""
-        del now_ms
-        credit = self._credit
-        if len(credit) == 1:
-            return 0
-        chosen, most = 0, -2.0
-        for place, share in enumerate(self._shares):
-            credit[place] += share
-            if credit[place] > most + 1e-12:
-                chosen, most = place, credit[place]
-        credit[chosen] -= 1.0
-        return chosen
 
 
 class TwoChoices:

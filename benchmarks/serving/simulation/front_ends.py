@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.serving.simulation.balancing import BALANCERS
 from optimizer.arguments import one_of, real, whole
-from optimizer.serving._balancing import BALANCERS
 
 __all__ = ["FrontEnds"]
 

@@ -1,8 +1,8 @@
-"""What sessions take of a backend, by its duty cycle.
+"""Demand of sessions on a backend, by its duty cycle.
 
 With a duty cycle of ``d`` a session at rate ``r`` runs batches of ``b = ceil(r d)``, each takes ``l(b)``, and a request
-waits ``d + l(b)`` at most. So a backend serves a group in time if, for some ``d``, every ``d + l(b)`` is within its
-session's budget and the ``l(b)`` add up to ``d`` at most: bin packing whose sizes and bins change with ``d``.
+waits at most ``d + l(b)``. So a backend serves a group in time if, for some ``d``, every ``d + l(b)`` is within its
+session's budget and the ``l(b)`` add up to at most ``d``: bin packing whose sizes and bins change with ``d``.
 
 For fixed batches the longest ``d`` is the best one, so few have to be tried: for each session ``b / r``, up to the
 largest batch that is in time, and there ``min(L - l(b), b / r)``. Equation 3.1 asks for ``b / r`` alone, which a
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 __all__ = ["TOLERANCE", "Demand", "batch_in", "best_cycle", "demand", "longest_cycle", "peak_batch"]
 
-# Sums of floats that are equal on paper.
+# Tolerance for sums that are equal without rounding.
 TOLERANCE = 1e-9
-# Of the cycles to try for many sessions: any choice is safe, and more of them pack no better.
+# Cycles to try for more than _FEW sessions: any choice is safe, and more of them pack no better.
 _MOST = 256
 _FEW = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Sizes of sessions by duty cycle.
+    """Demand of sessions by duty cycle.
 
     Parameters
     ----------
     cycles : array of shape (cycles,)
         Milliseconds, ascending.
     takes : array of shape (sessions, cycles)
-        Milliseconds of a session's batch in a cycle; more than any cycle where it would be late.
+        Milliseconds of a session's batch in a cycle; more than any cycle if it would be late.
     memory : array of shape (sessions, cycles)
-        Bytes.
+        Bytes of the session's model.
     room : float
         Bytes of the backend.
     """
@@ -54,28 +54,27 @@ class Demand:
     room: float
 
     def allows(self, takes: NDArray[np.float64], memory: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell for which cycles sums over a group fit."""
+        """Return the cycles in which the sums over a group fit."""
         return (takes <= self.cycles * (1 + TOLERANCE)) & (memory <= self.room)
 
 
 def peak_batch(session: Session, speed: float, room: float) -> int:
-    """Find the batch with which a backend of its own serves most; 0 where memory or time allow none."""
+    """Return the batch with the highest throughput of a backend of its own; 0 if memory or time allow none."""
     profile = session.profile
     beside = profile.preprocess_ms + profile.postprocess_ms
-    # On this backend l(b) / speed; in the profile's own time the rest of the deadline is longer.
+    # The backend takes l(b) / speed; measured in the time of the profile, the budget is longer.
     return profile.best_batch((session.slo_ms * speed - beside) / 2, room)
 
 
 def demand(sessions: Sequence[Session], speed: float, room: float, most: int | None = None) -> Demand:
-    """Tabulate what sessions take on backends of one kind.
+    """Tabulate the demand of sessions on backends of one kind.
 
     Parameters
     ----------
-    sessions : sequence of Session
     speed, room : float
-        Of the backend.
+        Speed and bytes of the backend.
     most : int, optional
-        Cycles to keep. By default all of few sessions, and 256 of many.
+        Number of cycles to keep. By default all for few sessions, and 256 for many.
     """
     proposals = [_cycles(session, speed, room) for session in sessions]
     cycles = np.unique(np.concatenate([np.empty(0), *proposals]))
@@ -101,15 +100,15 @@ def demand(sessions: Sequence[Session], speed: float, room: float, most: int | N
 
 
 def longest_cycle(session: Session, speed: float, room: float) -> float:
-    """Find the duty cycle of a session alone: line 9 and 10 of Algorithm 3.1, with the wait of a slow session."""
+    """Return the duty cycle of a session alone: lines 9 and 10 of Algorithm 3.1, with the wait of a slow session."""
     cycles = _cycles(session, speed, room)
-    # Where throughput falls with the batch, the longest cycle of all may be too short for its own batch.
+    # If throughput falls with the batch size, the longest cycle may be too short for its own batch.
     served = cycles[session.profile.latencies[1 : len(cycles) + 1] / speed <= cycles * (1 + TOLERANCE)]
     return float(served[-1]) if len(served) else 0.0
 
 
 def best_cycle(sessions: Sequence[Session], speed: float, room: float) -> float | None:
-    """Find the duty cycle in which a group occupies least of a backend; None where it fits in none."""
+    """Return the duty cycle in which a group occupies least of a backend; ``None`` if it fits in none."""
     sizes = demand(sessions, speed, room, most=1 << 30)
     takes = sizes.takes.sum(0)
     fits = sizes.allows(takes, sizes.memory.sum(0))
@@ -120,7 +119,7 @@ def best_cycle(sessions: Sequence[Session], speed: float, room: float) -> float 
 
 
 def batch_in(rate: float, cycle: float) -> int:
-    """Count the requests of a cycle, rounded up."""
+    """Return the number of requests in a cycle, rounded up."""
     return int(_batches(rate, np.array([cycle]))[0])
 
 

@@ -1,4 +1,4 @@
-"""The baseline of section 3.6: backends shared out as if a batch's cost did not depend on its neighbours."""
+"""Baselines of section 3.6: batch-oblivious plans, and even splits of a deadline."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.arguments import whole
-from optimizer.serving._plan import ServingPlan, node_plan
-from optimizer.serving._planner import check_sessions, lower_bound, whole_backends
-from optimizer.serving._pool import Pool
+from optimizer.arguments import real, whole
+from optimizer.serving import QuerySplit, ServingPlan, backends_for, lower_bound
+from optimizer.serving._backend_pool import Pool
+from optimizer.serving._plan import node_plan
+from optimizer.serving._planner import check_sessions, whole_backends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.serving._session import Session
+    from optimizer.serving import Query, Session
 
-__all__ = ["plan_batch_oblivious"]
+__all__ = ["plan_batch_oblivious", "split_evenly"]
 
 _FULL = 1 + 1e-9
 
@@ -77,3 +78,23 @@ def plan_batch_oblivious(sessions: Sequence[Session], backends: int | None = Non
         cycle = sum(float(one.profile.latencies[batch]) for one, batch in zip(group, batches, strict=True))
         nodes.append(node_plan(pool.take(kind), group, cycle, batches))
     return ServingPlan(tuple(nodes), tuple(sessions), lower_bound(sessions), "batch-oblivious", optimal=False)
+
+
+def split_evenly(query: Query, *, batches: float = 2.0) -> QuerySplit:
+    """Give every stage an equal part of the deadline: the baseline of section 3.6.3.3.
+
+    Parameters
+    ----------
+    query : Query
+    batches : float
+        As of :func:`split`.
+
+    Returns
+    -------
+    QuerySplit
+        With infinitely many backends where a model has no batch in its part.
+    """
+    real("batches", batches, 0, above=True)
+    part = query.slo_ms / len(query.stages)
+    budgets = dict.fromkeys(query.order, part)
+    return QuerySplit(query, budgets, backends_for(query, budgets, batches=batches), "stage", "evenly", batches)

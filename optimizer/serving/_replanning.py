@@ -1,4 +1,4 @@
-"""A plan carried over to the next epoch: little moves, and backends that empty are given back (section 3.4.1)."""
+"""Replanning for the next epoch: move few models, and release backends that empty (section 3.4.1)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving._demand import best_cycle
-from optimizer.serving._errors import InfeasibleError
-from optimizer.serving._plan import ServingPlan, node_plan
-from optimizer.serving._planner import check_sessions, lower_bound, plan, whole_backends
-from optimizer.serving._pool import Pool
+
+from ._backend_pool import Pool
+from ._duty_cycles import best_cycle
+from ._errors import InfeasibleError
+from ._plan import ServingPlan, node_plan
+from ._planner import check_sessions, lower_bound, plan, whole_backends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,15 +28,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """A plan, and how it differs from the one before. Made by :func:`optimizer.serving.replan`.
+    """A plan and its differences from the previous one. Made by :func:`optimizer.serving.replan`.
 
     Attributes
     ----------
     plan : ServingPlan
+        The new plan.
     loaded, unloaded : tuple of (str, str)
-        Pairs of a session and a backend that has its model now and had not, or the other way round.
+        Pairs of a session and a backend on which its model is loaded or unloaded.
     taken, released : tuple of str
-        Backends.
+        Names of backends that are added or removed.
     """
 
     plan: ServingPlan
@@ -45,7 +47,7 @@ class Replan:
     released: tuple[str, ...]
 
     def explain(self) -> str:
-        """Describe what changes, and the plan."""
+        """Describe the changes and the plan."""
         changes = [
             *(f"take {name}" for name in self.taken),
             *(f"load {session} on {backend}" for session, backend in self.loaded),
@@ -67,34 +69,35 @@ def replan(
 ) -> Replan:
     """Plan the next epoch, moving few models.
 
-    Placements stay and follow their sessions' rates. A backend that has become overloaded evicts its cheapest sessions,
-    which are packed again; a backend whose sessions all fit elsewhere is released, the emptiest one first.
+    Placements stay and follow their sessions' rates. An overloaded backend evicts its cheapest sessions, which are
+    packed again; a backend whose sessions all fit elsewhere is released, the emptiest one first.
 
     Parameters
     ----------
     old : ServingPlan
+        Plan of the last epoch.
     sessions : sequence of Session
-        With their rates of today; new ones among them, and without those that are gone.
+        Current sessions at their current rates.
     backends : sequence of Backend, optional
-        What there is today. A backend of the old plan that is missing here is lost. By default as many alike as needed.
+        Available backends. A backend of the old plan that is missing is lost. Default: as many equal ones as needed.
     memory_bytes : int, optional
-        As of :func:`optimizer.serving.plan`.
+        Bytes of each of those, as for :func:`optimizer.serving.plan`.
     quiet : (float, float)
-        While every rate is within these shares of what was planned, nothing changes. Default 0.8 to 1.1.
+        Nothing changes while every rate is within these shares of the planned one. Default 0.8 to 1.1.
     excess : float
-        Where more than this share of the backends would be saved, all is packed anew. Default 0.1.
+        All sessions are packed anew if that saves more than this share of the backends. Default 0.1.
     seed : int
+        Seed of the search. Default 0.
 
     Returns
     -------
     Replan
+        The plan and its changes.
 
     Raises
     ------
-    InvalidArgumentError
-        As of :func:`optimizer.serving.plan`.
-    InfeasibleError
-        As of :func:`optimizer.serving.plan`.
+    InvalidArgumentError, InfeasibleError
+        As for :func:`optimizer.serving.plan`.
 
     Examples
     --------
@@ -112,7 +115,7 @@ def replan(
     real("excess", excess, 0)
     low, high = (real("quiet", bound, 0) for bound in quiet)
     if not low <= 1 <= high:
-        raise InvalidArgumentError(f"quiet={quiet!r}: a share of at most 1 and one of at least 1")
+        raise InvalidArgumentError(f"quiet must be a share of at most 1 and one of at least 1, got {quiet!r}.")
     names = None if backends is None else {backend.name: backend for backend in backends}
     if _is_quiet(old, sessions, names, low, high):
         return Replan(old, (), (), (), ())
@@ -120,7 +123,7 @@ def replan(
     try:
         carried = _carried(old, sessions, backends, memory_bytes, names, seed)
     except InfeasibleError:
-        # Too few backends to keep placements: all is packed anew.
+        # There are too few backends to keep the placements, so all sessions are packed anew.
         carried = None
     if carried is None or len(carried.nodes) > (1 + excess) * len(fresh.nodes) + _ROUNDING:
         carried = _renamed(fresh, old, names)
@@ -130,7 +133,7 @@ def replan(
 def _is_quiet(
     old: ServingPlan, sessions: Sequence[Session], names: Mapping[str, Backend] | None, low: float, high: float
 ) -> bool:
-    """Tell whether the old plan still does: the same sessions and backends, and rates near the planned ones."""
+    """Return whether the old plan still holds: the same sessions and backends, and rates near the planned ones."""
     before = {session.name: session for session in old.sessions}
     if set(before) != {session.name for session in sessions}:
         return False
@@ -161,9 +164,9 @@ def _carried(
         if backend is None:
             continue
         members = [
-            known[one.session].at_rate(rate)
-            for one in node.placements
-            if (rate := rates.get((node.backend.name, one.session), 0.0)) > 0
+            known[entry.session].at_rate(rate)
+            for entry in node.placements
+            if (rate := rates.get((node.backend.name, entry.session), 0.0)) > 0
         ]
         _evict(backend, members)
         for session in members:
@@ -184,10 +187,12 @@ def _carried(
         used = {backend.name for backend, _ in groups}
         pool = Pool(backends, memory_bytes, used)
         if not pool.kinds:
-            raise InfeasibleError(f"{len(old.nodes)} backends are too few for {rest[0].name!r} at {rest[0].rate:g}/s")
+            raise InfeasibleError(
+                f"{len(old.nodes)} backends are too few for {rest[0].name!r} at {rest[0].rate:g}/s. Add backends."
+            )
         full, rest = whole_backends(rest, pool)
         nodes += full
-        free = None if backends is None else [one for one in backends if one.name not in used | _names(full)]
+        free = None if backends is None else [entry for entry in backends if entry.name not in used | _names(full)]
         nodes += _renumbered(plan(rest, free, memory_bytes=memory_bytes, seed=seed), pool, free)
     return ServingPlan(tuple(nodes), tuple(sessions), lower_bound(sessions, backends), "carried over", optimal=False)
 
@@ -196,51 +201,51 @@ def _names(nodes: Sequence[NodePlan]) -> set[str]:
     return {node.backend.name for node in nodes}
 
 
-def _renumbered(found: ServingPlan, pool: Pool, free: Sequence[Backend] | None) -> list[NodePlan]:
-    """Give backends that are alike the next free names."""
+def _renumbered(planned: ServingPlan, pool: Pool, free: Sequence[Backend] | None) -> list[NodePlan]:
+    """Assign the next free names to equal backends."""
     if free is not None:
-        return list(found.nodes)
-    return [type(node)(pool.take(pool.kinds[0]), node.duty_ms, node.placements) for node in found.nodes]
+        return list(planned.nodes)
+    return [type(node)(pool.take(pool.kinds[0]), node.duty_ms, node.placements) for node in planned.nodes]
 
 
 def _followed(nodes: Sequence[NodePlan], sessions: Sequence[Session]) -> dict[tuple[str, str], float]:
-    """Give the placements of a session its rate of today: less is taken from the smallest first."""
+    """Distribute the current rate of each session over its placements; the smallest shrink first."""
     places: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for node in nodes:
-        for one in node.placements:
-            places[one.session].append((one.rate, node.backend.name))
+        for placement in node.placements:
+            places[placement.session].append((placement.rate, node.backend.name))
     rates: dict[tuple[str, str], float] = {}
     for session in sessions:
         left = session.rate
         for place, (rate, backend) in enumerate(sorted(places[session.name], reverse=True)):
-            # The last placement takes what has grown, as far as its backend can bear it.
+            # The last placement takes the growth, up to the capacity of its backend.
             last = place == len(places[session.name]) - 1
-            rates[backend, session.name] = taken = min(left, session.peak_rate) if last else min(left, rate)
-            left -= taken
+            rates[backend, session.name] = part = min(left, session.peak_rate) if last else min(left, rate)
+            left -= part
     return rates
 
 
 def _evict(backend: Backend, members: list[Session]) -> None:
-    """Take the cheapest sessions from a backend until the others are in time."""
+    """Remove the cheapest sessions from a backend until the others are in time."""
     members.sort(key=lambda session: -session.rate / session.peak_rate)
     while members and best_cycle(members, backend.speed, backend.room) is None:
         members.pop()
 
 
 def _absorbed(groups: Sequence[tuple[Backend, list[Session]]], rest: Sequence[Session]) -> list[Session]:
-    """Put sessions onto backends in use, the fullest that bears them; those that none does are left."""
+    """Add sessions to backends in use, the fullest first; return those that fit on none."""
     left = []
-    for session in sorted(rest, key=lambda one: -one.rate / one.peak_rate):
-        fullest = sorted(groups, key=lambda group: -sum(one.rate / one.peak_rate for one in group[1]))
+    for session in sorted(rest, key=lambda member: -member.rate / member.peak_rate):
+        fullest = sorted(groups, key=lambda group: -sum(member.rate / member.peak_rate for member in group[1]))
         if not any(_joined(backend, members, session) for backend, members in fullest if members):
             left.append(session)
     return left
 
 
 def _joined(backend: Backend, members: list[Session], session: Session) -> bool:
-    """Add a session to a backend, or its rate to what is there of it, if all stay in time."""
-    there = next((one for one in members if one.name == session.name), None)
-    joined = [one for one in members if one is not there]
+    """Add a session, or its rate, to a backend if all its sessions stay in time."""
+    there = next((member for member in members if member.name == session.name), None)
+    joined = [member for member in members if member is not there]
     joined.append(session if there is None else session.at_rate(there.rate + session.rate))
     if best_cycle(joined, backend.speed, backend.room) is None:
         return False
@@ -249,24 +254,30 @@ def _joined(backend: Backend, members: list[Session], session: Session) -> bool:
 
 
 def _release(groups: Sequence[tuple[Backend, list[Session]]]) -> None:
-    """Empty the backends that are used least, where others bear all of their sessions."""
-    for backend, members in sorted(groups, key=lambda group: sum(one.rate / one.peak_rate for one in group[1])):
-        others = [(other, list(held)) for other, held in groups if other is not backend and held]
+    """Empty the least used backends whose sessions fit on others."""
+    for backend, members in sorted(
+        groups, key=lambda group: sum(member.rate / member.peak_rate for member in group[1])
+    ):
+        others = [(other, list(kept)) for other, kept in groups if other is not backend and kept]
         if members and not _absorbed(others, members):
-            for (_, held), (_, new) in zip(
+            for (_, kept), (_, new) in zip(
                 [group for group in groups if group[0] is not backend and group[1]], others, strict=True
             ):
-                held[:] = new
+                kept[:] = new
             members.clear()
 
 
 def _renamed(fresh: ServingPlan, old: ServingPlan, names: Mapping[str, Backend] | None) -> ServingPlan:
-    """Put the backends of a new plan where most of their models are, among backends that are alike."""
-    taken: dict[int, Backend] = {}
+    """Assign the backends of a new plan to those that have most of their models, among equal ones."""
+    matched: dict[int, Backend] = {}
     free = [node for node in old.nodes if names is None or names.get(node.backend.name) == node.backend]
     pairs = sorted(
         (
-            (-len({one.session for one in new.placements} & {one.session for one in node.placements}), place, at)
+            (
+                -len({entry.session for entry in new.placements} & {entry.session for entry in node.placements}),
+                place,
+                at,
+            )
             for place, new in enumerate(fresh.nodes)
             for at, node in enumerate(free)
             if (new.backend.speed, new.backend.room) == (node.backend.speed, node.backend.room)
@@ -274,26 +285,26 @@ def _renamed(fresh: ServingPlan, old: ServingPlan, names: Mapping[str, Backend] 
     )
     used: set[int] = set()
     for _, place, at in pairs:
-        if place not in taken and at not in used:
-            taken[place] = free[at].backend
+        if place not in matched and at not in used:
+            matched[place] = free[at].backend
             used.add(at)
-    # Backends that nobody was matched to keep their names, unless somebody else has taken them.
-    given = {backend.name for backend in taken.values()}
-    spare = [node.backend for node in [*fresh.nodes] if node.backend.name not in given]
+    # Unmatched backends keep their names unless these are in use.
+    names_in_use = {backend.name for backend in matched.values()}
+    spare = [node.backend for node in [*fresh.nodes] if node.backend.name not in names_in_use]
     nodes = []
     for place, node in enumerate(fresh.nodes):
-        backend = taken.get(place)
+        backend = matched.get(place)
         if backend is None:
             kind = (node.backend.speed, node.backend.room)
-            backend = next(one for one in spare if (one.speed, one.room) == kind)
+            backend = next(entry for entry in spare if (entry.speed, entry.room) == kind)
             spare.remove(backend)
         nodes.append(type(node)(backend, node.duty_ms, node.placements))
     return ServingPlan(tuple(nodes), fresh.sessions, fresh.bound, fresh.method, fresh.optimal)
 
 
 def _compared(old: ServingPlan, new: ServingPlan) -> Replan:
-    before = {(one.session, node.backend.name) for node in old.nodes for one in node.placements}
-    after = {(one.session, node.backend.name) for node in new.nodes for one in node.placements}
+    before = {(placement.session, node.backend.name) for node in old.nodes for placement in node.placements}
+    after = {(placement.session, node.backend.name) for node in new.nodes for placement in node.placements}
     return Replan(
         new,
         tuple(sorted(after - before)),

@@ -1,4 +1,4 @@
-"""Measured points made monotone, and read between."""
+"""Isotonic regression and interpolation of measured points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["at_each_batch", "never_falling"]
 
 
 def never_falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find the nearest sequence, in squares, that never falls: pool adjacent violators.
+    """Return the nearest non-decreasing sequence in least squares (pool adjacent violators).
 
     Examples
     --------
@@ -34,7 +34,7 @@ def never_falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def at_each_batch(points: Mapping[int, float], largest: int, *, fitted: bool = False) -> NDArray[np.float64]:
-    """Interpolate from batch 0, which takes nothing, to the largest; level beyond the last point."""
+    """Interpolate from batch 0, with value 0, to the largest; constant beyond the last point."""
     batches = np.array(sorted(points))
     values = np.array([points[batch] for batch in batches.tolist()], np.float64)
     read = np.interp(np.arange(1, largest + 1), batches, never_falling(values) if fitted else values)

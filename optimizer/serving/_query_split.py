@@ -1,4 +1,4 @@
-"""Query analysis: a deadline split into budgets of its models (section 3.4.2)."""
+"""Query analysis: split of a deadline into budgets of its models (section 3.4.2)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import numpy as np
 
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving._errors import InfeasibleError
-from optimizer.serving._session import Session
-from optimizer.serving._steps import after, beside, model_steps
+
+from ._errors import InfeasibleError
+from ._session import Session
+from ._step_functions import after, beside, model_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optimizer.serving._query import Query
-    from optimizer.serving._steps import Steps
+    from ._query import Query
+    from ._step_functions import Steps
 
-__all__ = ["QuerySplit", "backends_for", "resplit", "split", "split_evenly"]
+__all__ = ["QuerySplit", "backends_for", "resplit", "split"]
 
 _BY = ("node", "stage")
 _METHODS = ("auto", "program", "brute", "anneal")
-# Combinations that brute force looks at.
+# Largest number of combinations for brute force.
 _FEW = 200_000
 _MOVES = 6_000
 
@@ -37,13 +38,15 @@ class QuerySplit:
     Attributes
     ----------
     query : Query
+        The query.
     budgets : mapping of str to float
-        Milliseconds of each model; along no path of calls do they exceed the query's deadline.
+        Milliseconds of each model; along every path of calls they add up to at most the query's deadline.
     backends : float
-        How many all models keep busy.
+        Number of backends that all models keep busy.
     by : {"node", "stage"}
-        Whether models of one stage have one budget.
+        Unit of a budget: a model, or all models of a stage.
     method : str
+        Method of the split.
     batches : float
         Batches that fit into a budget.
     """
@@ -56,10 +59,7 @@ class QuerySplit:
     batches: float = 2.0
 
     def sessions(self) -> tuple[Session, ...]:
-        """Make the sessions to plan: one a model, named ``query/model``, with its budget and rate.
-
-        Models that are never called are left out.
-        """
+        """Return a session per model, named ``query/model``, without models that are never called."""
         rates = self.query.rates
         return tuple(
             Session(f"{self.query.name}/{name}", profile, self.budgets[name], rates[name])
@@ -69,14 +69,16 @@ class QuerySplit:
 
     @property
     def reserves(self) -> dict[str, float]:
-        """Milliseconds that each model leaves to what follows it: budgets along its longest path, without its own."""
-        found: dict[str, float] = {}
+        """Milliseconds that each model leaves to its successors: the budgets along its longest path."""
+        reserves: dict[str, float] = {}
         for name in reversed(self.query.order):
-            found[name] = max((found[one] + self.budgets[one] for one in self.query.called_by(name)), default=0.0)
-        return found
+            reserves[name] = max(
+                (reserves[called] + self.budgets[called] for called in self.query.called_by(name)), default=0.0
+            )
+        return reserves
 
     def explain(self) -> str:
-        """Describe the split: each model's budget, rate and share of the backends, and how often who calls it."""
+        """Describe each model's budget, rate, share of the backends, and calls."""
         rates = self.query.rates
         busy = f"{self.backends:.2f} backends busy ({self.method}, a budget a {self.by})"
         lines = [f"query {self.query.name}: {self.query.slo_ms:g} ms, {self.query.rate:g} requests/s, {busy}"]
@@ -103,30 +105,30 @@ def split(
     Parameters
     ----------
     query : Query
+        The query.
     by : {"node", "stage"}
-        ``"node"`` (default) gives each model a budget of its own, ``"stage"`` one to all models of a depth, as the
-        seeds do.
+        Unit of a budget: each model (default), or all models of a depth, as in the thesis.
     method : {"auto", "program", "brute", "anneal"}
-        ``"program"`` is a dynamic program over the steps of the profiles: exact for stages and for trees of models.
-        ``"brute"`` tries all combinations, ``"anneal"`` walks among them. ``"auto"`` (default) is the program where it
-        is exact, else brute force where there are few combinations, else annealing.
+        ``"program"`` is a dynamic program over the steps of the profiles, exact for stages and for trees of models.
+        ``"brute"`` tries all combinations, ``"anneal"`` samples them. ``"auto"`` (default) is the program if it is
+        exact, else brute force for few combinations, else annealing.
     batches : float
-        Batches that fit into a budget: 2 (default), as a request may just miss one. With 1 budgets are batch times, as
+        Batches that fit into a budget: 2 (default), as a request may just miss one. With 1, budgets are batch times, as
         in Table 3.3.
     seed : int
-        Of the annealing. Default 0.
+        Seed of the annealing. Default 0.
 
     Returns
     -------
     QuerySplit
-        What is left of the deadline is spread over the budgets in proportion.
+        The split. The rest of the deadline is distributed over the budgets in proportion.
 
     Raises
     ------
     InfeasibleError
-        The deadline is shorter than the models' smallest budgets along some path.
+        The deadline is shorter than the smallest budgets along some path.
     InvalidArgumentError
-        A value that is not allowed, or a program by node for a query that is no tree.
+        An argument is not valid, or ``method="program"`` by node for a query that is not a tree.
 
     Examples
     --------
@@ -149,8 +151,8 @@ def split(
     if method == "program" and not exact:
         shared = next(name for name in query.order if len(query.callers(name)) > 1)
         raise InvalidArgumentError(
-            f"method='program' by node: {shared!r} has several callers, so that the query is no tree; take "
-            "by='stage' or another method"
+            f"method must not be 'program' by node for a query that is not a tree, got 'program', and {shared!r} has "
+            "several callers. Use by='stage' or another method."
         )
     if method == "program" or (method == "auto" and exact):
         chosen, done = _program(query, models, by), "program"
@@ -160,43 +162,26 @@ def split(
     return QuerySplit(query, _spread(query, chosen, by), cost, by, done, batches)
 
 
-def split_evenly(query: Query, *, batches: float = 2.0) -> QuerySplit:
-    """Give every stage an equal part of the deadline: the baseline of section 3.6.3.3.
-
-    Parameters
-    ----------
-    query : Query
-    batches : float
-        As of :func:`split`.
-
-    Returns
-    -------
-    QuerySplit
-        With infinitely many backends where a model has no batch in its part.
-    """
-    real("batches", batches, 0, above=True)
-    part = query.slo_ms / len(query.stages)
-    budgets = dict.fromkeys(query.order, part)
-    return QuerySplit(query, budgets, backends_for(query, budgets, batches=batches), "stage", "evenly", batches)
-
-
 def backends_for(query: Query, budgets: Mapping[str, float], *, batches: float = 2.0) -> float:
-    """Count the backends that a query keeps busy with given budgets; infinite where one is too short.
+    """Return the number of backends that a query keeps busy with given budgets; infinite if one is too short.
 
     Parameters
     ----------
     query : Query
+        The query.
     budgets : mapping of str to float
+        Milliseconds of each model.
     batches : float
-        As of :func:`split`.
+        Batches that fit into a budget, as for :func:`split`.
 
     Returns
     -------
     float
+        Number of backends.
 
     Examples
     --------
-    Table 3.4 with alpha = 10: Y needs 500 requests a second of each backend, X gets by with 200.
+    Table 3.4 with alpha = 10: Y needs 500 requests a second of each backend, X 200.
 
     >>> from optimizer.serving import BatchingProfile, Query
     >>> x = BatchingProfile({1: 5, 16: 80, 25: 100, 36: 120})
@@ -210,21 +195,23 @@ def backends_for(query: Query, budgets: Mapping[str, float], *, batches: float =
 
 
 def resplit(old: QuerySplit, query: Query, *, tolerance: float = 0.05, seed: int = 0) -> QuerySplit:
-    """Split again where the calls have drifted so far that it pays.
+    """Split again if the calls have drifted so far that it pays.
 
     Parameters
     ----------
     old : QuerySplit
+        Current split.
     query : Query
-        With the calls and the rate of today.
+        The query with its current calls and rate.
     tolerance : float
         The old budgets stay while they need at most this share more backends. Default 0.05.
     seed : int
-        As of :func:`split`.
+        Seed, as for :func:`split`.
 
     Returns
     -------
     QuerySplit
+        The new split, or the old budgets for the current query.
     """
     real("tolerance", tolerance, 0)
     new = split(query, by="node" if old.by == "node" else "stage", batches=old.batches, seed=seed)
@@ -238,14 +225,14 @@ def resplit(old: QuerySplit, query: Query, *, tolerance: float = 0.05, seed: int
 def _check_deadline(query: Query, models: Mapping[str, Steps], by: str) -> None:
     least = {name: float(models[name].budgets[0]) for name in query.order}
     if by == "stage":
-        # Models of a stage have its slowest one's budget, also on paths without that one.
-        least = {name: max(least[one] for one in stage) for stage in query.stages for name in stage}
+        # All models of a stage have the budget of its slowest one, also on paths without it.
+        least = {name: max(least[member] for member in stage) for stage in query.stages for name in stage}
     longest = _longest(query, least)
     if longest > query.slo_ms * (1 + 1e-12):
         needs = ", ".join(f"{name} {budget:g}" for name, budget in least.items())
         raise InfeasibleError(
-            f"query {query.name!r}: slo_ms={query.slo_ms:g} is less than {longest:g}, the smallest budgets along its "
-            f"longest path ({needs})"
+            f"slo_ms of query {query.name!r} must be at least {longest:g}, the smallest budgets along its longest path "
+            f"({needs}), got {query.slo_ms:g}."
         )
 
 
@@ -258,7 +245,7 @@ def _longest(query: Query, budgets: Mapping[str, float]) -> float:
 
 
 def _program(query: Query, models: Mapping[str, Steps], by: str) -> dict[str, float]:
-    """Add step functions: stages one after the other, or each model after those that it calls."""
+    """Add step functions: stages in sequence, or each model after the models that it calls."""
     if by == "stage":
         total, *others = [beside([models[name] for name in stage]) for stage in query.stages]
         for stage in others:
@@ -268,13 +255,15 @@ def _program(query: Query, models: Mapping[str, Steps], by: str) -> dict[str, fl
         for name in reversed(query.order):
             called = query.called_by(name)
             below[name] = (
-                after(models[name], beside([below[one] for one in called]), query.slo_ms) if called else models[name]
+                after(models[name], beside([below[member] for member in called]), query.slo_ms)
+                if called
+                else models[name]
             )
         total = beside([below[name] for name in query.order if not query.callers(name)])
     step = int(np.searchsorted(total.budgets, query.slo_ms * (1 + 1e-12), side="right")) - 1
     chosen = total.chosen(step)
     groups = query.stages if by == "stage" else [(name,) for name in query.order]
-    return {name: max(chosen[one] for one in group) for group in groups for name in group}
+    return {name: max(chosen[member] for member in group) for group in groups for name in group}
 
 
 def _combined(
@@ -285,7 +274,9 @@ def _combined(
     parts = [beside([models[name] for name in group]) for group in groups]
     count = math.prod(len(part.costs) for part in parts)
     if method == "brute" and count > _FEW:
-        raise InvalidArgumentError(f"method='brute' with {count:,} combinations: at most {_FEW:,}; take 'anneal'")
+        raise InvalidArgumentError(
+            f"method must be 'anneal' for more than {_FEW:,} combinations, got 'brute' for {count:,}."
+        )
     if method == "brute" or (method == "auto" and count <= _FEW):
         steps = _brute(query, groups, parts)
         return _budgets(groups, parts, steps), "brute"
@@ -310,7 +301,7 @@ def _brute(query: Query, groups: Sequence[tuple[str, ...]], parts: Sequence[Step
 
 
 def _anneal(query: Query, groups: Sequence[tuple[str, ...]], parts: Sequence[Steps], seed: int) -> list[int]:
-    """Walk among the combinations that are in time: one step up, or one up and another down."""
+    """Sample combinations that are in time: one step up, or one up and another down."""
     rng = np.random.default_rng(seed)
     steps = [0] * len(parts)
     cost = sum(float(part.costs[0]) for part in parts)
@@ -334,13 +325,13 @@ def _anneal(query: Query, groups: Sequence[tuple[str, ...]], parts: Sequence[Ste
 
 
 def _spread(query: Query, chosen: Mapping[str, float], by: str) -> dict[str, float]:
-    """Spread what is left of the deadline over the budgets, in proportion along each path."""
+    """Distribute the rest of the deadline over the budgets, in proportion along each path."""
     if by == "stage" or not query.is_tree:
         factor = query.slo_ms / _longest(query, chosen)
         return {name: budget * factor for name, budget in chosen.items()}
     longest: dict[str, float] = {}
     for name in reversed(query.order):
-        longest[name] = chosen[name] + max((longest[one] for one in query.called_by(name)), default=0.0)
+        longest[name] = chosen[name] + max((longest[called] for called in query.called_by(name)), default=0.0)
     budgets: dict[str, float] = {}
     left: dict[str, float] = {}
     for name in query.order:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optimizer.serving._balancing import Balancer
+    from benchmarks.serving.simulation.balancing import Balancer
     from optimizer.serving._session import Session
 
 __all__ = ["Line", "Node", "Queue", "Slot"]

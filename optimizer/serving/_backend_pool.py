@@ -1,4 +1,4 @@
-"""Backends that are not in use yet, by kind."""
+"""Unused backends by kind."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Kind = tuple[float, float]
 
 
 class Pool:
-    """Backends to take, the fastest first; or as many alike as are asked for.
+    """Unused backends, the fastest first, or as many equal ones as requested.
 
     Parameters
     ----------
     backends : sequence of Backend, optional
-        By default as many as needed, of speed 1.
+        Available backends. Default: as many as needed, of speed 1.
     memory_bytes : int, optional
-        Of each of those.
+        Bytes of each of those.
     used : collection of str
-        Names that are taken.
+        Names that are in use.
 
     Raises
     ------
     InvalidArgumentError
-        Two backends of one name, or ``memory_bytes`` beside ``backends``.
+        Two backends have the same name, or ``memory_bytes`` is set with ``backends``.
     """
 
     def __init__(
@@ -41,11 +41,13 @@ class Pool:
     ) -> None:
         if backends is not None:
             if memory_bytes is not None:
-                raise InvalidArgumentError(f"memory_bytes={memory_bytes} beside backends: each backend has its own")
+                raise InvalidArgumentError(
+                    f"memory_bytes must be None with backends, got {memory_bytes}. Set memory_bytes of each backend."
+                )
             names = Counter(backend.name for backend in backends)
             twice = [name for name, count in names.items() if count > 1]
             if twice:
-                raise InvalidArgumentError(f"two backends are named {twice[0]!r}: give each a name of its own")
+                raise InvalidArgumentError(f"backends must have unique names, got {twice[0]!r} twice.")
         self._used = set(used)
         self._alike = None if backends is not None else Backend("backend-0", memory_bytes=memory_bytes)
         free = [backend for backend in backends or () if backend.name not in self._used]
@@ -55,18 +57,18 @@ class Pool:
         self.total: float = math.inf if backends is None else len(backends)
 
     def left(self, kind: Kind) -> float:
-        """Count those of a kind that nobody has taken."""
+        """Return the number of unused backends of a kind."""
         return math.inf if self._alike else sum(_kind(backend) == kind for backend in self._free)
 
     def take(self, kind: Kind) -> Backend:
-        """Take one of a kind that has some left."""
+        """Take an unused backend of a kind."""
         if self._alike:
             number = 0
             while f"backend-{number}" in self._used:
                 number += 1
             backend = Backend(f"backend-{number}", self._alike.speed, self._alike.memory_bytes)
         else:
-            backend = next(one for one in self._free if _kind(one) == kind)
+            backend = next(candidate for candidate in self._free if _kind(candidate) == kind)
             self._free.remove(backend)
         self._used.add(backend.name)
         return backend

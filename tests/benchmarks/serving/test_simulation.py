@@ -11,21 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from served import drawn_sessions, session_lists
 
+from benchmarks.serving.simulation import BALANCERS, FrontEnds, Outcome, arrival_times, simulate
 from optimizer.errors import InvalidArgumentError
-from optimizer.serving import (
-    BALANCERS,
-    POLICIES,
-    BatchingProfile,
-    Dispatch,
-    FrontEnds,
-    Outcome,
-    Query,
-    Session,
-    arrival_times,
-    plan,
-    simulate,
-    split,
-)
+from optimizer.serving import POLICIES, BatchingProfile, Dispatch, Query, Session, plan, split
 
 INCEPTION = Session("inception", BatchingProfile.from_line(0.69, 5.0, 128), 100, 1300)
 

@@ -1,4 +1,4 @@
-"""Backends that models need, as step functions of their budgets, and sums of such functions."""
+"""Step functions of backends over budgets, and their sums."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Steps", "after", "beside", "model_steps"]
 
-# Of a sum of functions: more than this many are thinned, to the best of each 8,192nd of the deadline.
+# Largest number of steps of a sum; more are thinned to the best in each 8,192nd of the deadline.
 _MOST = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Cost by budget: ``costs[k]`` from ``budgets[k]`` on; budgets rise and costs fall.
+    """Step function: ``costs[k]`` from ``budgets[k]`` on; budgets rise and costs fall.
 
     Parameters
     ----------
     budgets, costs : array of shape (steps,)
-        Milliseconds, and backends.
-    choices : tuple of dict
-        For each step the budget of each model in it.
+        Milliseconds, and numbers of backends.
+    choices : tuple of (Steps, array)
+        Summed functions, with the step of each in every step of the sum.
+    name : str
+        Name of the model; ``""`` for a sum.
     """
 
     budgets: NDArray[np.float64]
@@ -38,35 +40,29 @@ class Steps:
     name: str = ""
 
     def at(self, budget: float) -> float:
-        """Look up the cost of a budget; infinite below the first step."""
+        """Return the cost of a budget; infinite below the first step."""
         step = int(np.searchsorted(self.budgets, budget * (1 + 1e-12), side="right")) - 1
         return float(self.costs[step]) if step >= 0 else float("inf")
 
     def chosen(self, step: int) -> Mapping[str, float]:
-        """Give the least budgets that a step is made of, by the names of the functions that were summed."""
+        """Return the smallest budgets of the summed functions in a step, by name."""
         if self.name:
             return {self.name: float(self.budgets[step])}
-        found: dict[str, float] = {}
+        budgets: dict[str, float] = {}
         for part, steps in self.choices:
-            found |= part.chosen(int(steps[step]))
-        return found
+            budgets |= part.chosen(int(steps[step]))
+        return budgets
 
 
 def model_steps(name: str, profile: BatchingProfile, rate: float, batches: float) -> Steps:
-    """Compute the backends of one model by its budget.
+    """Return the backends of a model by its budget.
 
     Parameters
     ----------
-    name : str
-    profile : BatchingProfile
     rate : float
         Requests per second.
     batches : float
         Batches that must fit into a budget.
-
-    Returns
-    -------
-    Steps
     """
     sizes = np.arange(1, profile.max_batch + 1)
     fixed = profile.preprocess_ms + profile.postprocess_ms
@@ -110,7 +106,7 @@ def _falling(budgets: NDArray[np.float64], costs: NDArray[np.float64], name: str
 
 
 def _first_minima(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark what costs less than all before it."""
+    """Mark costs below all costs before them."""
     if not len(costs):
         return np.empty(0, bool)
     least = np.minimum.accumulate(costs)

@@ -1,4 +1,4 @@
-"""Packing by best fit in several orders, then by taking some backends apart and packing them again."""
+"""Packing by best fit in several orders, then by repacking some backends."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.serving._bins import Bins
+from ._packing_bins import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.serving._demand import Demand
+    from ._duty_cycles import Demand
 
 __all__ = ["search"]
 
-# Sessions times repackings: what 1,000 sessions can afford, and small instances hardly need.
+# Sessions times repackings: affordable for 1,000 sessions, and hardly needed for few.
 _WORK = 100_000
 _MOST_ROUNDS = 300
 _TAKEN_APART = 4
@@ -28,29 +28,32 @@ def search(
 ) -> tuple[list[tuple[int, list[int]]], list[int]]:
     """Pack sessions into few groups.
 
-    Best fit like Algorithm 3.1, but each group keeps all its duty cycles open until the end, where the algorithm
-    settles for the shortest one of its members.
+    Best fit as in Algorithm 3.1, but each group keeps all its duty cycles open until the end, whereas the algorithm
+    fixes the shortest one of its members.
 
     Parameters
     ----------
     demands : sequence of Demand
-        One for each kind of backend, the fastest kind first.
+        Demand on each kind of backend, the fastest kind first.
     counts : sequence of float
         Backends of each kind.
     weights : array of shape (sessions,)
-        Shares of a backend that the sessions need at least: their rates over their peak rates.
+        Least shares of a backend that the sessions need: their rates over their peak rates.
     bound : int
-        With so few groups the search ends.
+        Number of groups with which the search ends.
     seed : int
+        Seed of the repacking.
 
     Returns
     -------
-    (list of (int, list of int), list of int)
-        Kind and sessions of each group; and the sessions that no backend was left for.
+    list of (int, list of int)
+        Kind and sessions of each group.
+    list of int
+        Sessions for which no backend was left.
     """
     rng = np.random.default_rng(seed)
     sessions = len(weights)
-    tightest = np.min([one.shares.min(2).min(0) for one in [Bins(demands, counts)]], 0)
+    tightest = np.min([Bins(demands, counts).shares.min(2).min(0)], 0)
     bins, left, best = None, list(range(sessions)), None
     for key in (weights, tightest, tightest * weights, -tightest + weights):
         packed, over = _packed(Bins(demands, counts), np.argsort(-key, kind="stable").tolist())
@@ -81,7 +84,7 @@ def _packed(bins: Bins, order: Iterable[int]) -> tuple[Bins, list[int]]:
 
 
 def _chosen(bins: Bins, weights: NDArray[np.float64], rng: np.random.Generator) -> set[int]:
-    """Choose groups to take apart: an empty one, as a rule, and a few others."""
+    """Choose groups to repack, preferably emptier ones."""
     if not len(bins):
         return set()
     filled = np.array([weights[items].sum() for items in bins.items])
@@ -92,6 +95,6 @@ def _chosen(bins: Bins, weights: NDArray[np.float64], rng: np.random.Generator) 
 
 
 def _score(bins: Bins, over: Sequence[int], weights: NDArray[np.float64]) -> tuple[float, ...]:
-    """Compare packings: what is served, then fewer groups, then fuller and emptier ones rather than equal ones."""
+    """Rank a packing: served sessions first, then fewer groups, then uneven ones."""
     filled = sum(float(weights[items].sum()) ** 2 for items in bins.items)
     return -float(weights[list(over)].sum()), -len(bins), round(filled, 9)

@@ -56,7 +56,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Course of a simulation. Made by :func:`optimizer.serving.simulate`.
+    """Course of a simulation. Made by :func:`benchmarks.serving.simulation.simulate`.
 
     Attributes
     ----------

@@ -8,16 +8,16 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
-from optimizer.serving._balancing import balancer
-from optimizer.serving._lines import Line, Node, Queue, Slot
+from benchmarks.serving.simulation.balancing import balancer
+from benchmarks.serving.simulation.queues import Line, Node, Queue, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
+    from benchmarks.serving.simulation.front_ends import FrontEnds
     from optimizer.serving._dispatch import Policy
-    from optimizer.serving._front_ends import FrontEnds
     from optimizer.serving._plan import NodePlan, ServingPlan
 
 __all__ = ["Engine"]

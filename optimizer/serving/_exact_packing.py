@@ -1,4 +1,4 @@
-"""Fewest backends for a few sessions, proven: a cover by the largest groups that fit."""
+"""Exact packing of a few sessions: a smallest cover by the largest groups that fit."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.serving._demand import TOLERANCE
+from ._duty_cycles import TOLERANCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from optimizer.serving._demand import Demand
+    from ._duty_cycles import Demand
 
 __all__ = ["fewest_groups"]
 
 
 def fewest_groups(sizes: Demand) -> list[list[int]] | None:
-    """Partition sessions into as few groups that fit as possible.
+    """Partition sessions into as few groups that fit as possible; return ``None`` if a session fits nowhere.
 
-    What fits still fits without one of its members. So all groups grow from smaller ones, and a smallest cover by the
-    largest groups, from which repeated members are struck, is a smallest partition.
+    A group that fits also fits without one of its members. So all groups grow from smaller ones, and a smallest cover
+    by the largest groups, without repeated members, is a smallest partition.
 
     Parameters
     ----------
     sizes : Demand
-        Of all cycles.
-
-    Returns
-    -------
-    list of list of int, or None
-        None where a session fits nowhere.
+        Demand in all cycles.
     """
     largest = _largest_groups(sizes)
     count = sizes.takes.shape[0]
@@ -39,7 +34,7 @@ def fewest_groups(sizes: Demand) -> list[list[int]] | None:
     while everything not in covers:
         grown: dict[int, tuple[int, ...]] = {}
         for covered, groups in covers.items():
-            # Somebody has to cover the first that is missing.
+            # Some group must cover the first missing session.
             missing = (covered + 1) & ~covered
             for group in largest:
                 if group & missing:
@@ -47,15 +42,15 @@ def fewest_groups(sizes: Demand) -> list[list[int]] | None:
         if not grown:
             return None
         covers = _undominated(grown)
-    taken, partition = 0, []
+    covered_before, partition = 0, []
     for group in covers[everything]:
-        partition.append([item for item in range(count) if (group & ~taken) >> item & 1])
-        taken |= group
+        partition.append([item for item in range(count) if (group & ~covered_before) >> item & 1])
+        covered_before |= group
     return partition
 
 
 def _largest_groups(sizes: Demand) -> list[int]:
-    """Find all groups that fit and cannot take another session, as bits."""
+    """Return all groups, as bits, that fit and cannot take another session."""
     count = sizes.takes.shape[0]
     feasible: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
     level = {0: (np.zeros_like(sizes.cycles), np.zeros_like(sizes.cycles))}
@@ -65,7 +60,7 @@ def _largest_groups(sizes: Demand) -> list[int]:
         for group, (takes, memory) in level.items():
             for item in range(group.bit_length(), count):
                 wider = group | 1 << item
-                # Each part of it fits, or it does not.
+                # It can fit only if each of its parts does.
                 parts = [wider & ~(1 << other) for other in range(item) if group >> other & 1]
                 if any(part not in feasible for part in parts):
                     continue
@@ -80,7 +75,7 @@ def _largest_groups(sizes: Demand) -> list[int]:
 
 
 def _undominated(covers: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    """Drop what covers less than another."""
+    """Drop covers that another cover includes."""
     stay: list[int] = []
     for covered in sorted(covers, key=lambda bits: -bits.bit_count()):
         if not any(covered & wider == covered for wider in stay):

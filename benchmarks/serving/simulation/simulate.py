@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.serving.simulation.arrivals import arrival_times
+from benchmarks.serving.simulation.events import Engine
+from benchmarks.serving.simulation.front_ends import FrontEnds
+from benchmarks.serving.simulation.outcome import Outcome, Served
+from benchmarks.serving.simulation.query_calls import CalledQueries
+from benchmarks.serving.simulation.queues import Line
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError, nearest
-from optimizer.serving._arrivals import arrival_times
-from optimizer.serving._called import CalledQueries
 from optimizer.serving._dispatch import POLICIES
-from optimizer.serving._engine import Engine
-from optimizer.serving._front_ends import FrontEnds
-from optimizer.serving._lines import Line
-from optimizer.serving._outcome import Outcome, Served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.serving._arrivals import Arrivals
+    from benchmarks.serving.simulation.arrivals import Arrivals
     from optimizer.serving._dispatch import Policy
     from optimizer.serving._plan import ServingPlan
-    from optimizer.serving._split import QuerySplit
+    from optimizer.serving._query_split import QuerySplit
 
 __all__ = ["simulate"]
 
@@ -57,7 +57,7 @@ def simulate(
         Of arrivals; the simulation ends when all requests are settled. Default 60.
     traffic : mapping of str to array, optional
         Milliseconds of the arrivals of each session or query, ascending, such as of
-        :func:`optimizer.serving.arrival_times`. By default drawn at the rates of the plan.
+        :func:`benchmarks.serving.simulation.arrival_times`. By default drawn at the rates of the plan.
     arrivals : {"poisson", "uniform"}
         How they are drawn. Default ``"poisson"``.
     policy : {"sliding", "earliest", "maximal", "deferred"} or Policy

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from optimizer.serving._engine import Engine
-    from optimizer.serving._lines import Line
-    from optimizer.serving._split import QuerySplit
+    from benchmarks.serving.simulation.events import Engine
+    from benchmarks.serving.simulation.queues import Line
+    from optimizer.serving._query_split import QuerySplit
 
 __all__ = ["CalledQueries"]
 

@@ -4,18 +4,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.serving._demand import TOLERANCE, batch_in, longest_cycle
+from optimizer.serving import InfeasibleError, ServingPlan, lower_bound
+from optimizer.serving._backend_pool import Pool
+from optimizer.serving._duty_cycles import TOLERANCE, batch_in, longest_cycle
+from optimizer.serving._plan import node_plan
+from optimizer.serving._planner import check_sessions, whole_backends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.serving._pool import Kind
-    from optimizer.serving._session import Session
+    from optimizer.serving import Backend, Session
+    from optimizer.serving._backend_pool import Kind
 
-__all__ = ["merge_by_occupancy"]
+__all__ = ["plan_by_algorithm_3_1"]
 
 
-def merge_by_occupancy(
+def plan_by_algorithm_3_1(
+    sessions: Sequence[Session], backends: Sequence[Backend] | None = None, *, memory_bytes: int | None = None
+) -> ServingPlan:
+    """Plan by Algorithm 3.1 of the thesis, which :func:`optimizer.serving.plan` improves on.
+
+    Parameters
+    ----------
+    sessions : sequence of Session
+        Sessions to serve.
+    backends : sequence of Backend, optional
+        Available backends. Default: as many equal ones as needed.
+    memory_bytes : int, optional
+        Bytes of each of those. Default: no limit.
+
+    Returns
+    -------
+    ServingPlan
+        The plan.
+
+    Raises
+    ------
+    InfeasibleError
+        There are too few backends.
+    """
+    check_sessions(sessions)
+    pool = Pool(backends, memory_bytes)
+    nodes, rest = whole_backends(sessions, pool)
+    kinds = [kind for kind in pool.kinds if pool.left(kind)]
+    merged, over = _merge_by_occupancy(rest, kinds, [pool.left(kind) for kind in kinds]) if rest else ([], [])
+    if over:
+        raise InfeasibleError(f"{pool.total:g} backends are too few for {rest[over[0]].name!r}.")
+    for kind, items, cycle in merged:
+        nodes.append(node_plan(pool.take(kinds[kind]), [rest[item] for item in items], cycle))
+    return ServingPlan(tuple(nodes), tuple(sessions), lower_bound(sessions, backends), "Algorithm 3.1", optimal=False)
+
+
+def _merge_by_occupancy(
     sessions: Sequence[Session], kinds: Sequence[Kind], counts: Sequence[float]
 ) -> tuple[list[tuple[int, list[int], float]], list[int]]:
     """Pack remainders as lines 8 to 25 do, with memory and the wait of slow sessions.
