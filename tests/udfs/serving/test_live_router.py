@@ -204,12 +204,12 @@ def test_bad_requests_are_refused_at_the_door() -> None:
             submit("double", rows(1), version="2")
         for inputs, words in (
             ({}, "Input 'x' of double must be set"),
-            ({"x1": rows(1)["x"]}, "no input 'x1', only 'x'"),
-            ({"x": np.zeros((1, 2))}, "float64, and has to be float32"),
-            ({"x": np.zeros((1, 3), np.float32)}, r"\(1, 3\), and has to have \(-1, 2\)"),
-            ({"x": np.float32(1)}, "no batch in front"),
-            ({"x": np.zeros((0, 2), np.float32)}, "0 rows"),
-            ({"x": np.array([[np.nan, 1]], np.float32)}, "not finite"),
+            ({"x1": rows(1)["x"]}, "must be 'x', got 'x1'"),
+            ({"x": np.zeros((1, 2))}, "must be float32, got float64"),
+            ({"x": np.zeros((1, 3), np.float32)}, r"must have the shape \(-1, 2\), got \(1, 3\)"),
+            ({"x": np.float32(1)}, "must be an array of rows"),
+            ({"x": np.zeros((0, 2), np.float32)}, "got 0"),
+            ({"x": np.array([[np.nan, 1]], np.float32)}, "must be finite"),
         ):
             with pytest.raises(BadRequestError, match=words):
                 submit("double", inputs)

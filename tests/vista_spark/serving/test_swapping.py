@@ -115,7 +115,7 @@ class Serving:
             endpoint.shutdown()
 
     def swap(self, one: Session) -> None:
-        other = self.deployed.replaced(*self.deployed.tried(one))
+        other = self.deployed.replaced(*self.deployed.open_session(one))
         catalog = other.catalog(lambda deployment: deployment.recipe)
         digests = {group: self.deliveries.send(own) for group, own in catalog.recipes.items()}
         self.control.swap(catalog, digests, f"deployed {one.name}")
