@@ -4,18 +4,26 @@ The global scheduler of Nexus (Shen, *System for Serving Deep Neural Networks Ef
 3.1 corrected for slow sessions. Times are milliseconds, rates are requests per second.
 """
 
-from ._call_counts import CallCounts, CallTrace
-from ._dispatch import POLICIES, Dispatch, Policy, deferred, earliest_first, maximal_window, sliding_window
-from ._errors import InfeasibleError, ServingError
-from ._plan import NodePlan, Placement, ServingPlan
-from ._planner import lower_bound, plan
-from ._profile import BatchingProfile
-from ._query import Query
-from ._query_split import QuerySplit, backends_for, resplit, split
-from ._replanning import Replan, replan
-from ._round_robin import DeficitRoundRobin
-from ._session import Backend, Session
-from ._spread import spread
+from optimizer.serving._call_counts import CallCounts, CallTrace
+from optimizer.serving._dispatch import (
+    POLICIES,
+    Dispatch,
+    Policy,
+    deferred,
+    earliest_first,
+    maximal_window,
+    sliding_window,
+)
+from optimizer.serving._errors import InfeasibleError, ServingError
+from optimizer.serving._plan import NodePlan, Placement, ServingPlan
+from optimizer.serving._planner import lower_bound, plan
+from optimizer.serving._profile import BatchingProfile
+from optimizer.serving._query import Query
+from optimizer.serving._query_split import QuerySplit, backends_for, resplit, split
+from optimizer.serving._replanning import Replan, replan
+from optimizer.serving._round_robin import DeficitRoundRobin
+from optimizer.serving._session import Backend, Session
+from optimizer.serving._spread import spread
 
 __all__ = [
     "POLICIES",

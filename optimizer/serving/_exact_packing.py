@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._duty_cycles import TOLERANCE
+from optimizer.serving._duty_cycles import TOLERANCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._duty_cycles import Demand
+    from optimizer.serving._duty_cycles import Demand
 
 __all__ = ["fewest_groups"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._duty_cycles import TOLERANCE
+from optimizer.serving._duty_cycles import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ._duty_cycles import Demand
+    from optimizer.serving._duty_cycles import Demand
 
 __all__ = ["Bins"]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._packing_bins import Bins
+from optimizer.serving._packing_bins import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ._duty_cycles import Demand
+    from optimizer.serving._duty_cycles import Demand
 
 __all__ = ["search"]
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.notebook import ExplainedInNotebooks
-from optimizer.serving._demand import TOLERANCE, batch_in
+from optimizer.serving._duty_cycles import TOLERANCE, batch_in
 from optimizer.sizes import size
-
-from ._duty_cycles import TOLERANCE, batch_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

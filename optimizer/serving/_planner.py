@@ -10,13 +10,12 @@ import numpy as np
 
 from optimizer.arguments import one_of, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._backend_pool import Pool
-from ._duty_cycles import TOLERANCE, best_cycle, demand, peak_batch
-from ._errors import InfeasibleError
-from ._exact_packing import fewest_groups
-from ._packing_search import search
-from ._plan import NodePlan, ServingPlan, node_plan
+from optimizer.serving._backend_pool import Pool
+from optimizer.serving._duty_cycles import TOLERANCE, best_cycle, demand, peak_batch
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._exact_packing import fewest_groups
+from optimizer.serving._packing_search import search
+from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -215,5 +214,5 @@ def _too_large(session: Session, pool: Pool) -> InfeasibleError:
 
 def _too_few(rest: Sequence[Session], pool: Pool) -> InfeasibleError:
     names = ", ".join(f"{session.name!r} at {session.rate:g}/s" for session in rest[:3])
-    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # noqa: PLR2004 - as many are shown
+    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
     return InfeasibleError(f"{pool.total:g} backends are too few: {names}{more} fit on none. Add backends.")

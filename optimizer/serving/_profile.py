@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.arguments import real, whole
-
-from ._errors import ServingError
-from ._interpolation import at_each_batch
+from optimizer.serving._errors import ServingError
+from optimizer.serving._interpolation import at_each_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,16 +11,15 @@ import numpy as np
 
 from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._errors import InfeasibleError
-from ._session import Session
-from ._step_functions import after, beside, model_steps
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._session import Session
+from optimizer.serving._step_functions import after, beside, model_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._query import Query
-    from ._step_functions import Steps
+    from optimizer.serving._query import Query
+    from optimizer.serving._step_functions import Steps
 
 __all__ = ["QuerySplit", "backends_for", "resplit", "split"]
 

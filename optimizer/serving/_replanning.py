@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._backend_pool import Pool
-from ._duty_cycles import best_cycle
-from ._errors import InfeasibleError
-from ._plan import ServingPlan, node_plan
-from ._planner import check_sessions, lower_bound, plan, whole_backends
+from optimizer.serving._backend_pool import Pool
+from optimizer.serving._duty_cycles import best_cycle
+from optimizer.serving._errors import InfeasibleError
+from optimizer.serving._plan import ServingPlan, node_plan
+from optimizer.serving._planner import check_sessions, lower_bound, plan, whole_backends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ._duty_cycles import best_cycle
-from ._plan import NodePlan, ServingPlan, node_plan
+from optimizer.serving._duty_cycles import best_cycle
+from optimizer.serving._plan import NodePlan, ServingPlan, node_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
 """Execution of serving: backends that run batches, the router that sends them requests, and their messages."""
 
-from ._admission import Admission
-from ._backend import Backend, BackendSpec
-from ._deadline_timer import DeadlineTimer
-from ._deliveries import Deliveries
-from ._errors import (
+from udfs.serving._admission import Admission
+from udfs.serving._backend import Backend, BackendSpec
+from udfs.serving._deadline_timer import DeadlineTimer
+from udfs.serving._deliveries import Deliveries
+from udfs.serving._errors import (
     BadRequestError,
     ModelFailedError,
     NoSuchModelError,
@@ -13,17 +13,17 @@ from ._errors import (
     ServerStoppedError,
     TooLateError,
 )
-from ._heads import Head, read_head
-from ._input_readers import FeedReader, InputReader, TensorReader
-from ._link import Link
-from ._live_router import LiveRouter, Offered
-from ._messages import ATTACHING, SERVING, Attach, Attached, Placed, Results
-from ._open_models import OpenGroup, OpenModels, Row
-from ._pending_requests import GRACE_S, Joined
-from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
-from ._router import Router, ServedModel, TensorSpec
-from ._scoring import Background, FunctionScoring, HeadScoring, column_type
-from ._worker import BackendWorker
+from udfs.serving._heads import Head, read_head
+from udfs.serving._input_readers import FeedReader, InputReader, TensorReader
+from udfs.serving._link import Link
+from udfs.serving._live_router import LiveRouter, Offered
+from udfs.serving._messages import ATTACHING, SERVING, Attach, Attached, Placed, Results
+from udfs.serving._open_models import OpenGroup, OpenModels, Row
+from udfs.serving._pending_requests import GRACE_S, Joined
+from udfs.serving._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
+from udfs.serving._router import Router, ServedModel, TensorSpec
+from udfs.serving._scoring import Background, FunctionScoring, HeadScoring, column_type
+from udfs.serving._worker import BackendWorker
 
 __all__ = [
     "ATTACHING",

@@ -80,7 +80,7 @@ class BackendJob:
         """Wait for the end of the supervision; return whether it came."""
         return self._over.wait(timeout_s)
 
-    def uncharged(self, name: str) -> int:  # noqa: ARG002 - of the protocol
+    def uncharged(self, name: str) -> int:
         """Return the losses that do not count as restarts: none."""
         return 0
 
@@ -90,7 +90,7 @@ class BackendJob:
         if link is not None:
             link.close()
 
-    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002
+    def settle(self, timeout_s: float) -> bool:
         """Return whether no process is at work."""
         return True
 

@@ -221,7 +221,7 @@ class Backends:
 
     def answer(self, request: Request[Any]) -> Any:
         """Handle the first call of a backend."""
-        assert isinstance(request, Attach)  # noqa: S101 - the protocol has no others
+        assert isinstance(request, Attach)
         if request.worker not in self._names:
             raise RefusedError(f"{request.worker!r} is not a backend of this server.")
         with self._changed:

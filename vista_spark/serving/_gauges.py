@@ -13,7 +13,7 @@ __all__ = ["gauges_of"]
 
 def gauges_of(api: Api) -> list[Gauge]:
     """Return the gauges of a server: backends, rows by result, planned occupancy and batches, waiting rows, pace."""
-    from udfs.serving.http import Gauge  # noqa: PLC0415 - an optional extra
+    from udfs.serving.http import Gauge
 
     rows = [
         Gauge("rows", count, "Rows by session and result.", {"session": session, "ended": ended})

@@ -67,7 +67,7 @@ def json_length(request: Request) -> int | None:
     said = request.headers.get("inference-header-content-length")
     if said is None:
         return None
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # noqa: PLR2004 - digits of an int64
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:
         raise BadRequestError(f"Inference-Header-Content-Length must be a number of bytes, got {said[:40]!r}.")
     return int(said)
 

@@ -190,8 +190,8 @@ class FrontEndProcesses:
 
     def _run(self, number: int, name: str) -> int:
         """Run a front end to its end; return its exit code."""
-        assert self._socket is not None  # noqa: S101 - as of start()
-        assert self._endpoint is not None  # noqa: S101
+        assert self._socket is not None
+        assert self._endpoint is not None
         settings: dict[str, Any] = {
             "descriptor": self._socket.fileno(),
             "front_end": {
@@ -215,8 +215,8 @@ class FrontEndProcesses:
                 start_new_session=True,
             )
             self._processes[number] = process
-        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdin is not None
+        assert process.stdout is not None
         with suppress(OSError):  # the process has ended
             process.stdin.write(pickle.dumps(settings))
             process.stdin.flush()

@@ -131,6 +131,6 @@ def _timeout_of_query(request: Request) -> float | None:
     said = request.query_params.get("timeout")
     if said is None:
         return None
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:  # noqa: PLR2004 - digits of an int64
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:
         raise BadRequestError(f"timeout must be a number of microseconds, got {said[:40]!r}.")
     return int(said) / 1000 or None

@@ -58,7 +58,7 @@ def is_prometheus_here() -> bool:
 
 def metrics_text(traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None) -> tuple[bytes, str]:
     """Return all metrics as text, and its content type."""
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: PLC0415 - optional
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(traffic, gauges_of(gauges)))
@@ -82,7 +82,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield all families of metrics."""
-        from prometheus_client.core import (  # noqa: PLC0415 - an optional package
+        from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,
             HistogramMetricFamily,

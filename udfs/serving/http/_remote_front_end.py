@@ -68,7 +68,7 @@ class RemoteFrontEnd:
 
     def serve(self, listening: socket.socket) -> None:
         """Answer until :meth:`stop`, or until the driver is lost; requests in flight then have a few seconds."""
-        assert self._server is not None  # noqa: S101 - it was made with this object
+        assert self._server is not None
         try:
             asyncio.run(self._server.serve(sockets=[listening]))
         finally:
