@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pyspark import cloudpickle
 
@@ -11,14 +11,16 @@ from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 
-if TYPE_CHECKING:
-    from cerebro_spark.tune._search import Search
-
 __all__ = ["check_settings"]
 
 
-def check_settings(search: Search) -> None:
+def check_settings(search: Any) -> None:
     """Validate the settings of a search that its procedure does not validate.
+
+    Parameters
+    ----------
+    search : Search
+        Search to validate; its module imports this one.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def check_settings(search: Search) -> None:
     _check_trainer(search)
 
 
-def _check_end(search: Search) -> None:
+def _check_end(search: Any) -> None:
     """Validate that no state is needed before the end, where states are stored at the end alone."""
     reasons = {
         f"keep={search.keep!r} keeps states of earlier epochs": search.keep != KEEPS[0],
@@ -67,7 +69,7 @@ def _check_end(search: Search) -> None:
             )
 
 
-def _check_trainer(search: Search) -> None:
+def _check_trainer(search: Any) -> None:
     if not callable(search.trainer_fn):
         raise InvalidArgumentError(
             f"trainer_fn must be a function of a configuration's params, got {search.trainer_fn!r}"

@@ -167,7 +167,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
         ("procedure = 'hyperbend'", (), "got 'hyperbend'; did you mean 'hyperband'"),
         ("max_epochs = 9", ("--procedure", "asha"), "max_total_epochs, max_seconds or max_cost"),
         ("", ("--sampler", "tpe"), "sampler must be a setting of GridSearch"),
-        ("max_epochs = 9", ("--procedure", "hyperband", "--sampler", "tpa"), "sampler='tpa'; did you mean 'tpe'"),
+        ("max_epochs = 9", ("--procedure", "hyperband", "--sampler", "tpa"), "'tpa'; did you mean 'tpe'"),
         ("max_epochs = 9", ("--procedure", "hyperband", "--concurrency", "2"), "concurrency must be a setting"),
         ("max_cost = 9", (), "max_cost must come with price"),
         ("", ("--procedure", "bohb"), "bohb"),
