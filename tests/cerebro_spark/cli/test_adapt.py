@@ -163,7 +163,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("", (*SMALL, "--id", "key"), "--table has no column 'key'; columns: id, x, y"),
         ("", (*SMALL, "--labels", "label"), "--table has no column 'label'"),
         ("", (*SMALL, "--features", "z"), "--table has no column 'z'"),
-        ("", (*SMALL, "--weight", "id"), "id_column='id' is a label or the weight too"),
+        ("", (*SMALL, "--weight", "id"), "id_column must"),
         ("", (*SMALL, "--disk", "much"), "'much' is not a size: write 32g, 512m"),
         ("", (*SMALL, "--memory", "1k"), "memory_bytes must be an integer of at least 1048576, got 1024"),
         ("", (*SMALL, "--name", "a b"), "'a b'"),
@@ -173,8 +173,8 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("id_column = None", SMALL, "id_column must be set in"),
         ("label_columns = None", SMALL, "label_columns must be set in"),
         ("storage_dtype = 'float16'", SMALL, "float16"),
-        ("search = 3", SMALL, "search=3: what makes a search"),
-        ("metric = 'acuracy'\ndisk_bytes = -1", SMALL, "disk_bytes=-1"),
+        ("search = 3", SMALL, "search must be a function that creates a search"),
+        ("metric = 'acuracy'\ndisk_bytes = -1", SMALL, "disk_bytes must be an integer of at least 0, got -1"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_spark_starts(
