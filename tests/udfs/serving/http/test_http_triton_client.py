@@ -108,7 +108,7 @@ def test_errors_are_its_own(client: triton.InferenceServerClient, headers: dict[
     assert caught.value.status() == "504"
     with pytest.raises(InferenceServerException, match="no model 'nothing' is deployed"):
         client.infer("nothing", [tensor], headers=headers)
-    with pytest.raises(InferenceServerException, match="wants its token"):
+    with pytest.raises(InferenceServerException, match="must have the token"):
         client.infer("linear", [tensor])
 
 
