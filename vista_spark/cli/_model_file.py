@@ -118,7 +118,7 @@ def _is_safetensors(start: bytes) -> bool:
 def _onnx(path: Path) -> object:
     try:
         import onnx  # type: ignore[import-not-found,unused-ignore]
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise InvalidArgumentError(f"onnx must be installed to read {path}: pip install onnx") from error
     try:
