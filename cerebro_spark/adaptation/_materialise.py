@@ -66,7 +66,7 @@ class Materialised:
     flops: int = 0
 
 
-def materialise(
+def materialise(  # noqa: PLR0913 - options by name
     backend: SparkBackend,
     data: GrowingData,
     features: FeatureStore,

@@ -44,7 +44,7 @@ class Measured:
         )
 
 
-def measure(
+def measure(  # noqa: PLR0913 - options by name
     backend: SparkBackend,
     data: GrowingData,
     features: FeatureStore,

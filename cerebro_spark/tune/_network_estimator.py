@@ -111,7 +111,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
 
     __module__ = "cerebro_spark"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options by name
         self,
         *,
         backend: SparkBackend,

@@ -121,7 +121,7 @@ class Selection(Results, Model, MLWritable):
         return session
 
     @classmethod
-    def resume(
+    def resume(  # noqa: PLR0913 - options by name
         cls,
         store: Store,
         run_id: str,

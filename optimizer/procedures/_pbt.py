@@ -77,7 +77,7 @@ class PBT(Sampled):
     Start c002 clone of c000 after epoch 1: lr 0.0001226 -> 9.807e-05
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options by name
         self,
         space: Space,
         *,

@@ -28,7 +28,7 @@ _CALL_S = 5.0
 _GONE_S = 5.0
 
 
-def send(
+def send(  # noqa: PLR0913 - options by name
     *,
     parent: int,
     worker: str,

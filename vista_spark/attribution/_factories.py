@@ -193,7 +193,7 @@ def tensor_attributor(
 
 
 @hint_keywords
-def text_attributor(
+def text_attributor(  # noqa: PLR0913 - options by name
     text: str,
     model: str | ModelCard,
     weights: str | os.PathLike[str] | None = None,

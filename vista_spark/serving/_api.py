@@ -174,7 +174,7 @@ class Api:
             return self._applications.submit(name, inputs, version=version, timeout_ms=timeout_ms)
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
 
-    def scorer(
+    def scorer(  # noqa: PLR0913 - options by name
         self,
         name: str,
         *,

@@ -75,7 +75,7 @@ def world(configs: int, workers: int, size: int, **others: Any) -> tuple[World, 
     held=st.integers(0, 2),
     checkpoints=st.sampled_from(CHECKPOINTS),
 )
-def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912, PLR0913 - faults, in turn
+def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912 - faults, in turn
     *,
     configs: int,
     workers: int,

@@ -47,7 +47,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 class Net(nn.Module):
     """A frozen convolution, and a part that learns above it; each argument is one thing that a model may differ in."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         *,
         stride: int = 1,
