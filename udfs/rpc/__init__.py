@@ -1,4 +1,4 @@
-"""Typed calls between long-lived processes of one run: signed, encrypted if wanted, bounded, without a pickle."""
+"""Typed remote calls between the processes of a run: signed, optionally encrypted, of bounded size, without pickle."""
 
 from udfs.rpc._address import address_towards
 from udfs.rpc._caller import Caller

@@ -1,4 +1,4 @@
-"""Addresses: where an endpoint is, and under which address others reach this machine."""
+"""Network addresses of endpoints and of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["address_towards", "host_and_port", "interface_of", "is_every_interfa
 
 
 def location_of(host: str, port: int) -> str:
-    """Write an endpoint's location.
+    """Format the location of an endpoint as ``tcp://host:port``.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def location_of(host: str, port: int) -> str:
 
 
 def host_and_port(location: str) -> tuple[str, int]:
-    """Read an endpoint's location.
+    """Parse the location of an endpoint into its host and port.
 
     Examples
     --------
@@ -34,19 +34,20 @@ def host_and_port(location: str) -> tuple[str, int]:
 
 
 def interface_of(host: str) -> str:
-    """Find the address of the one interface of this machine that a name or address stands for.
+    """Resolve a host name or address to the address of a network interface of this machine.
 
-    Of the addresses of a name, those that other machines can reach go before those of the loopback, which many systems
-    give the machine's own name as well, and those of IPv4 before those of IPv6, as Spark has it.
+    If a name has several addresses, addresses that other machines can reach take precedence over loopback addresses,
+    which many systems also assign to the machine's own name. IPv4 takes precedence over IPv6, as in Spark.
 
     Parameters
     ----------
     host : str
+        Name or address of this machine.
 
     Raises
     ------
     AddressError
-        The name is unknown, or none of its addresses is of this machine.
+        The name is unknown, or none of its addresses belongs to this machine.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def _remoteness(address: str) -> tuple[bool, int]:
 
 
 def is_every_interface(address: str) -> bool:
-    """Whether an address stands for all interfaces of a machine.
+    """Return whether an address stands for all interfaces of a machine.
 
     Examples
     --------
@@ -93,12 +94,12 @@ def _is_own(address: str) -> bool:
 
 
 def address_towards(location: str) -> str:
-    """Find the address of this machine on the interface that leads to a location.
+    """Return the address of this machine on the interface that routes to a location.
 
     Parameters
     ----------
     location : str
-        ``tcp://host:port``.
+        Location of the endpoint, ``tcp://host:port``.
 
     Examples
     --------
@@ -107,6 +108,6 @@ def address_towards(location: str) -> str:
     """
     host, port = host_and_port(location)
     family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as probe:  # of datagrams: nothing is sent to connect
+    with socket.socket(family, kind) as probe:  # connecting a datagram socket sends no packet
         probe.connect(target)
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""The side that calls."""
+"""Client of an endpoint."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ __all__ = ["Caller"]
 
 ReplyT = TypeVar("ReplyT")
 
-# Seconds between attempts to connect to an endpoint that drops strangers, at first and at most.
+# Initial and maximum backoff in seconds between attempts to connect to an endpoint that dropped the connection.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
-# Part of an endpoint's idle time for which a connection is kept.
+# Fraction of the endpoint's idle timeout for which the caller reuses an idle connection.
 _REUSE = 1 / 6
 
 
 class Caller:
-    """Connections to one endpoint, as many as threads call at the same time.
+    """Client of one endpoint, with a pool of connections: one per thread that calls at the same time.
 
     Parameters
     ----------
     location : str
-        ``tcp://host:port``.
+        Location of the endpoint, ``tcp://host:port``.
     credentials : Credentials
-        The run's. With a certificate the endpoint has to present it; without one it must not encrypt.
+        Credentials of the run. If they have a certificate, the endpoint must present it; otherwise the endpoint must
+        not encrypt.
     protocol : WireProtocol
+        Messages that both sides exchange.
     limits : Limits, optional
-        Those of the endpoint.
+        Limits of the endpoint.
     """
 
     def __init__(
@@ -53,13 +55,13 @@ class Caller:
         self._encryption = context_of_caller(credentials) if credentials.encrypted else None
         self._protocol = protocol
         self._limits = limits or Limits()
-        self._idle: list[tuple[float, Channel]] = []  # since when; the last used one at the end
+        self._idle: list[tuple[float, Channel]] = []  # (idle since, channel), last used at the end
         self._busy: set[Channel] = set()
         self._closed = False
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the connections; calls at work fail."""
+        """Close all connections; calls in progress fail."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -75,18 +77,19 @@ class Caller:
         Parameters
         ----------
         request : Request
+            Request of the caller's protocol.
         timeout_s : float
-            Seconds.
+            Seconds to wait for the reply.
 
         Raises
         ------
         CallError
-            The endpoint cannot be reached, takes longer, or raised; the request is too large to be sent.
+            The endpoint cannot be reached, does not reply in time, or raised an error; or the request is too large.
         RefusedError
-            It refused the request, or the reply is not signed with the secret, or not of the protocol; it encrypts and
-            this side does not, or the other way round.
+            The endpoint refused the request; the reply is not signed with the secret or does not conform to the
+            protocol; or only one of the two sides encrypts.
         udfs.packing.StateError
-            A field of the request holds what is not data.
+            A field of the request cannot be serialized.
         """
         name, limit = type(request).__name__, self._limits.message_bytes
         content = self._protocol.encode(request)
@@ -103,24 +106,25 @@ class Caller:
         return self._protocol.decode_reply(request, answer)
 
     def fetch(self, name: str, *, timeout_s: float) -> bytes:
-        """Get the bytes that the endpoint holds under a name.
+        """Fetch the bytes that the endpoint stores under a name.
 
         Parameters
         ----------
         name : str
+            Name of the content.
         timeout_s : float
-            Seconds.
+            Seconds to wait for the content.
 
         Raises
         ------
         CallError, RefusedError
-            As for :meth:`call`; also where it holds nothing under the name.
+            See :meth:`call`; also if the endpoint stores no content under the name.
         """
         content, _ = self._fetched(name, timeout_s)
         return content
 
     def fetch_held(self, name: str, *, timeout_s: float) -> Held:
-        """Get bytes with the digest that they have here; see :meth:`fetch`."""
+        """Fetch bytes together with the digest of the bytes received; see :meth:`fetch`."""
         content, digest = self._fetched(name, timeout_s)
         return Held(content, digest or digest_of(content))
 
@@ -142,12 +146,12 @@ class Caller:
             answer_kind, length = channel.receive_header(until)
             if limit is not None and length > limit:
                 raise RefusedError(f"an answer of {length:,} bytes, more than {limit:,}")  # noqa: TRY301 - closes as well
-            held = answer_kind is Kind.HELD
-            answer, digest = (
-                channel.receive_held(length, until) if held else (channel.receive_content(length, until), "")
-            )
+            if answer_kind is Kind.HELD:
+                answer, digest = channel.receive_held(length, until)
+            else:
+                answer, digest = channel.receive_content(length, until), ""
         except BaseException:
-            # Whatever arrives on it later would be taken for the answer to another request.
+            # A late answer on this connection would be mistaken for the answer to the next request.
             self._discard(channel)
             raise
         self._put_back(channel)
@@ -176,7 +180,7 @@ class Caller:
             try:
                 return self._try_to_connect(until)
             except (ConnectionResetError, BrokenPipeError):
-                # The endpoint has dropped it among many strangers. Nothing has been asked yet: ask again.
+                # The endpoint dropped this unauthenticated connection to make room. No request was sent: retry.
                 if time.monotonic() + pause >= until:
                     raise
                 time.sleep(pause)

@@ -1,4 +1,4 @@
-"""A connection between two members of a run: its encryption, the proof that both are, and then signed messages."""
+"""Authenticated connection between two members of a run: handshake, optional encryption, and signed messages."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "Kind", "prove_to_caller", "prove_to_endpoint", "refuse"]
 
-# What an endpoint says first, in the clear. Raise the numbers with every change of this module.
+# First bytes that an endpoint sends, unencrypted. Increase the numbers with every change of the format in this module.
 _GREETING = b"cerebro-spark 5\n"
 _ENCRYPTED_GREETING = b"cerebro-tls   5\n"
 _WELCOME, _REFUSED = b"w", b"r"
 
 _HEADER = struct.Struct(">BQ")
 
-# Bytes that are signed and written at a time; what is shorter travels as one packet with its header.
+# Bytes that are signed and written at a time, and the size up to which a message is sent in one packet with its header.
 _CHUNK = 4 << 20
 _SHORT = 64 << 10
 
 
 class Kind(IntEnum):
-    """The kinds of messages: two requests, and three answers to each; ``HELD`` is done, with a digest.
+    """Kinds of messages: two requests and four answers. ``HELD`` is ``DONE`` for a content with a stored digest.
 
-    Of an answer that is held its digest is signed, which the sender has had since the content came to be: only the
-    receiver reads all of it for a digest. To alter it unseen takes another content of the same digest.
+    For ``HELD`` the sender signs the digest that was computed when the content was created, so that only the receiver
+    reads the whole content. An undetected change would require another content with the same digest.
     """
 
     CALL = 1
@@ -54,57 +54,59 @@ _REQUESTS = frozenset((Kind.CALL, Kind.FETCH))
 
 
 def prove_to_caller(connection: socket.socket, secret: bytes, until: float) -> Channel:
-    """Let a caller prove that it knows the secret, and prove it in turn; agree on keys first if there are to be any.
+    """Authenticate a caller and this endpoint to each other, after the TLS handshake if the run encrypts.
 
     Raises
     ------
     RefusedError
-        It does not know the secret, or does not encrypt; tell it so with :func:`refuse`.
+        The caller does not know the secret, or does not encrypt. Inform it with :func:`refuse`.
     OSError
-        It does not say anything by the deadline, or goes.
+        The caller did not answer by the deadline, or closed the connection.
     """
-    own = secrets.token_bytes(NONCE_BYTES)
+    nonce = secrets.token_bytes(NONCE_BYTES)
     if isinstance(connection, ssl.SSLSocket):
         _expect_encryption(connection, until)
-        write(connection, own, until)
+        write(connection, nonce, until)
     else:
-        write(connection, _GREETING + own, until)
+        write(connection, _GREETING + nonce, until)
     proof = read(connection, NONCE_BYTES + MAC_BYTES, until)
-    seal = Seal(secret, own, proof[:NONCE_BYTES], session_of(connection))
+    seal = Seal(secret, nonce, proof[:NONCE_BYTES], session_of(connection))
     seal.check(proof[NONCE_BYTES:], "caller", 0)
     write(connection, _WELCOME + seal.sign("endpoint", 0), until)
     return Channel(connection, seal, asks=False)
 
 
 def refuse(connection: socket.socket, until: float) -> None:
-    """Tell a caller that its proof is none."""
+    """Inform a caller that its proof was rejected."""
     if isinstance(connection, ssl.SSLSocket) and connection.version() is None:
-        return  # there are no keys to tell it with
-    with suppress(RefusedError):  # its session has ended with what it said
+        return  # without session keys the caller cannot read an answer
+    with suppress(RefusedError):  # the TLS session ended with the caller's message
         write(connection, _REFUSED + bytes(MAC_BYTES), until)
 
 
 def prove_to_endpoint(
     connection: socket.socket, secret: bytes, until: float, encryption: ssl.SSLContext | None = None
 ) -> Channel:
-    """Prove to an endpoint that this side knows the secret, and let it prove it in turn.
+    """Authenticate this caller and an endpoint to each other.
 
     Parameters
     ----------
     connection : socket.socket
-        Is closed where this fails.
+        New connection to the endpoint; closed on failure.
     secret : bytes
+        Secret of the run.
     until : float
+        Deadline on the monotonic clock, in seconds.
     encryption : ssl.SSLContext, optional
-        Of a run whose messages are encrypted.
+        TLS settings of a run that encrypts its messages.
 
     Raises
     ------
     RefusedError
-        The endpoint does not know the secret, or refuses this side's proof, or speaks another protocol; it encrypts and
-        this side does not, or the other way round.
+        The endpoint does not know the secret, rejects the proof of this side, or uses another protocol; or only one of
+        the two sides encrypts.
     OSError
-        It does not say anything by the deadline, or goes.
+        The endpoint did not answer by the deadline, or closed the connection.
     """
     try:
         _check_greeting(read(connection, len(_GREETING), until), encrypted=encryption is not None)
@@ -112,10 +114,10 @@ def prove_to_endpoint(
             write(connection, _ENCRYPTED_GREETING, until)
             connection = encryption.wrap_socket(connection, do_handshake_on_connect=False)
             encrypt(connection, until)
-        nonce = read(connection, NONCE_BYTES, until)
-        own = secrets.token_bytes(NONCE_BYTES)
-        seal = Seal(secret, nonce, own, session_of(connection))
-        write(connection, own + seal.sign("caller", 0), until)
+        endpoint_nonce = read(connection, NONCE_BYTES, until)
+        caller_nonce = secrets.token_bytes(NONCE_BYTES)
+        seal = Seal(secret, endpoint_nonce, caller_nonce, session_of(connection))
+        write(connection, caller_nonce + seal.sign("caller", 0), until)
         verdict = read(connection, 1 + MAC_BYTES, until)
         if verdict[:1] != _WELCOME:
             raise RefusedError("a message that is not signed with this run's secret")  # noqa: TRY301 - closes as well
@@ -137,9 +139,9 @@ def _check_greeting(greeting: bytes, *, encrypted: bool) -> None:
 
 
 def _expect_encryption(connection: ssl.SSLSocket, until: float) -> None:
-    """Tell a caller that it has to encrypt, and agree on keys with one that knows what that means.
+    """Announce encryption to a caller and perform the TLS handshake.
 
-    It repeats the greeting, so that a stranger's bytes are not taken for the beginning of a long message of TLS.
+    The caller repeats the greeting first, so that TLS does not interpret arbitrary bytes as the start of a long record.
     """
     with underneath(connection) as plain:
         write(plain, _ENCRYPTED_GREETING, until)
@@ -149,15 +151,17 @@ def _expect_encryption(connection: ssl.SSLSocket, until: float) -> None:
 
 
 class Channel:
-    """Signed messages on one connection, in turn: a request, its answer, the next request.
+    """Signed messages on one connection, in alternation: a request, its answer, the next request.
 
-    A message's header, with its kind and its length, is signed on its own, and is checked before memory is taken for
-    the message: a length that the other side did not sign is never believed.
+    The header of a message contains its kind and length and has its own signature. The receiver checks it before it
+    allocates memory for the message, so that it never trusts an unsigned length.
 
     Parameters
     ----------
     connection : socket.socket
+        Authenticated connection.
     seal : Seal
+        Signatures of the connection.
     asks : bool
         Whether this side sends the requests.
     """
@@ -175,7 +179,7 @@ class Channel:
         self._connection.close()
 
     def cut(self) -> None:
-        """End the connection under the thread that uses it."""
+        """Shut the connection down while another thread uses it."""
         cut(self._connection)
 
     def send(self, kind: Kind, content: bytes, until: float, digest: str = "") -> None:
@@ -184,15 +188,18 @@ class Channel:
         Parameters
         ----------
         kind : Kind
+            Kind of the message.
         content : bytes
+            Body of the message.
         until : float
+            Deadline on the monotonic clock, in seconds.
         digest : str
-            Of the content, where it is held. Default ``""``.
+            Digest of the content of a ``HELD`` message. Default ``""``.
 
         Raises
         ------
         OSError
-            The deadline has passed, or the connection has ended before.
+            The deadline has passed, or the connection was closed.
         """
         header = _HEADER.pack(kind, len(content))
         head = header + self._seal.sign(f"{self._out} header", self._sent, header)
@@ -214,14 +221,14 @@ class Channel:
         write(self._connection, mac if signed is None else signed.value(), until)
 
     def receive_header(self, until: float) -> tuple[Kind, int]:
-        """Wait for the next message, and give its kind and its size.
+        """Wait for the next message and return its kind and its size in bytes.
 
         Raises
         ------
         RefusedError
-            It is not the other side's next message.
+            The header is not that of the next message of the other side.
         OSError
-            The deadline has passed, or the connection has ended before.
+            The deadline has passed, or the connection was closed.
         """
         head = read(self._connection, _HEADER.size + MAC_BYTES, until)
         header, mac = head[: _HEADER.size], head[_HEADER.size :]
@@ -232,16 +239,16 @@ class Channel:
         return Kind(kind), length
 
     def receive_content(self, length: int, until: float) -> bytes:
-        """Read the message whose header was received.
+        """Read the content of the message whose header was received.
 
         Raises
         ------
         RefusedError
-            It was altered on its way.
+            The content was altered in transit.
         OSError
-            The deadline has passed, or the connection has ended before.
+            The deadline has passed, or the connection was closed.
         """
-        content = bytearray(length)  # takes no memory before it is written to
+        content = bytearray(length)  # the system allocates the pages when they are written
         signature = self._seal.signature(self._in, self._received)
         for part in _parts(memoryview(content)):
             read_into(self._connection, part, until)
@@ -251,22 +258,22 @@ class Channel:
         return bytes(content)
 
     def receive_held(self, length: int, until: float) -> tuple[bytes, str]:
-        """Read the content whose header was received, and give its digest, which is the signed one.
+        """Read the content of a ``HELD`` message and return it with its verified digest.
 
         Raises
         ------
         RefusedError, OSError
-            As for :meth:`receive_content`.
+            See :meth:`receive_content`.
         """
         content, digest = bytearray(length), new_digest()
         for part in _parts(memoryview(content)):
             read_into(self._connection, part, until)
             digest.update(part)
-        found = str(digest.hexdigest())
+        hex_digest = str(digest.hexdigest())
         mac = read(self._connection, MAC_BYTES, until)
-        self._seal.check(mac, f"{self._in} digest", self._received, found.encode())
+        self._seal.check(mac, f"{self._in} digest", self._received, hex_digest.encode())
         self._received += 1
-        return bytes(content), found
+        return bytes(content), hex_digest
 
 
 def _parts(content: memoryview) -> Iterator[memoryview]:

@@ -1,4 +1,4 @@
-"""Connections of an endpoint: many of members, few of strangers, and none for long that says nothing."""
+"""Open connections of an endpoint, with separate limits for members of the run and for unauthenticated peers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ __all__ = ["Connection", "Connections"]
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A connection and the thread that serves it.
+    """Connection and the thread that serves it.
 
     Attributes
     ----------
     socket : socket.socket
+        Accepted connection.
     peer : str
+        Address of the peer, ``host:port``.
+    thread : threading.Thread or None
+        Thread that serves the connection, once it is started.
     busy : bool
         Whether a request is being answered.
     """
@@ -37,35 +41,38 @@ class Connection:
 
 
 class Connections:
-    """Open connections within their limits. Every method may be called from any thread.
+    """Open connections of an endpoint, within its limits. The class is thread-safe.
+
+    A *stranger* is a connection whose peer has not proved yet that it knows the secret of the run; a *member* has.
 
     Parameters
     ----------
     limits : Limits
+        Numbers of strangers and members that may be connected.
 
     Attributes
     ----------
     dropped : int
-        Connections that were closed for want of room.
+        Number of connections that were closed because a limit was reached.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._strangers: dict[Connection, None] = {}  # the oldest first
+        self._strangers: dict[Connection, None] = {}  # oldest first
         self._members: set[Connection] = set()
         self._ending: deque[threading.Thread] = deque()
         self._lock = threading.Lock()
         self.dropped = 0
 
     def add(self, connection: Connection) -> None:
-        """Note a stranger; the oldest one makes room for it."""
+        """Register a new connection as a stranger; drop the oldest strangers if there are too many."""
         while self._strangers_full():
             self.drop_oldest()
         with self._lock:
             self._strangers[connection] = None
 
     def admit(self, connection: Connection) -> bool:
-        """Make a member of a stranger; gives whether there is room."""
+        """Turn a stranger into a member; return False if there are too many members."""
         with self._lock:
             self._strangers.pop(connection, None)
             if len(self._members) >= self._limits.connections:
@@ -75,13 +82,13 @@ class Connections:
             return True
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         with self._lock:
             self._strangers.pop(connection, None)
             self._members.discard(connection)
 
     def drop_oldest(self) -> None:
-        """End the oldest connection of a stranger, if there is one."""
+        """Shut down the oldest connection of a stranger, if there is any."""
         with self._lock:
             oldest = next(iter(self._strangers), None)
             if oldest is None:
@@ -90,14 +97,14 @@ class Connections:
             self.dropped += 1
             if oldest.thread is not None:
                 self._ending.append(oldest.thread)
-            # Otherwise a flood of connections would make threads faster than they end.
+            # Without this wait, a flood of connections would start threads faster than they end.
             awaited = self._ending.popleft() if len(self._ending) > self._limits.strangers else None
         cut(oldest.socket)
         if awaited is not None:
             awaited.join(1.0)
 
     def close(self, until: float) -> None:
-        """End all connections, those with a request at work once it is answered or the deadline has passed."""
+        """Shut down all connections; wait for requests in progress until the deadline."""
         with self._lock:
             open_now = [*self._strangers, *self._members]
         for connection in open_now:

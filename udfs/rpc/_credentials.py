@@ -1,4 +1,4 @@
-"""Credentials of a run: what its members know, and nobody else."""
+"""Credentials of a run: the secret and the certificate that only its members know."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 
 __all__ = ["Credentials", "new_credentials"]
 
-# Clocks of machines differ, and runs are short: a certificate is of its run, whatever the date.
+# The clocks of machines differ and runs are short, so a certificate is valid at any date.
 _FROM, _TO = datetime(2000, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Secret of a run, and its certificate where its messages are encrypted. Its ``repr`` shows nothing.
+    """Secret of a run, and its certificate if messages are encrypted. The ``repr`` shows none of the values.
 
     Parameters
     ----------
     secret : bytes
-        At least 16 random bytes.
+        Shared secret, at least 16 random bytes.
     certificate : str
-        As PEM; empty where messages are signed only (default).
+        Certificate of the run in PEM format. Default ``""``: messages are signed but not encrypted.
     key : str
-        The certificate's private key, as PEM. An endpoint needs it, a caller does not.
+        Private key of the certificate in PEM format. Only an endpoint needs it. Default ``""``.
 
     Examples
     --------
@@ -38,18 +38,18 @@ class Credentials:
 
     @property
     def encrypted(self) -> bool:
-        """Whether messages are encrypted."""
+        """True if messages are encrypted."""
         return bool(self.certificate)
 
     def derived(self, name: str) -> Credentials:
-        """Derive credentials of a part of the run, with the same certificate: whoever has these can, nobody else.
+        """Derive the credentials of a part of the run, with the same certificate.
 
-        So a secret of its own need not travel to each part.
+        Every holder of these credentials can derive them, so that no further secret has to be sent to the part.
 
         Parameters
         ----------
         name : str
-            Of the part.
+            Name of the part.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class Credentials:
 
 
 def new_credentials(*, encrypted: bool) -> Credentials:
-    """Draw a secret of 32 bytes, and sign a certificate of the run's own if its messages are to be encrypted.
+    """Draw a random secret of 32 bytes, and create a self-signed certificate if messages are to be encrypted.
 
     Examples
     --------
@@ -73,8 +73,8 @@ def new_credentials(*, encrypted: bool) -> Credentials:
 
 
 def _certificate() -> tuple[str, str]:
-    """Make a key of the curve P-256, and sign its certificate with it: no authority, and no host's name."""
-    # Takes a tenth of a second, and only the driver of an encrypted run needs it.
+    """Create a P-256 key and a self-signed certificate without a host name."""
+    # Imported here: the import takes a tenth of a second, and only the driver of an encrypted run needs it.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

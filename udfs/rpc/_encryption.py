@@ -1,4 +1,4 @@
-"""TLS between members of a run: both know its certificate, and nobody else's is accepted."""
+"""TLS between the members of a run, with the certificate of the run pinned on both sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["context_of_caller", "context_of_endpoint", "session_of", "underneath
 
 
 class _Connection(ssl.SSLSocket):
-    """A socket that closes itself if the other side goes before there is a session: Python leaves its own open."""
+    """TLS socket that closes itself if the peer disconnects before the handshake; Python's own stays open."""
 
     def getpeername(self) -> Any:
         try:
@@ -29,31 +29,32 @@ class _Connection(ssl.SSLSocket):
 
 
 def context_of_endpoint(credentials: Credentials) -> ssl.SSLContext:
-    """Make the settings of the side that has the key."""
+    """Create the TLS context of an endpoint, which has the private key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslsocket_class = _Connection
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # every connection proves itself anew
-    # Python's ssl takes a key from a path alone, and the key is to be in no file.
+    context.num_tickets = 0  # no session resumption: every connection authenticates itself
+    # Python's ssl reads keys from a path only, and the key must not be written to disk.
     with _pipe(credentials.certificate) as certificate, _pipe(credentials.key) as key:
         context.load_cert_chain(certificate, key)
     return context
 
 
 def context_of_caller(credentials: Credentials) -> ssl.SSLContext:
-    """Make the settings of the side that accepts the run's certificate, and no other."""
+    """Create the TLS context of a caller, which accepts only the certificate of the run."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _Connection
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate is pinned, wherever it is presented
+    context.check_hostname = False  # the certificate is pinned, whatever the host
     context.load_verify_locations(cadata=credentials.certificate)
     return context
 
 
 def session_of(connection: socket.socket) -> bytes:
-    """Give what both ends of a TLS session have in common, and no other session has; nothing where there is none.
+    """Return the channel binding of a TLS session, or ``b""`` for an unencrypted connection.
 
-    It is the caller's last message of the handshake, a keyed digest of the whole of it.
+    The binding is the caller's final handshake message, a keyed digest of the handshake. Both ends of the session know
+    it, and it differs between sessions.
     """
     if not isinstance(connection, ssl.SSLSocket):
         return b""
@@ -64,13 +65,13 @@ def session_of(connection: socket.socket) -> bytes:
 
 
 def underneath(connection: socket.socket) -> socket.socket:
-    """Give a second handle on a connection, for what is said before it is encrypted."""
+    """Duplicate the socket of a connection, to exchange messages before it is encrypted."""
     return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 @contextmanager
 def _pipe(text: str) -> Iterator[str]:
-    """Give a path from which a short text can be read once."""
+    """Provide a path from which a short text can be read once."""
     reader, writer = os.pipe()
     try:
         with open(writer, "w") as file:  # noqa: PTH123 - a descriptor

@@ -1,4 +1,4 @@
-"""The side that is called."""
+"""Server of calls: authenticates callers and answers their requests."""
 
 from __future__ import annotations
 
@@ -31,51 +31,54 @@ _LOG = logging.getLogger(__name__)
 
 _BACKLOG = 512
 
-# Between two looks at whether the endpoint is closed, where the system does not wake whoever waits for connections.
+# Seconds between checks for shutdown, on systems where closing the listener does not wake the thread that accepts.
 _LOOK_S = 1.0
 
-# Seconds for requests at work when the endpoint closes.
+# Seconds that requests in progress have to finish when the endpoint closes.
 _CLOSE_S = 5.0
 
 _LONGEST_REASON = 4_000
 
-# Refusals are logged that often: a flood of them is to fill neither a disk nor a reader's time.
+# Minimum seconds between logged refusals, so that a flood of refusals does not fill the log.
 _LOG_S = 1.0
 
 
 class Endpoint:
-    """Answers the requests of a run's members, and gives out bytes by name, on one interface.
+    """Server that answers the requests of the members of a run, and serves stored bytes by name, on one interface.
 
-    Whoever connects has to prove first that it knows the secret. Until then it gets a few bytes of memory and
-    ``limits.stranger_s`` seconds, and is among the first to be dropped when there are many. After that each of its
-    messages is checked by its signature, and its size before there is memory for it.
+    A caller first has to prove that it knows the secret. Until then it may use a few bytes of memory and
+    ``limits.stranger_s`` seconds, and it is dropped first if there are too many connections. Afterwards the endpoint
+    verifies the signature of each message, and its size before it allocates memory.
 
     Parameters
     ----------
     host : str
-        Name or address of the interface to listen on, and of no other; ``0.0.0.0`` is all of them.
+        Name or address of the only interface to listen on; ``0.0.0.0`` stands for all interfaces.
     credentials : Credentials
-        The run's. With a certificate every connection is encrypted.
+        Credentials of the run. With a certificate, every connection is encrypted.
     protocol : WireProtocol
+        Messages that both sides exchange.
     answer : callable, optional
-        Takes a request and gives its reply, in any of several threads; it may raise :class:`RefusedError` as well.
-        Without it every request is refused.
+        Function that takes a request and returns its reply. It is called from several threads, and may raise
+        :class:`RefusedError`. By default every request is refused.
     held : callable, optional
-        Takes a name and gives bytes, or ``None`` where it has none of that name. With their digest (:class:`Held`) they
-        are not read for a signature.
+        Function that takes a name and returns the bytes stored under it, or ``None``. If it returns the bytes with
+        their digest (:class:`Held`), the digest is signed instead of the bytes.
     limits : Limits, optional
+        Limits of sizes, times and numbers of connections.
 
     Attributes
     ----------
     location : str
-        ``tcp://address:port``, for :class:`Caller`: other machines need not know the name.
+        Location for :class:`Caller`, ``tcp://address:port``. It contains an address, so that other machines need not
+        resolve the host name.
     refused : int
-        Requests, and proofs of strangers, that were refused so far.
+        Number of refused requests and rejected proofs so far.
 
     Raises
     ------
     AddressError
-        The interface is not of this machine.
+        The interface does not belong to this machine.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class Endpoint:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self.refused = 0
-        self._logged = (0, -_LOG_S)  # refusals, and when
+        self._logged = (0, -_LOG_S)  # number of refusals at the last log line, and its time
         self._acceptor = threading.Thread(target=self._accept, name="endpoint", daemon=True)
         self._acceptor.start()
 
@@ -114,15 +117,15 @@ class Endpoint:
 
     @property
     def dropped(self) -> int:
-        """Connections that were closed for want of room."""
+        """Number of connections that were closed because a limit was reached."""
         return self._connections.dropped
 
     def shutdown(self) -> None:
-        """Listen no more, and end all connections; requests at work have five seconds."""
+        """Stop listening and close all connections; requests in progress have five seconds to finish."""
         if self._closed.is_set():
             return
         self._closed.set()
-        with suppress(OSError):  # wakes the thread that waits for connections, on Linux
+        with suppress(OSError):  # wakes the accepting thread on Linux
             self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listener.close()
@@ -136,13 +139,13 @@ class Endpoint:
             except TimeoutError:
                 continue
             except OSError:
-                # No descriptor is free, or the connection has ended already.
+                # No file descriptor is free, or the peer disconnected already.
                 self._connections.drop_oldest()
                 self._closed.wait(0.01)
                 continue
             try:
                 accepted = self._to_be_encrypted(accepted)
-            except OSError:  # it has ended already
+            except OSError:  # the peer disconnected already
                 accepted.close()
                 continue
             connection = Connection(accepted, f"{address[0]}:{address[1]}")
@@ -152,13 +155,13 @@ class Endpoint:
             )
             try:
                 connection.thread.start()
-            except RuntimeError:  # no thread is free
+            except RuntimeError:  # the system cannot start another thread
                 connection.thread = None
                 self._end(connection)
                 self._connections.drop_oldest()
 
     def _to_be_encrypted(self, accepted: socket.socket) -> socket.socket:
-        """Let the connection have one socket from the beginning, for other threads may cut it."""
+        """Wrap the socket before it is shared: other threads may shut it down, so it must not be replaced later."""
         if self._encryption is None:
             return accepted
         return self._encryption.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
@@ -174,7 +177,7 @@ class Endpoint:
                 connection.busy = False
         except RefusedError as error:
             self._refuse(connection, error)
-        except OSError:  # it has gone, or was too slow
+        except OSError:  # the peer disconnected or missed a deadline
             return
         finally:
             self._end(connection)
@@ -191,7 +194,7 @@ class Endpoint:
         return channel if self._connections.admit(connection) else None
 
     def _reply(self, channel: Channel, connection: Connection, kind: Kind, length: int) -> bool:
-        """Answer one request; gives whether the connection can go on."""
+        """Answer one request; return whether the connection stays usable."""
         fits = length <= self._limits.message_bytes
         try:
             if not fits:
@@ -213,7 +216,7 @@ class Endpoint:
             reply = self._protocol.encode(self._answer(request))
         except RefusedError:
             raise
-        except Exception as error:  # noqa: BLE001 - the caller hears of it
+        except Exception as error:  # noqa: BLE001 - reported to the caller
             _LOG.exception("a call failed")
             return _failed(f"{type(error).__name__}: {error}")
         if len(reply) > self._limits.message_bytes:
@@ -222,10 +225,10 @@ class Endpoint:
 
     def _fetch(self, content: bytes) -> tuple[Kind, bytes, str]:
         name = content.decode(errors="replace")
-        held = self._held(name) if self._held is not None else None
-        if isinstance(held, Held):
-            return Kind.HELD, held.content, held.digest
-        return _failed(f"nothing is held under {name!r}") if held is None else (Kind.DONE, held, "")
+        stored = self._held(name) if self._held is not None else None
+        if isinstance(stored, Held):
+            return Kind.HELD, stored.content, stored.digest
+        return _failed(f"nothing is held under {name!r}") if stored is None else (Kind.DONE, stored, "")
 
     def _refuse(self, connection: Connection, error: RefusedError) -> None:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Errors of calls."""
+"""Errors of remote calls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["AddressError", "CallError", "RefusedError"]
 
 
 class AddressError(CerebroError, OSError):
-    """A name or address stands for no interface of this machine."""
+    """Error for a host name or address that belongs to no interface of this machine."""
 
 
 class CallError(CerebroError, ConnectionError):
-    """The other side could not be reached, or gave up the call."""
+    """Error for a call whose endpoint could not be reached or did not complete it."""
 
 
 class RefusedError(CerebroError, PermissionError):
-    """A message without the run's signature, sent before, or not of the protocol; the text says which."""
+    """Error for a message that is not signed by the run, is a replay, or does not conform to the protocol."""

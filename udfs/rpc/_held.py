@@ -1,4 +1,4 @@
-"""Bytes that a member of a run holds for the others, with the digest by which all know them."""
+"""Stored content that one member of a run serves to the others, with its digest."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes whose digest was computed as they came to be: whoever gets them checks it, and whoever gives them need not.
+    """Content with the digest that was computed when it was created, so that only the receiver has to verify it.
 
     Parameters
     ----------
     content : bytes
+        Stored bytes.
     digest : str
-        :func:`digest_of` them.
+        Digest of the content, from :func:`digest_of`.
     """
 
     content: bytes
@@ -30,7 +31,7 @@ class Held:
 
 
 def digest_of(content: bytes) -> str:
-    """Compute the digest that tells contents apart, and a damaged one from an intact one.
+    """Compute the digest that identifies a content and reveals damage.
 
     Examples
     --------
@@ -43,5 +44,5 @@ def digest_of(content: bytes) -> str:
 
 
 def new_digest() -> Any:
-    """Begin the digest of a content that comes in parts."""
+    """Create an incremental digest for a content that arrives in parts."""
     return hashlib.blake2b(digest_size=_BYTES)

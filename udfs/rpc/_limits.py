@@ -1,4 +1,4 @@
-"""Limits of an endpoint: how much strangers, and members of the run, may take of its process."""
+"""Limits of the resources that an endpoint grants to members of the run and to unauthenticated peers."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes, connections and seconds that an endpoint and its callers allow.
+    """Limits of message sizes, connections and times of an endpoint and its callers.
 
     Attributes
     ----------
     message_bytes : int
-        Largest request, and largest reply to a call. Default 64 MiB. The answer to a fetch may be larger: its signed
-        header announces its size.
+        Maximum size of a request and of the reply to a call, in bytes. Default 64 MiB. The answer to a fetch may be
+        larger, because its signed header announces its size.
     connections : int
-        Connections at a time, of members of the run. Default 4096; further ones are closed.
+        Maximum number of open connections of members of the run. Default 4096; further connections are closed.
     strangers : int
-        Connections at a time that have not proved yet that they know the secret. Default 64; further ones take the
-        place of the oldest.
+        Maximum number of open connections whose peer has not proved yet that it knows the secret. Default 64; a further
+        connection replaces the oldest.
     stranger_s : float
-        Seconds until a stranger has to have proved it. Default 10.
+        Seconds that a peer has to prove that it knows the secret. Default 10.
     request_s : float
-        Seconds from a request's header to its last byte. Default 60.
+        Maximum seconds from the header of a request to its last byte. Default 60.
     slowest : int
-        Bytes per second that a peer has to take of an answer, beside ``request_s`` seconds. Default 1,000,000.
+        Minimum rate at which a peer must receive an answer, in bytes per second, in addition to ``request_s`` seconds.
+        Default 1,000,000.
     idle_s : float
-        Seconds after which an endpoint closes a connection without requests. Default 60; callers use none that is idle
-        for a sixth of it, so that the two do not cross.
+        Seconds after which an endpoint closes an idle connection. Default 60. Callers do not reuse a connection that
+        was idle for a sixth of this time, so that a request never meets a connection that is being closed.
 
     Examples
     --------

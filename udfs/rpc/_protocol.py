@@ -1,4 +1,4 @@
-"""Wire protocols: the requests that may be sent, the replies to each, and the check of both at the door."""
+"""Wire protocols: the accepted requests, the types of their replies, and the validation of received messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReplyT = TypeVar("ReplyT", covariant=True)  # noqa: PLC0105 - the plain name rea
 
 
 class Request(Generic[ReplyT]):
-    """Base of the requests of a protocol: a frozen dataclass, with the type of its reply in brackets.
+    """Base class of the requests of a protocol. A request is a frozen dataclass; the type parameter is its reply.
 
     Examples
     --------
@@ -37,16 +37,18 @@ class Request(Generic[ReplyT]):
 
 @dataclass(frozen=True)
 class WireProtocol:
-    """The messages that two sides of one version exchange.
+    """Messages that two sides of the same version exchange.
 
-    A message travels as the protocol's name, its version, the name of its type, and its fields. A received
-    message is checked against the type hints: a field too many, too few or of another type is refused.
+    A message is encoded as the name and version of the protocol, the name of its type, and its fields. A received
+    message is validated against the type hints: unknown fields, missing fields and fields of another type are refused.
 
     Parameters
     ----------
     name : str
+        Name of the protocol.
     version : int
-        Raise it with every change of a message: the other side refuses another version instead of misreading it.
+        Version of the messages. Increase it with every change of a message, so that the other side refuses an unknown
+        version instead of misinterpreting it.
     requests : tuple of type
         Dataclasses derived from :class:`Request`.
 
@@ -70,22 +72,23 @@ class WireProtocol:
     requests: tuple[type[Request[Any]], ...]
 
     def encode(self, message: Any) -> bytes:
-        """Turn a request or reply into bytes.
+        """Encode a request or reply as bytes.
 
         Raises
         ------
         udfs.packing.StateError
-            A field holds what is not data.
+            A field cannot be serialized.
         """
         return pack({"protocol": self.name, "version": self.version, "message": encode(message)}, _as_array)
 
     def decode_request(self, payload: bytes) -> Request[Any]:
-        """Read a request.
+        """Decode a request.
 
         Raises
         ------
         RefusedError
-            Malformed, of another protocol or version, unknown, or with fields missing, unknown or of another type.
+            The message is malformed, belongs to another protocol or version, or is an unknown request; or its fields
+            are missing, unknown or of another type.
         """
         message = self._message(payload)
         known = {request.__name__: request for request in self.requests}
@@ -97,12 +100,12 @@ class WireProtocol:
         return request
 
     def decode_reply(self, request: Request[ReplyT], payload: bytes) -> ReplyT:
-        """Read the reply to a request.
+        """Decode the reply to a request.
 
         Raises
         ------
         RefusedError
-            As for :meth:`decode_request`.
+            See :meth:`decode_request`.
         """
         reply: ReplyT = decode(_reply_type(type(request)), self._message(payload))
         return reply
@@ -131,7 +134,7 @@ class WireProtocol:
 
 
 def _reply_type(request: type[Request[Any]]) -> Any:
-    """Give what stands in brackets behind ``Request``."""
+    """Return the type parameter of ``Request``, which is the type of the reply."""
     for base in getattr(request, "__orig_bases__", ()):
         if get_origin(base) is Request:
             return get_args(base)[0]

@@ -1,4 +1,4 @@
-"""Signatures that tell a run's own messages from everybody else's, and from copies of its own."""
+"""Message signatures that authenticate the members of a run and reveal replayed messages."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ NONCE_BYTES = 16
 
 
 class Seal:
-    """Signs and checks the messages of one connection.
+    """Signer and verifier of the messages of one connection.
 
-    The key is derived from the run's secret, from a random number of each side, and from the encrypted session if there
-    is one: what was overheard on one connection, or decrypted between two sessions, is of no use on another. Each
-    signature covers who sends, and the message's place on the connection: a message that is sent again, left out or
-    moved is refused.
+    The key is derived from the secret of the run, a random number of each side, and the TLS session if there is one.
+    Messages recorded on one connection, or decrypted between two sessions, are therefore useless on another. Each
+    signature covers the sender and the position of the message on the connection, so that repeated, omitted and
+    reordered messages are refused.
 
     Parameters
     ----------
     secret : bytes
-        The run's, at least 16 random bytes.
+        Secret of the run, at least 16 random bytes.
     endpoint_nonce, caller_nonce : bytes
         16 random bytes of each side.
     session : bytes
-        What both sides know of the encrypted session; nothing where it is not encrypted (default).
+        Channel binding of the TLS session. Default ``b""``: the connection is not encrypted.
 
     Examples
     --------
@@ -53,25 +53,26 @@ class Seal:
         Parameters
         ----------
         purpose : str
-            Sender and part of the message; is signed as well, and does not travel.
+            Sender and part of the message. It is signed but not sent.
         number : int
-            Of the message among those of its sender on this connection; the same.
+            Position of the message among those of its sender on this connection. It is signed but not sent.
         content : bytes
+            Bytes to sign. Default ``b""``.
         """
         return self.signature(purpose, number, (content,)).value()
 
     def check(self, mac: bytes, purpose: str, number: int, content: bytes = b"") -> None:
-        """Check a signature.
+        """Verify a signature.
 
         Raises
         ------
         RefusedError
-            It is not of the secret, or of another purpose, number or content.
+            The signature was made with another secret, purpose, number or content.
         """
         self.signature(purpose, number, (content,)).check(mac)
 
     def signature(self, purpose: str, number: int, parts: Iterable[bytes] = ()) -> Signature:
-        """Begin the signature of a content that comes in parts."""
+        """Create an incremental signature for a content that arrives in parts."""
         signature = Signature(hmac.new(self._key, f"{purpose}|{number}|".encode(), "sha256"))
         for part in parts:
             signature.update(part)
@@ -79,7 +80,7 @@ class Seal:
 
 
 class Signature:
-    """A signature in the making."""
+    """Incremental signature of a content that arrives in parts."""
 
     __slots__ = ("_mac",)
 
@@ -91,7 +92,7 @@ class Signature:
         self._mac.update(part)
 
     def value(self) -> bytes:
-        """Give the signature of all parts so far."""
+        """Return the signature of all parts so far."""
         return self._mac.digest()
 
     def check(self, mac: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Reads and writes on a socket, encrypted or not, that end by a deadline."""
+"""Reads and writes with a deadline, on encrypted and unencrypted sockets."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _CLOSED = "the other side closed the connection"
 
 
 def deadline(seconds: float) -> float:
-    """Give the time, of the monotonic clock, in so many seconds."""
+    """Return the time on the monotonic clock after a number of seconds."""
     return time.monotonic() + seconds
 
 
 def read(connection: socket.socket, count: int, until: float) -> bytes:
-    """Read so many bytes, which are few; errors are those of :func:`read_into`."""
+    """Read a small number of bytes; see :func:`read_into` for the errors."""
     buffer = bytearray(count)
     read_into(connection, memoryview(buffer), until)
     return bytes(buffer)
 
 
 def read_into(connection: socket.socket, buffer: memoryview, until: float) -> None:
-    """Fill a buffer.
+    """Fill a buffer with bytes from a socket.
 
     Raises
     ------
     OSError
-        The deadline has passed, or the connection has ended before.
+        The deadline has passed, or the connection was closed.
     RefusedError
-        The connection is encrypted, and what came is not of its session.
+        The connection is encrypted, and the received bytes do not belong to its session.
     """
     with _told_apart():
         while buffer:
@@ -51,21 +51,21 @@ def read_into(connection: socket.socket, buffer: memoryview, until: float) -> No
 
 
 def write(connection: socket.socket, content: bytes | memoryview, until: float) -> None:
-    """Write all of it; errors are those of :func:`read_into`."""
+    """Write all bytes of a content; see :func:`read_into` for the errors."""
     with _told_apart():
         _allow(connection, until)
         connection.sendall(content)
 
 
 def encrypt(connection: ssl.SSLSocket, until: float) -> None:
-    """Agree on the keys of a session.
+    """Perform the TLS handshake.
 
     Raises
     ------
     OSError
-        The deadline has passed, or the connection has ended before.
+        The deadline has passed, or the connection was closed.
     RefusedError
-        The other side does not have the run's certificate, or does not speak TLS 1.3.
+        The other side does not have the certificate of the run, or does not support TLS 1.3.
     """
     with _told_apart():
         _allow(connection, until)
@@ -73,15 +73,15 @@ def encrypt(connection: ssl.SSLSocket, until: float) -> None:
 
 
 def cut(connection: socket.socket) -> None:
-    """End a connection under whichever thread reads from it or writes to it."""
+    """Shut a connection down while another thread reads from it or writes to it."""
     with suppress(OSError):
-        # The method of an encrypted socket would take its state from under that thread.
+        # SSLSocket.shutdown would discard the TLS state that the other thread still uses.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 @contextmanager
 def _told_apart() -> Iterator[None]:
-    """Tell an end of the connection from what is no message of its session: to Python both are errors of TLS."""
+    """Translate TLS errors into closed connections and refused messages, which Python does not distinguish."""
     try:
         yield
     except ssl.SSLCertVerificationError as error:
@@ -91,7 +91,7 @@ def _told_apart() -> Iterator[None]:
     except ssl.SSLError as error:
         raise RefusedError(f"what is not encrypted as this run's messages are ({error.reason})") from error
     except OSError as error:
-        if error.errno == errno.ENOTCONN:  # before its session began
+        if error.errno == errno.ENOTCONN:  # the peer disconnected before the handshake
             raise ConnectionResetError(_CLOSED) from error
         raise
 

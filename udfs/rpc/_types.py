@@ -1,4 +1,4 @@
-"""Dataclasses as plain data and back, checked against their type hints."""
+"""Conversion of dataclasses to plain data and back, validated against their type hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def encode(value: Any) -> Any:
-    """Turn a dataclass into its type's name and its fields; dataclasses in fields and tuples as well.
+    """Convert a dataclass, and those in its fields and tuples, to the name of its type and its fields.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, place: str = "") -> Any:
-    """Make what a type hint says of plain data.
+    """Convert plain data to the type of a type hint.
 
     Parameters
     ----------
@@ -46,15 +46,16 @@ def decode(hint: Any, value: Any, place: str = "") -> Any:
         A dataclass, ``str``, ``int``, ``float``, ``bool``, ``None``, an array with its element type, ``Any``; tuples,
         lists, mappings and unions of them.
     value : object
+        Plain data, from :func:`encode`.
     place : str
-        Where the value is, for messages.
+        Path of the value in the message, for error messages. Default ``""``.
 
     Raises
     ------
     RefusedError
-        The value is of another type, or a dataclass has a field too many or too few.
+        The value is of another type, or a dataclass has unknown or missing fields.
     TypeError
-        The hint is of a kind that no message may have.
+        The hint is of a type that messages do not support.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def decode(hint: Any, value: Any, place: str = "") -> Any:
 
 
 def _plain(hint: Any, value: Any, place: str) -> Any:
-    # A bool is an int to isinstance, and no count; JSON writes a float without a fraction as it likes.
+    # isinstance would accept a bool as an int. JSON may write a float without a fraction, so an int is a valid float.
     if type(value) is hint:
         return value
     if hint is float and type(value) is int:
@@ -87,11 +88,11 @@ def _plain(hint: Any, value: Any, place: str) -> Any:
 def _dataclass(hint: Any, value: Any, place: str) -> Any:
     if not _is_message(value) or value["type"] != hint.__name__ or not isinstance(value["fields"], dict):
         raise _wrong(hint, value, place)
-    hints, given = _hints(hint), value["fields"]
-    for text, names in (("no", hints.keys() - given.keys()), ("an unknown", given.keys() - hints.keys())):
+    hints, values = _hints(hint), value["fields"]
+    for text, names in (("no", hints.keys() - values.keys()), ("an unknown", values.keys() - hints.keys())):
         if names:
             raise RefusedError(f"{hint.__name__} has {text} field {', '.join(sorted(map(repr, names)))}")
-    return hint(**{name: decode(hints[name], given[name], f"{hint.__name__}.{name}") for name in hints})
+    return hint(**{name: decode(hints[name], values[name], f"{hint.__name__}.{name}") for name in hints})
 
 
 def _union(hint: Any, value: Any, place: str) -> Any:
