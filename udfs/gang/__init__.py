@@ -1,4 +1,4 @@
-"""A gang: the tasks of one barrier stage, joined for collective operations (torch.distributed or Horovod)."""
+"""Gang: the tasks of a barrier stage, connected for collective operations with torch.distributed or Horovod."""
 
 from udfs.gang._errors import GangError
 from udfs.gang._gang import BACKENDS, Backend, Gang, gang

@@ -1,4 +1,4 @@
-"""The error of a gang, whatever its backend."""
+"""Error of a gang, for all backends."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["GangError"]
 
 
 class GangError(CerebroError, RuntimeError):
-    """The tasks of a gang could not meet, or one of them left; that task's own error is the cause."""
+    """Error of a gang whose tasks could not connect, or of which a task left; the cause is the error of that task."""

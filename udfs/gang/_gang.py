@@ -1,4 +1,4 @@
-"""A gang: the tasks of one barrier stage, joined for collective operations over the cluster's interface."""
+"""Gang: the tasks of a barrier stage, connected for collective operations over the cluster's network."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "Backend", "Gang", "gang"]
 
 Backend = Literal["gloo", "horovod"]
-"""Library that sums: torch's own gloo; or Horovod, where it is installed."""
+"""Library of the collective operations: gloo, which is part of torch, or Horovod, if it is installed."""
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
-# A step of the slowest task, and its share of the network's time. The rows are in memory before the tasks meet.
+# Time of one step of the slowest task, plus the transfer. The rows are in memory before the tasks connect.
 _TIMEOUT_S = 120.0
 
-# Bytes of one all-reduce, and so of what it takes beside the tensors.
+# Bytes of one all-reduce, and therefore of the memory that it takes in addition to the tensors.
 _BUCKET = 64 * 2**20
 
-# For Spark to hear from the task that failed, and to end the others: the error that people see is then that task's own.
+# Seconds for Spark to receive the error of the failed task and end the others, so that users see the original error.
 _GRACE_S = 5.0
 
 
 class Gang:
-    """Membership of this task in a barrier stage. Every task calls the same operations in the same order.
+    """Membership of this task in a barrier stage. Every task must call the same operations in the same order.
 
-    Made by :func:`gang`, or by :meth:`connect` where there is no Spark.
+    Create instances with :func:`gang`, or with :meth:`connect` outside Spark.
 
     Attributes
     ----------
     rank : int
-        Which task this is, from 0; in a barrier stage, the number of its partition.
+        Index of this task, from 0; in a barrier stage, the index of its partition.
     size : int
-        How many there are.
+        Number of tasks.
 
     Examples
     --------
@@ -71,28 +71,31 @@ class Gang:
     ) -> Gang:
         """Connect to the other tasks.
 
-        The tasks tell each other their addresses through ``exchange``, which has to be a channel of the members
-        alone, as Spark's own is. Then every member proves to every other that it has heard what went through it. What
-        gloo sends afterwards is neither encrypted nor signed (torch's builds have no TLS for gloo), so the network
-        between the executors has to be as trusted as it is for Spark's shuffles.
+        The tasks exchange their addresses through ``exchange``, which must be a channel that only members can use, such
+        as Spark's. Then every member proves to every other that it knows the exchanged messages. Later messages of gloo
+        are neither encrypted nor signed (torch is built without TLS for gloo), so the network between the executors
+        must be as trusted as it is for Spark's shuffles.
 
         Parameters
         ----------
         rank, size : int
+            Index of this task, from 0, and number of tasks.
         host : str
             Name or address of the interface to listen on.
         exchange : callable
-            Takes this task's message and returns those of all, in the order of the ranks; called exactly once.
+            Function that takes the message of this task and returns those of all tasks, ordered by rank. It is called
+            exactly once.
         timeout_s : float
-            Seconds to wait for another task, here and in every operation.
+            Seconds to wait for another task, here and in every operation. Default 120.
         backend : {"gloo", "horovod"}
-            Horovod is one for the whole process: a process can be in one gang at a time.
+            Library of the collective operations. Horovod has one global state per process, so that a process can be a
+            member of one gang at a time. Default ``"gloo"``.
 
         Raises
         ------
         GangError
-            The interface cannot be listened on; a task cannot be reached, or does not know what a member knows; Horovod
-            is not installed.
+            The task cannot listen on the interface; another task cannot be reached or does not know the exchanged
+            messages; or Horovod is not installed.
         """
         if backend not in BACKENDS:
             raise GangError(f"backend={backend!r} is none of {', '.join(BACKENDS)}")
@@ -116,33 +119,36 @@ class Gang:
         return made
 
     def close(self) -> None:
-        """Leave; nothing can be done with the gang afterwards, and the others must not expect anything of this task."""
+        """Leave the gang. Afterwards no task may call an operation that involves this task."""
         group, self._group = self._group, None
-        if hasattr(group, "leave"):  # torch's own leaves when nobody holds it any more
+        if hasattr(group, "leave"):  # the group of torch leaves when it is garbage-collected
             group.leave()
 
     def mean_(self, tensors: Sequence[torch.Tensor], weight: float = 1.0) -> float:
         """Replace tensors by their weighted means over the tasks, in place.
 
-        Weights of rows turn the means of the tasks' own batches into the mean of the whole batch, exactly, whatever the
-        shares: sum of ``weight * tensor`` over sum of ``weight``. The same sizes give the same bits every time.
+        The mean is the sum of ``weight * tensor`` divided by the sum of ``weight``. If the weights are the numbers of
+        rows, the means over the batches of the tasks become the mean over the whole batch. Equal sizes give the same
+        bits every time.
 
         Parameters
         ----------
         tensors : sequence of torch.Tensor
-            Floating-point, of the same shapes and in the same order in every task; half precision is summed in float32.
+            Floating-point tensors, of the same shapes and in the same order in every task. Half precision is summed in
+            float32.
         weight : float
-            Not negative. What a task of weight 0 holds has no influence, not even where it is NaN.
+            Non-negative weight of this task. The tensors of a task with weight 0 have no influence, even if they
+            contain NaN. Default 1.
 
         Returns
         -------
         float
-            Sum of the weights. Where it is 0 the tensors are zero.
+            Sum of the weights. If it is 0, the tensors are set to zero.
 
         Raises
         ------
         GangError
-            Another task left or did not come in time.
+            Another task left, or did not call the operation in time.
         """
         import torch  # an optional extra
 
@@ -160,12 +166,12 @@ class Gang:
         return float(total)
 
     def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace tensors by their sums over the tasks, in place; element types stay as they are.
+        """Replace tensors by their sums over the tasks, in place, without a change of element types.
 
         Raises
         ------
         GangError
-            Another task left or did not come in time.
+            Another task left, or did not call the operation in time.
         """
         import torch  # an optional extra
 
@@ -175,12 +181,12 @@ class Gang:
             _spread(joined, bucket)
 
     def broadcast_(self, tensors: Sequence[torch.Tensor], source: int = 0) -> None:
-        """Replace tensors by those of one task, in place.
+        """Replace tensors by those of the task with rank ``source``, in place.
 
         Raises
         ------
         GangError
-            Another task left or did not come in time.
+            Another task left, or did not call the operation in time.
         """
         import torch  # an optional extra
 
@@ -194,12 +200,12 @@ class Gang:
             _spread(joined, bucket)
 
     def all_gather(self, message: bytes) -> list[bytes]:
-        """Gather the messages of all tasks, in the order of the ranks; each may have another length.
+        """Gather the messages of all tasks, ordered by rank. The messages may differ in length.
 
         Raises
         ------
         GangError
-            Another task left or did not come in time.
+            Another task left, or did not call the operation in time.
         """
         import torch  # an optional extra
 
@@ -209,10 +215,10 @@ class Gang:
         lengths[self.rank] = len(message)
         self._all_reduce(lengths)
         longest = int(lengths.max())
-        own = torch.tensor(list(message.ljust(longest, b"\0")), dtype=torch.uint8)
-        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        padded = torch.tensor(list(message.ljust(longest, b"\0")), dtype=torch.uint8)
+        gathered = [torch.empty_like(padded) for _ in range(self.size)]
         if longest:
-            self._wait(self._group.allgather([gathered], [own]))
+            self._wait(self._group.allgather([gathered], [padded]))
         return [bytes(text[:length].tolist()) for text, length in zip(gathered, lengths, strict=True)]
 
     def _reduced(self, tensor: torch.Tensor) -> float:
@@ -236,29 +242,31 @@ class Gang:
 
 @contextmanager
 def gang(timeout_s: float = _TIMEOUT_S, backend: Backend = "gloo") -> Iterator[Gang]:
-    """Join the tasks of this barrier stage, for the length of a ``with`` block.
+    """Connect the tasks of this barrier stage within a ``with`` block.
 
-    To be called by every task of ``DataFrame.mapInArrow(function, schema, barrier=True)``, after its rows are read: the
-    wait for the slowest to read them has no limit, that of an operation has. It costs one ``allGather`` (1 s), none
-    where there is one task.
+    Every task of ``DataFrame.mapInArrow(function, schema, barrier=True)`` must call it, after it has read its rows: the
+    wait for the other tasks to connect has no time limit, whereas an operation has. The connection costs one
+    ``allGather`` (1 s); a single task needs none.
 
-    A task that fails ends the others at once: its error goes to Spark before its connections close, and theirs, if they
-    come to one, say so.
+    If a task fails, the others end at once. The task reports its error to Spark before its connections close, and the
+    errors of the others refer to it.
 
     Parameters
     ----------
     timeout_s : float
-        Seconds to wait for another task in an operation: as long as the slowest may take between two of them.
+        Seconds to wait for another task in an operation. Choose it longer than the slowest task takes between two
+        operations. Default 120.
     backend : {"gloo", "horovod"}
-        With ``"horovod"``, ``horovod.torch`` is initialised within the block, with the ranks of the gang: its
-        ``DistributedOptimizer`` can be used there beside the gang's own operations. Its ``rank()`` and ``size()`` are
-        the gang's; its ``local_rank()`` is 0 everywhere, for every task counts as a node. The time limit is of the
-        gang's operations; Horovod's own end when another task's process does.
+        Library of the collective operations. With ``"horovod"``, ``horovod.torch`` is initialized within the block with
+        the ranks of the gang, so that its ``DistributedOptimizer`` can be used in addition to the operations of the
+        gang. Its ``rank()`` and ``size()`` are those of the gang; its ``local_rank()`` is 0 everywhere, because every
+        task counts as a node. The time limit applies to the operations of the gang; operations of Horovod end when the
+        process of another task ends. Default ``"gloo"``.
 
     Raises
     ------
     GangError
-        Not in a barrier stage, or as :meth:`Gang.connect` has it.
+        The task does not belong to a barrier stage, or the tasks cannot connect; see :meth:`Gang.connect`.
 
     Examples
     --------
@@ -283,8 +291,8 @@ def gang(timeout_s: float = _TIMEOUT_S, backend: Backend = "gloo") -> Iterator[G
     try:
         yield joined
     except Exception:
-        # The end of this worker's process closes the connections, after Spark has the error. Were they closed here,
-        # another task's complaint about it could be first.
+        # Keep the connections open until this process ends, after Spark has received the error. If they were closed
+        # here, Spark could receive the resulting error of another task first.
         _left_open.append(joined)
         raise
     except BaseException:
@@ -303,11 +311,11 @@ def _horovod(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes
 
 
 def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:
-    # No torch.distributed.init_process_group: that group is one for the whole process, which may have its own already.
+    # torch.distributed.init_process_group creates a global group, and the process may already have another.
     from torch import distributed  # an optional extra
 
     class Meeting(distributed.Store):  # type: ignore[name-defined, misc]  # of the C++ half
-        """Store in which gloo puts this task's address and looks for the others'; it has no server."""
+        """Store without a server, to which gloo writes the address of this task and from which it reads the others."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -336,9 +344,9 @@ def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list
     gloo: Any = distributed.ProcessGroupGloo
     options = gloo._Options()  # noqa: SLF001 - the name that torch exports it by
     options._timeout = timedelta(seconds=timeout_s)  # noqa: SLF001
-    meeting = Meeting()  # by this name, because torch keeps the C++ half alone alive
+    meeting = Meeting()  # keep a reference: torch keeps only the C++ part alive
     try:
-        # By default gloo would look up the machine's name, which may be its loopback's.
+        # By default gloo resolves the name of the machine, which may give the loopback address.
         options._devices = [gloo.create_device(hostname=host)]  # noqa: SLF001
         return gloo(meeting, rank, size, options)
     except RuntimeError as error:
@@ -346,7 +354,7 @@ def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list
 
 
 def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Neighbours of one element type and device, as many as one all-reduce takes at a time."""
+    """Group consecutive tensors of the same element type and device into buckets for one all-reduce each."""
     bucket: list[torch.Tensor] = []
     size = 0
     for tensor in tensors:

@@ -1,4 +1,4 @@
-"""Horovod as the backend of a gang: its collective operations, started between tasks that already know each other."""
+"""Horovod as the backend of a gang: collective operations between tasks that already know their addresses."""
 
 from __future__ import annotations
 
@@ -22,37 +22,39 @@ if TYPE_CHECKING:
 __all__ = ["HorovodGroup"]
 
 
-# Seconds between two polls of an operation; Horovod itself begins one every millisecond. Its own wait never sleeps, and
-# so takes the core that its background thread needs.
+# Seconds between two polls of an operation; Horovod starts operations once a millisecond. Horovod's own wait is a busy
+# loop, which takes the core that its background thread needs.
 _LOOK_S = 1e-4
 
 
 class _Pending(NamedTuple):
-    """An operation that starts when its result is waited for."""
+    """Operation that starts when the caller waits for its result."""
 
     wait: Callable[[], object]
 
 
 class HorovodGroup:
-    """Horovod, initialised in this process; its operations are called as those of torch's process groups are.
+    """Horovod, initialized in this process, with the interface of torch's process groups.
 
-    Horovod's own launchers start processes of their own, by ssh or by Spark's RDDs. Here the tasks of a stage are the
-    processes: the first one answers, until all are initialised, what Horovod asks of a launcher.
+    The launchers of Horovod start new processes, by ssh or by Spark's RDDs. Here the tasks of a stage are the
+    processes, and the first task acts as the launcher until all tasks are initialized.
 
     Parameters
     ----------
     rank, size : int
+        Index of this task, from 0, and number of tasks.
     host : str
         Name or address of the interface to listen on.
     swap : callable
-        Takes this member's message and gives those of all, by rank; called once.
+        Function that takes the message of this member and returns those of all members, ordered by rank. It is called
+        once.
     timeout_s : float
         Seconds to wait for another member, in every operation.
 
     Raises
     ------
     udfs.gang.GangError
-        Horovod is not installed for torch, runs in this process already, or the members did not meet.
+        Horovod is not installed for torch, already runs in this process, or the members could not connect.
     """
 
     def __init__(self, rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> None:
@@ -68,10 +70,10 @@ class HorovodGroup:
             raise GangError("Horovod runs in this process already, and can do so once: leave that gang first")
         self._hvd = hvd
         self._timeout_s = timeout_s
-        with _rendezvous(rank, host) as own:
-            address, port = swap(own)[0].decode().rsplit(" ", 1)
+        with _rendezvous(rank, host) as server_address:
+            address, port = swap(server_address)[0].decode().rsplit(" ", 1)
             member = {
-                # A node of its own for each task: gloo has nothing to gain from knowing who shares one.
+                # Every task counts as a node, because gloo does not use the information which tasks share one.
                 "HOSTNAME": f"task-{rank}",
                 "LOCAL_RANK": 0,
                 "LOCAL_SIZE": 1,
@@ -89,7 +91,7 @@ class HorovodGroup:
             try:
                 with _environment({f"HOROVOD_{name}": str(value) for name, value in member.items()}):
                     hvd.init()
-                self.allreduce([torch.zeros(1)]).wait()  # until then the others may still have questions
+                self.allreduce([torch.zeros(1)]).wait()  # until then others may need the rendezvous
             except (RuntimeError, ValueError) as error:
                 raise GangError(
                     f"task {rank} of {size}, listening on {host}, did not meet the others: {error}"
@@ -102,24 +104,24 @@ class HorovodGroup:
         return _Pending(partial(self._run, self._hvd.allreduce_async_, tensor, name=name, op=self._hvd.Sum))
 
     def broadcast(self, tensors: list[torch.Tensor], options: Any) -> _Pending:
-        """Replace one tensor by that of the member ``options.rootRank``, in place."""
+        """Replace one tensor by that of the member with rank ``options.rootRank``, in place."""
         (tensor,) = tensors
         name = _name("broadcast", tensor)
         return _Pending(partial(self._run, self._hvd.broadcast_async_, tensor, options.rootRank, name=name))
 
     def allgather(self, found: list[list[torch.Tensor]], own: list[torch.Tensor]) -> _Pending:
-        """Put the members' tensors, all of one length, into those that are given for them."""
-        ((places,), (tensor,)) = found, own
+        """Copy the tensors of all members, which have equal lengths, into the output tensors."""
+        ((outputs,), (tensor,)) = found, own
 
         def gather() -> None:
-            together = self._run(self._hvd.allgather_async, tensor, name=_name("allgather", tensor))
-            for place, part in zip(places, together.chunk(len(places)), strict=True):
-                place.copy_(part)
+            joined = self._run(self._hvd.allgather_async, tensor, name=_name("allgather", tensor))
+            for output, part in zip(outputs, joined.chunk(len(outputs)), strict=True):
+                output.copy_(part)
 
         return _Pending(gather)
 
     def _run(self, start: Callable[..., int], *arguments: Any, **options: Any) -> Any:
-        # Horovod waits for ever for a member that lives and does not come: its stall inspector was seen to let it.
+        # Horovod waits forever for a member that is alive but does not call the operation, despite its stall inspector.
         handle = start(*arguments, **options)
         ends = time.monotonic() + self._timeout_s
         while not self._hvd.poll(handle):
@@ -129,25 +131,25 @@ class HorovodGroup:
         return self._hvd.synchronize(handle)
 
     def leave(self) -> None:
-        """Shut Horovod down; this process can initialise it again."""
+        """Shut Horovod down; this process can initialize it again."""
         self._hvd.shutdown()
 
 
 def _name(operation: str, tensor: torch.Tensor) -> str:
-    # Horovod matches operations by name. Those that it makes up count calls in a process, and a process that Spark kept
-    # from another gang has counted more than a new one.
+    # Horovod matches operations by name. Its default names count the calls of a process, and a process that Spark
+    # reuses from another gang has counted more calls than a new process.
     return f"gang.{operation}.{tensor.dtype}.{tensor.numel()}"
 
 
 @contextmanager
 def _rendezvous(rank: int, host: str) -> Iterator[bytes]:
-    """Listen, in the first member, where the members tell each other their addresses; ends with the block."""
+    """Run the rendezvous server of Horovod in the first member within a ``with`` block; yield its address."""
     if rank:
         yield b""
         return
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    # Its own class for this would listen on every interface.
+    # Horovod's RendezvousServer would listen on every interface.
     with RendezvousHTTPServer((_address(host), 0), RendezvousHandler, 0) as server:
         server.daemon_threads = True
         listening = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -161,7 +163,7 @@ def _rendezvous(rank: int, host: str) -> Iterator[bytes]:
 
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Horovod reads its settings from the environment, as it starts; a later user of this process has others."""
+    """Set environment variables within a ``with`` block: Horovod reads its settings from them when it starts."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -182,19 +184,19 @@ def _address(host: str) -> str:
 
 
 def _interface(host: str) -> str:
-    """Find the name of the network interface that has an address: Horovod takes names."""
+    """Return the name of the network interface with an address, because Horovod takes names."""
     import psutil  # (comes with Horovod)
 
     wanted = ipaddress.ip_address(_address(host))
-    found = [
-        (name, ipaddress.ip_interface(f"{one.address}/{one.netmask or 32}"))
-        for name, addresses in psutil.net_if_addrs().items()
-        for one in addresses
-        if one.family == socket.AF_INET
+    interfaces = [
+        (name, ipaddress.ip_interface(f"{entry.address}/{entry.netmask or 32}"))
+        for name, entries in psutil.net_if_addrs().items()
+        for entry in entries
+        if entry.family == socket.AF_INET
     ]
-    # Debian gives a machine's name 127.0.1.1, which no interface has and the loopback's network holds.
-    exact = [name for name, own in found if wanted == own.ip]
-    inside = [name for name, own in found if wanted in own.network]
+    # Debian resolves the name of the machine to 127.0.1.1, which only the network of the loopback interface contains.
+    exact = [name for name, interface in interfaces if wanted == interface.ip]
+    inside = [name for name, interface in interfaces if wanted in interface.network]
     if not inside:
         raise GangError(f"no network interface of this machine has the address {wanted} of {host}, where this task is")
     return str((exact or inside)[0])

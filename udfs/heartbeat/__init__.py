@@ -1,8 +1,8 @@
-"""Signs of life of a long-lived worker, and its last words, sent by a small process beside it.
+"""Heartbeats of a long-lived worker and its last output, sent by a small child process.
 
-The worker's own threads may be held meanwhile, and the worker may be dead.
+The child sends them even while the threads of the worker are blocked, and after the worker has died.
 
-Light on purpose: the small process imports this package and ``udfs.rpc`` alone.
+The child imports only this package and ``udfs.rpc``, so keep their imports light.
 """
 
 from udfs.heartbeat._heartbeat import Heartbeat

@@ -1,4 +1,4 @@
-"""Tells the driver that a worker's process lives, and ends the process where the driver has given it up."""
+"""Heartbeat of a worker process, sent by a child process that also kills a worker which the driver has given up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Heartbeat"]
 
 _LOG = logging.getLogger(__name__)
 
-# The order with the secret comes by the standard input: other users can read a command line.
+# The arguments contain the secret, so they are passed by standard input: other users can read a command line.
 _PROGRAM = """\
 import json, sys
 order = json.loads(sys.stdin.buffer.readline())
@@ -30,10 +30,10 @@ from udfs.heartbeat._sender import send
 send(**order)
 """
 
-# Of this process's environment, what a Python needs to start. Nothing in it is secret.
+# Environment variables that Python needs to start. None of them is secret.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 
-# numpy would start a thread per core.
+# Otherwise numpy starts one thread per core.
 _THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 _PAUSE_S = 1.0
@@ -41,29 +41,29 @@ _END_S = 2.0
 
 
 class Heartbeat:
-    """A child process that beats once a second, and another one in its place if it is killed.
+    """Child process that sends a heartbeat once a second, and is replaced if it is killed.
 
-    A thread of this process could not: a trainer that computes in C for minutes without giving up Python's global lock
-    would have its worker taken for lost. The child says that this process exists and is not stopped; that it gets on
-    with its work is what the driver's limit of a unit is for.
+    A thread of this process could not do this: a trainer that computes in C for minutes without releasing Python's
+    global lock would block it, and the driver would consider the worker lost. The child reports that this process
+    exists and is not stopped. The driver's time limit of a unit covers workers that make no progress.
 
-    The child ends with this process, and tells the driver so, with what the process printed last. It takes about 17 MB,
-    and a thousandth of a core.
+    The child ends with this process, and then sends the driver the last output of the process. It takes about 17 MB of
+    memory and a thousandth of a core.
 
     Parameters
     ----------
     worker, attempt : str
-        The sender.
+        Id of the worker and of its attempt, which the heartbeats carry.
     driver : str
         Location of the driver's endpoint.
     credentials : Credentials
-        The run's. The child does not get the key of its certificate.
+        Credentials of the run. The child does not receive the private key of the certificate.
     protocol : WireProtocol
-        Of that endpoint.
+        Protocol of the driver's endpoint.
     lost_s : float
-        Seconds without an answer after which the child ends this process. Default 30.
+        Seconds without an answer after which the child kills this process. Default 30.
     output : Output, optional
-        Of this process.
+        Captured output of this process.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class Heartbeat:
         self._order = json.dumps(order).encode() + b"\n"
         self._lock = threading.Lock()
         self._over = threading.Event()
-        # It starts at once, and has time to import what it needs while the worker loads its shards.
+        # Start the child early, so that it imports its modules while the worker loads its shards.
         self._child = self._spawn()
 
     def start(self) -> None:
-        """Beat from now on."""
+        """Start to send heartbeats."""
         self._write(self._child, b"\n")
         threading.Thread(target=self._replace_killed, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
-        """Beat no more, and end the child."""
+        """Stop the heartbeats and end the child process."""
         with self._lock:
             self._over.set()
             child = self._child
@@ -143,7 +143,7 @@ class Heartbeat:
         return child
 
     def _write(self, child: subprocess.Popen[bytes], line: bytes) -> None:
-        with suppress(OSError):  # it has been killed, and is replaced
+        with suppress(OSError):  # the child was killed and will be replaced
             _stdin(child).write(line)
             _stdin(child).flush()
 

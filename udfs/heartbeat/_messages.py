@@ -1,4 +1,4 @@
-"""The beat and its replies, and the word that no more beats come."""
+"""Messages between a heartbeat and the driver."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ __all__ = ["Abort", "Acknowledged", "Beat", "Ended"]
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The driver has taken note."""
+    """Reply of the driver: the message was received."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The worker's process is ended at once: the driver gave up on what it does."""
+    """Reply of the driver: kill the worker's process now, because the driver has given up its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Request[Acknowledged | Abort]):
-    """The worker's process lives, and is not stopped.
+    """Heartbeat: the worker's process is alive and not stopped.
 
     Parameters
     ----------
     worker, attempt : str
+        Id of the worker and of its attempt.
     """
 
     worker: str
@@ -35,13 +36,14 @@ class Beat(Request[Acknowledged | Abort]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Request[Acknowledged]):
-    """The worker's process is dead, or done with the run: it beats no more.
+    """Last message of a heartbeat: the worker's process is dead, or has finished the run.
 
     Parameters
     ----------
     worker, attempt : str
+        Id of the worker and of its attempt.
     printed : Printed or None
-        By the unit that it was in when it died.
+        Output of the unit that was running when the process died.
     """
 
     worker: str

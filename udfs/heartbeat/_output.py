@@ -1,4 +1,4 @@
-"""Catches what a process prints, from Python and from C alike."""
+"""Capture of the standard output and error of a process, from Python and from C code."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Output"]
 
-# This project's own warnings are about the worker, not about a trial.
+# Warnings of this project concern the worker, not a trial.
 _OWN = logging.getLogger("udfs")
 
 _STDOUT, _STDERR = 1, 2
 
 
 class Output:
-    """Standard output and error of this process, in a file without a name instead of the console.
+    """Standard output and error of this process, redirected from the console to an unnamed file.
 
-    A pipe would need a reader: a thread of this process cannot run while C code prints under Python's global lock. A
-    file needs none, and another process that has its descriptor reads it when this one is dead. The system deletes it
-    with the last of them.
+    A pipe would need a reader, and a reader thread cannot run while C code prints under Python's global lock. A file
+    needs no reader, and a child process that inherits its descriptor can read it after this process has died. The
+    system deletes the file when its last descriptor is closed.
 
-    From :meth:`start` to :meth:`stop` the descriptors 1 and 2 are the file's. Warnings of this project still go to the
-    console.
+    From :meth:`start` to :meth:`stop` the descriptors 1 and 2 refer to the file. Warnings of this project still go to
+    the console.
 
     Attributes
     ----------
     descriptor : int
-        Of the file, for a child process to inherit; see :func:`read_printed`.
+        Descriptor of the file, for a child process to inherit; see :func:`read_printed`.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Output:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by stop()
         self.descriptor = self._file.fileno()
-        # It is emptied while others write to it.
+        # The file is truncated while other threads write to it.
         flags = fcntl.fcntl(self.descriptor, fcntl.F_GETFL)
         fcntl.fcntl(self.descriptor, fcntl.F_SETFL, flags | os.O_APPEND)
         self._console: tuple[int, int] | None = None
@@ -64,22 +64,22 @@ class Output:
 
     @property
     def console(self) -> int:
-        """Descriptor of the standard error as it was."""
+        """Descriptor of the standard error before the redirection."""
         return _STDERR if self._console is None else self._console[1]
 
     def start(self) -> None:
-        """Catch what is printed from now on."""
+        """Start to capture output."""
         _flush()
         self._console = os.dup(_STDOUT), os.dup(_STDERR)
         self._handler = logging.StreamHandler(os.fdopen(self._console[1], "w", closefd=False))
         _OWN.addHandler(self._handler)
         os.dup2(self.descriptor, _STDOUT)
         os.dup2(self.descriptor, _STDERR)
-        # So that what is printed before the process dies is in the file.
+        # Without line buffering, the last lines before the death of the process would be lost.
         _set_line_buffering(on=True)
 
     def stop(self) -> None:
-        """Let the process print to its console again."""
+        """Restore the output to the console."""
         if self._console is not None:
             _flush()
             _set_line_buffering(on=False)
@@ -92,21 +92,22 @@ class Output:
         self._file.close()
 
     def begin(self, attempt: str, trial_id: str, unit: str) -> None:
-        """Empty the file, and write down whose output follows.
+        """Empty the file and write a header that identifies the unit whose output follows.
 
         Parameters
         ----------
         attempt : str
-            Of the worker, as in :class:`Beat`.
+            Attempt of the worker, as in :class:`Beat`.
         trial_id : str
+            Id of the trial.
         unit : str
-            One line about the unit, for people.
+            Description of the unit in one line, for people.
         """
         self._empty()
         os.write(self.descriptor, json.dumps([attempt, trial_id, unit]).encode() + b"\n")
 
     def take(self, attempt: str) -> Printed | None:
-        """Take what an attempt printed since its :meth:`begin`; ``None`` where nothing was."""
+        """Remove and return the output of an attempt since :meth:`begin`; ``None`` if there is none."""
         _flush()
         printed = read_printed(self.descriptor, attempt)
         self._empty()
@@ -118,7 +119,7 @@ class Output:
 
 
 def _flush() -> None:
-    # A trainer may have closed or replaced them.
+    # A trainer may have closed or replaced the streams.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()

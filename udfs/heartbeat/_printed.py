@@ -1,4 +1,4 @@
-"""Text that a unit printed, as far as it is kept."""
+"""Printed output of a unit, shortened to its beginning and end."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from dataclasses import dataclass
 __all__ = ["KEPT_BYTES", "Printed", "read_printed", "release_middle"]
 
 KEPT_BYTES = 128 * 1024
-"""Bytes at the beginning that are kept, and as many at the end."""
+"""Number of bytes kept at the beginning of the output, and at its end."""
 
 # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of Linux.
 _PUNCH_HOLE = 0x01 | 0x02
 _BLOCK = 4096
 
-# A file up to here is left as it is.
+# Size up to which the blocks of a file are not released.
 _LARGE = 8 * KEPT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Text that a unit of a trial printed: all of it, or its beginning and its end.
+    """Printed output of a unit of a trial: the whole text, or its beginning and end.
 
     Parameters
     ----------
     trial_id : str
+        Id of the trial.
     first : str
-        The beginning, after a line that says which unit it is.
+        Beginning of the output, after a line that describes the unit.
     omitted : int
-        Bytes that are left out between the two.
+        Number of bytes omitted between the beginning and the end.
     last : str
-        What follows.
+        End of the output.
     """
 
     trial_id: str
@@ -43,14 +44,14 @@ class Printed:
 
 
 def read_printed(descriptor: int, attempt: str) -> Printed | None:
-    """Read an output file: ``None`` where no unit of an attempt goes on, or it has printed nothing.
+    """Read an output file; return ``None`` if no unit of the attempt is running, or if it has printed nothing.
 
     Parameters
     ----------
     descriptor : int
-        Of a file whose first line, in JSON, has the attempt, the trial's id and the unit.
+        Descriptor of an output file. Its first line is a JSON array of the attempt, the trial id and the unit.
     attempt : str
-        Of a worker, as in :class:`Beat`: several of a process print to one file, each in its turn.
+        Attempt of a worker, as in :class:`Beat`. The attempts of one process share the file and use it in turn.
     """
     line, end, _ = os.pread(descriptor, _BLOCK, 0).partition(b"\n")
     body, size = len(line) + 1, os.fstat(descriptor).st_size
@@ -58,7 +59,7 @@ def read_printed(descriptor: int, attempt: str) -> Printed | None:
         return None
     try:
         owner, trial_id, unit = json.loads(line)
-    except (ValueError, TypeError):  # a thread of the trainer's prints while no unit goes on
+    except (ValueError, TypeError):  # a thread of the trainer printed while no unit was running
         return None
     if owner != attempt:
         return None
@@ -73,17 +74,18 @@ def read_printed(descriptor: int, attempt: str) -> Printed | None:
 
 
 def release_middle(descriptor: int) -> None:
-    """Give the disk back the blocks of a large output file that nobody will read; its size stays.
+    """Release the disk blocks in the middle of a large output file, which is never read; the file size stays.
 
     Parameters
     ----------
     descriptor : int
+        Descriptor of the output file.
     """
     size = os.fstat(descriptor).st_size
     if sys.platform != "linux" or size < _LARGE:
         return
     begin = KEPT_BYTES + 2 * _BLOCK
-    # A file system that cannot keeps them until the unit ends.
+    # A file system without support for holes keeps the blocks until the unit ends.
     ctypes.CDLL(None).fallocate(
         descriptor, _PUNCH_HOLE, ctypes.c_int64(begin), ctypes.c_int64(size - KEPT_BYTES - _BLOCK - begin)
     )

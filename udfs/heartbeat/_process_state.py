@@ -1,4 +1,4 @@
-"""Whether another process runs, as the operating system says."""
+"""State of another process, from the operating system."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["ProcessState", "process_state"]
 
 
 class ProcessState(Enum):
-    """States of a process, as far as a heartbeat tells them apart."""
+    """States of a process that a heartbeat distinguishes."""
 
     RUNS = "runs"
     STOPPED = "stopped"
     GONE = "gone"
 
 
-# Letters of /proc and of ps: stopped by a signal, or by a debugger; dead, and not yet asked for its exit status.
+# State letters of /proc and ps: stopped by a signal (T) or a debugger (t); zombie (Z), dead (X), or without an entry.
 _STATES = {
     "T": ProcessState.STOPPED,
     "t": ProcessState.STOPPED,
@@ -29,13 +29,15 @@ _STATES = {
 
 
 def process_state(pid: int) -> ProcessState:
-    """Look a process up: in ``/proc`` on Linux, by ``ps`` elsewhere.
+    """Return the state of a process, from ``/proc`` on Linux and from ``ps`` elsewhere.
 
-    A process that sleeps, computes or waits for a disk runs. Where there is no ``ps`` either, every process runs.
+    A process that sleeps, computes or waits for a disk counts as running. Without ``/proc`` and ``ps``, every process
+    counts as running.
 
     Parameters
     ----------
     pid : int
+        Process id.
 
     Examples
     --------
@@ -52,7 +54,7 @@ def _letter_of_proc(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    # After the program's name, which is in brackets and may have any character.
+    # The state follows the name of the program, which is in parentheses and may contain any character.
     return stat.rpartition(b")")[2].split()[0].decode()
 
 

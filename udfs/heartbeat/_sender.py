@@ -1,4 +1,4 @@
-"""The small process: beats while the process that started it runs, and says when it does no more."""
+"""Main loop of the child process that sends the heartbeats of its parent, and reports the parent's end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LOG = logging.getLogger(__name__)
 
 _BEAT_S = 1.0
 
-# Of one call: several fit into the time after which the driver takes a silent worker for lost.
+# Timeout of one call in seconds. Several calls fit into the time after which the driver considers a worker lost.
 _CALL_S = 5.0
 
-# For a process that was killed to be gone.
+# Seconds to wait until a killed process is gone.
 _GONE_S = 5.0
 
 
@@ -41,27 +41,27 @@ def send(  # noqa: PLR0913 - options by name
     lost_s: float,
     output: int | None,
 ) -> None:
-    """Beat once a second, from the next line of the standard input on until it ends.
+    """Send a heartbeat once a second, from the next line of the standard input until the input ends.
 
-    The process that started this one, the parent, ends with ``SIGKILL`` where the driver has given it up, or does not
-    answer any more: no thread of the parent need be able to run for that.
+    Kill the parent process with ``SIGKILL`` if the driver has given it up or does not answer any more. This works even
+    if no thread of the parent can run.
 
     Parameters
     ----------
     parent : int
-        Process id. Its death ends this process too, within a second or one call.
+        Process id of the parent. When it dies, this process ends as well, within a second or one call.
     worker, attempt : str
-        In whose name it beats.
+        Id of the worker and of its attempt, which the heartbeats carry.
     driver : str
         Location of the driver's endpoint.
     secret : str
-        The run's, in hexadecimal digits.
+        Secret of the run, in hexadecimal digits.
     certificate : str
-        The run's, as PEM; empty where it does not encrypt.
+        Certificate of the run in PEM format; empty if the run does not encrypt.
     protocol, version : str, int
-        Of the endpoint.
+        Name and version of the protocol of the driver's endpoint.
     lost_s : float
-        Seconds without an answer after which the driver is taken for lost.
+        Seconds without an answer after which the driver is considered lost.
     output : int or None
         Descriptor of the parent's output file.
     """
@@ -81,7 +81,7 @@ def send(  # noqa: PLR0913 - options by name
 
 
 def _beat_on(caller: Caller, beat: Beat, parent: int, lost_s: float, output: int | None) -> bool:
-    """Beat until the parent is done or dead; give whether there is a driver to tell."""
+    """Send heartbeats until the parent has finished or died; return False if the driver is lost."""
     worker, heard = beat.worker, time.monotonic()
     while not _input_ended(_BEAT_S) and os.getppid() == parent:
         if output is not None:
@@ -90,7 +90,7 @@ def _beat_on(caller: Caller, beat: Beat, parent: int, lost_s: float, output: int
         if state is ProcessState.GONE:
             return True
         if state is ProcessState.STOPPED:
-            # Silence: the driver takes the worker for lost if this lasts.
+            # Send no heartbeat, so that the driver considers the worker lost if this lasts.
             heard = time.monotonic()
             continue
         try:
@@ -108,7 +108,7 @@ def _beat_on(caller: Caller, beat: Beat, parent: int, lost_s: float, output: int
 
 
 def _input_ended(timeout_s: float) -> bool:
-    """Wait; the parent writes nothing more, so that there is something to read when its end is closed."""
+    """Wait for the end of the standard input: the parent writes no more lines, so only its end is readable."""
     return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 
 
