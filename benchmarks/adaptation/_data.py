@@ -120,7 +120,7 @@ def _tagged(count: int) -> list[list[tuple[str, str]]]:
     found = tagged_tweets()
     if count > len(found):
         raise ValueError(f"{count} tweets: there are {len(found)}")
-    # Two of three have no entity at all: whoever labels starts with those that have.
+    # Two of three tweets have no entity, so labelling starts with the others.
     found.sort(key=lambda tweet: all(tag == "O" for _, tag in tweet))
     chosen = found[:count]
     order = np.random.default_rng(0).permutation(count)

@@ -34,7 +34,7 @@ def flops_optimal(current: Measured, speedup: float) -> Measured:
 
 
 def labelled_totals(found: Measured, records: int, seconds: Sequence[float]) -> list[float]:
-    """Total time where a record takes so long to label, and nobody labels while models train: figure 6 C."""
+    """Compute total times for labelling times per record, without labelling during training (figure 6 C)."""
     return [found.total + len(found.cycles) * records * each for each in seconds]
 
 

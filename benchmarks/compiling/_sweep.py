@@ -83,7 +83,7 @@ class Drawn(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a pipeline.
+    """Outcome of a pipeline.
 
     Parameters
     ----------

@@ -224,7 +224,7 @@ class Fleet:
         list of array of float32, shape (count, length)
             One a module.
         """
-        # Several processes draw from one queue, so that a slow core holds nobody up; one takes everything at once.
+        # Several processes share a queue, so that a slow core does not delay the others; a single process takes all.
         size = count if arrangement.processes == 1 else max(16, arrangement.batch)
         chunks: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         for start in range(0, count, size):

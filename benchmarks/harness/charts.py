@@ -20,7 +20,7 @@ _MARKERS = "osD^vP*X"
 
 
 def panels(title: str, count: int = 1, *, height: float = 3.6) -> tuple[Figure, list[Axes]]:
-    """A picture with some axes beside each other."""
+    """Create a figure with ``count`` axes side by side."""
     figure = Figure(figsize=(8 if count == 1 else 5 * count, height), layout="constrained")
     axes = list(figure.subplots(1, count, squeeze=False)[0])
     for one in axes:

@@ -310,7 +310,7 @@ class Soak:
         return DriverProcess(self.folder, self._epochs, self._drivers)
 
     def _retire(self) -> None:
-        """Watch a driver's processes end that was killed: nobody waits for them."""
+        """Register a killed driver, to check later that its processes have ended."""
         if self._driver is not None:
             self._ending.append((time.monotonic() + _ENDED_S, self._driver))
             self._driver = None

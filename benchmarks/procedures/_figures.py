@@ -86,7 +86,7 @@ _WAYS: dict[str, dict[str, Any]] = {
 
 
 def _rival(name: str) -> str:
-    # A task-parallel system has as many configurations beside each other as workers.
+    # A task-parallel system trains as many configurations at the same time as it has workers.
     return (
         name.removesuffix(", longest remaining").replace("2p", "p") if name.startswith(("HyperOpt", "ASHA")) else name
     )
@@ -148,13 +148,13 @@ _NAMED = {
         1.04,
     ),
     "HyperOpt, |S| = p": ("hyperopt_p_vs_task_parallel", "Figure 3.12: time, hopping / tasks; seeds 31.8/25.9", None),
-    "HyperOpt, |S| = 2p": ("hyperopt_vs_task_parallel", "the same with 2p beside each other; at most", 1.05),
+    "HyperOpt, |S| = 2p": ("hyperopt_vs_task_parallel", "the same with 2p at a time; at most", 1.05),
     "ASHA, |S| = p": (
         "asha_p_configs_vs_task_parallel",
         "Figure 3.13: configurations, hopping / tasks; seeds 83/67",
         None,
     ),
-    "ASHA, |S| = 2p": ("asha_least_far_along_configs_vs_task_parallel", "the same with 2p beside each other", None),
+    "ASHA, |S| = 2p": ("asha_least_far_along_configs_vs_task_parallel", "the same with 2p at a time", None),
     _PROMOTED: ("asha_configs_vs_task_parallel", "the same, promoted ones first; at least", 1.0),
 }
 

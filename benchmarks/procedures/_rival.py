@@ -109,21 +109,21 @@ class Study:
     def run(
         self, procedure: Procedure, known: Mapping[tuple[str, int], float], seconds: float | None = None
     ) -> tuple[float, float]:
-        """Run a procedure to its end, or for so many seconds.
+        """Run a procedure to its end, or for a number of seconds.
 
         Parameters
         ----------
         procedure : Procedure
-            Its metric is accuracy.
+            Procedure whose metric is accuracy.
         known : mapping of (str, int) to float
-            Told in place of what is measured, so that both ways get the same decisions.
+            Metrics that the procedure receives instead of the measured ones, so that both systems decide alike.
         seconds : float, optional
-            Starts nothing more after them.
+            Seconds after which no further task starts.
 
         Returns
         -------
         float
-            Seconds.
+            Duration in seconds.
         float
             Share of the workers' time without a task.
         """

@@ -263,8 +263,8 @@ def _same_work(report: Report, bench: _Bench, names: Sequence[str]) -> None:
 _WARM = {"lr": 1e-3, "decay": 0.0, "width": _WIDTHS[1]}
 _NAMED = {
     "hyperband": ("hyperband_vs_task_parallel", "time, hopping / tasks; at most", 1.04),
-    "p": ("hyperopt_p_vs_task_parallel", "time, hopping / tasks, p beside each other", None),
-    "2p": ("hyperopt_vs_task_parallel", "the same with 2p beside each other; at most", 1.05),
+    "p": ("hyperopt_p_vs_task_parallel", "time, hopping / tasks, p at a time", None),
+    "2p": ("hyperopt_vs_task_parallel", "the same with 2p at a time; at most", 1.05),
 }
 
 
@@ -314,7 +314,7 @@ def _map_by_map(
     """Fit the configurations of four maps in one run and in a run each, by what ``fit`` does with an estimator."""
     kinds = {"fitMultiple": NetworkEstimator, "map by map": _MapByMap}
     took: dict[str, list[float]] = {way: [] for way in kinds}
-    # Whoever comes first would start Python, and prepare the rows of the folds.
+    # Warm up: the first run starts Python and prepares the rows of the folds.
     fit(bench, NetworkEstimator, 1)
     for _ in range(bench.options.repeats):
         for way, kind in kinds.items():

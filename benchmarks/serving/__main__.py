@@ -5,7 +5,7 @@ the highest rate at which 99 % of them are answered within the SLO of when they 
 bare loop over the same images, and with the simulator; at twice the rate most of it has to remain. Then: what REST,
 routing and the hop to a task take without a model; ten heads over one trunk beside ten models; sixteen emulated
 accelerators, which sleep as long as a published profile says; and with ``--only parallel`` three networks on one
-backend, in turn and beside each other. Every table has the CPU of each part. About five minutes
+backend, in turn and at the same time. Every table has the CPU of each part. About five minutes
 on two quiet cores; ``--only`` for some parts, ``--seconds 20`` for figures to quote.
 """
 

@@ -31,7 +31,7 @@ _LEAD_S = 0.2
 
 @dataclass
 class _Tally:
-    """What became of the requests of one model."""
+    """Outcomes of the requests of one model."""
 
     sent: int = 0
     in_time: int = 0

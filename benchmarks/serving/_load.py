@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of the requests, as their sender saw it.
+    """Outcomes of the requests, as observed by their sender.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Loaded:
 
     @property
     def said(self) -> dict[str, str]:
-        """What the server said with a status that nobody expects, by status."""
+        """Messages of the server with an unexpected status, by status."""
         return {status: words for one in self.models.values() for status, words in one["said"].items()}
 
     def worst(self, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Models that share nothing on one backend: batches in turn, and models beside each other (Figure 3.16, served)."""
+"""Models that share no layers on one backend: batches in turn, and models in parallel (Figure 3.16, served)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TURNS, _BESIDE = "in turn", "in parallel"
 
 
 def parallel(report: Report, spark: SparkSession, client: Client, settings: Settings) -> None:
-    """Search the highest good rate of three networks on one backend, in turn and beside each other."""
+    """Search the highest good rate of three networks on one backend, in turn and in parallel."""
     names = [f"{settings.model}-{number}" for number in range(_MODELS)]
     profile: BatchingProfile | None = None
     best: dict[str, float] = {}

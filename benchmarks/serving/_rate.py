@@ -29,7 +29,7 @@ _BATCHES = (1, 8, 32)
 _BARE_IMAGES = 64
 _PARTS = ("client", "driver and front end", "JVM", "backends")
 
-# Seconds of requests that nobody counts, before the first that somebody does.
+# Seconds of warm-up requests, which are not counted.
 _WARM_S = 2.0
 
 

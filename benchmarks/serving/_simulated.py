@@ -101,7 +101,7 @@ def oblivious(report: Report, seconds: float) -> None:
         cells = []
         for each in (False, True):
             ours, theirs = _borne(shapes, seconds, each=each)
-            # Nobody may be served well enough by the baseline: then the ratio is over the least that was tried.
+            # If the baseline serves no session well enough, divide by the lowest rate that was tried.
             gain = ours / max(theirs, 1.0)
             cells += [f"{ours:.0f}", f"{theirs:.0f}"]
             key = f"oblivious_{name.replace(' ', '_')}{'_each' if each else ''}"

@@ -1,8 +1,8 @@
 """Inference of feature transfer against a bare PyTorch loop, and against one ``predict_batch_udf`` pass a layer.
 
 ``python -m benchmarks.transfer`` needs two quiet cores and less than five minutes. Every arrangement gets the same JPEG
-files in memory, decodes them with Pillow, and delivers the same pooled features; whoever differs by more than 1e-4 from
-the bare loop ends the run with an error. In each repeat the arrangements take turns, and medians count.
+files in memory, decodes them with Pillow, and delivers the same pooled features. The run fails if an arrangement
+differs by more than 1e-4 from the bare loop. In each repeat the arrangements take turns, and medians count.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _PLANS = (
     ("pre-materialised, all cores", "pre-materialised", 0),
 )
 _OURS = ("ours", "auto", 0)
-# What a crash for want of memory says, where nobody killed the process.
+# Output of a crash that is caused by insufficient memory, unless the system killed the process.
 _MEMORY = re.compile("OutOfMemory|not enough memory|heap space|cannot allocate memory", re.IGNORECASE)
 
 _FEW = ("lazy, all cores",)

@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 report.note(f"Figure {figure} took {time.perf_counter() - begun:.0f} s.")
     if options.repeats < 3:
         report.note(
-            "Too few repeats to quote: the JVM gets faster for minutes, so whoever ran later looks better. --repeats 3 "
+            "Too few repeats to quote: the JVM gets faster for minutes, so later runs look better. --repeats 3 "
             "or more take turns from both ends."
         )
     report.note(

@@ -197,7 +197,7 @@ class Candidates:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on configurations that train whole, with the reasons, and on freezing schedules."""
+        """Messages about configurations that train whole, with the reasons, and about freezing schedules."""
         reasons = Counter(
             opened.whole or "nothing below what learns is frozen"
             for opened in self._opened.values()

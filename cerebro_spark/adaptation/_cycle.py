@@ -95,7 +95,7 @@ class Cycle(Selection):
 
     @property
     def cycles(self) -> tuple[CycleResult, ...]:
-        """All cycles of the campaign in this process, this one last."""
+        """Cycles of the campaign in this process, in order; the last is this cycle."""
         return (*self.earlier, self.line)
 
     @property

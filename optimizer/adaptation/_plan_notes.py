@@ -1,4 +1,4 @@
-"""Notes of a plan about its limitations, with their reasons."""
+"""Messages of a plan about its limitations, with their reasons."""
 
 from __future__ import annotations
 

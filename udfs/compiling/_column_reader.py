@@ -126,12 +126,12 @@ def _numbers(column: Any, place: int) -> NDArray[Any]:
 
 
 def read_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Give numbers, or texts that spell some, as float32 where they are, else as float64.
+    """Convert numbers, or strings of numbers, to float64; keep float32.
 
     Raises
     ------
     InvalidArgumentError
-        Whole numbers beyond 2^53.
+        An integer is beyond 2^53 in magnitude.
     """
     if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _WHOLE:
         raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")

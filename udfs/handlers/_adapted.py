@@ -38,8 +38,9 @@ __all__ = [
 class Adapted(Protocol):
     """A trainer whose frozen layers run apart: once a record, not in every epoch (Nautilus, section 4).
 
-    :meth:`udfs.handlers.Framework.open_adapted` makes it; :func:`udfs.handlers.open_adapted` calls the user's function
-    first.
+    :meth:`udfs.handlers.Framework.open_adapted` creates it; :func:`udfs.handlers.open_adapted` calls the user's
+    function first. If the model has a freezing schedule, ``graph`` and ``feeds`` describe the first phase, and after a
+    call of :meth:`follow` the phase of that call.
 
     Attributes
     ----------
@@ -59,10 +60,7 @@ class Adapted(Protocol):
         Trains, evaluates and predicts; its inputs are the tensors of ``feeds``, in that order. Its checkpoints hold
         what learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
     trainer : ModelTrainer or TrainingFunctions
-        What the user's function made.
-
-    Of a model with a freezing schedule, ``graph`` and ``feeds`` are those of the phase that :meth:`follow` was told of
-    last, and of the first one before.
+        Return value of the user's function.
     """
 
     graph: LayerGraph

@@ -118,9 +118,9 @@ class ImageFeed:
         Returns
         -------
         array of float32, shape (good rows, *preprocessing.shape)
-        Preprocessed images of the good rows.
+            Preprocessed images of the good rows.
         list of str or None
-            Per row, why it is bad.
+            Reason why each row is bad; ``None`` for a good row.
         """
         shape = self.preprocessing.shape
         decoded = np.empty((len(column), *shape), np.float32)

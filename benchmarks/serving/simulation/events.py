@@ -80,7 +80,7 @@ class Engine:
             self._next()
 
     def send(self, line: Line, deadline_ms: float, tag: int = -1) -> Queue | None:
-        """Queue a request where the balancer says, and start nothing; None where nobody serves its session."""
+        """Queue a request as the balancer decides, without starting a batch; return None if no backend serves it."""
         queues = line.queues
         if not queues:
             line.lost += 1

@@ -1,4 +1,4 @@
-"""What became of simulated requests."""
+"""Outcomes of simulated requests."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Outcome:
         return sum(served.in_time for served in own) / requests if requests else 1.0
 
     def explain(self) -> str:
-        """Describe what became of the requests, session by session, and how busy the backends were."""
+        """Describe the outcomes of the requests of each session, and the utilization of the backends."""
         lines = [f"{100 * self.good_rate:.2f} % in time, {self.seconds:.1f} s simulated"]
         for served in self.sessions.values():
             mean = f", batches of {served.batches.mean():.1f}" if len(served.batches) else ""

@@ -13,7 +13,7 @@ __all__ = ["Line", "Node", "Queue", "Slot"]
 
 
 class Line:
-    """One session's requests: what became of them, and who serves it.
+    """Requests of one session: their outcomes, and the backends that serve them.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Line:
         self.queues: list[Queue] = []
         self.routes: list[Balancer] = []
         self.turns = 0
-        # Whether a query wants to know what becomes of each.
+        # True if a query needs the outcome of each request.
         self.tagged = False
 
 

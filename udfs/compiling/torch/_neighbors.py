@@ -24,16 +24,17 @@ _FEW_POINTS, _FEW_COLUMNS, _SPARE, _GROUP = 256, 16, 6, 16
 
 
 class Shortlist(torch.nn.Module):
-    """The points that may be nearest, by a product of matrices in float32, and their distances in float64.
+    """Candidate nearest points, from a matrix product in float32, and their distances in float64.
 
-    A product of matrices is ten times as fast as a loop over the columns, but rounds: squares of distances are
-    differences of greater numbers. Its error has a bound, so a row for which the list may lack a point is known.
+    A matrix product is ten times as fast as a loop over the columns, but less accurate, because it computes squared
+    distances as differences of larger numbers. The error is bounded, so the rows whose list may lack a point are known.
 
     Parameters
     ----------
     points : tensor of shape (points, columns), float64
+        Training points.
     size : int
-        Points of a list.
+        Number of candidate points per row.
     """
 
     points: torch.Tensor
