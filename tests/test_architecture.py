@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, who may open a session, where files lie, and what an import costs."""
+"""Architecture rules: allowed imports, modules that may open a session, places of files, and cost of imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAY_IMPORT = {
 }
 OURS = set(MAY_IMPORT)
 OPTIMIZER_MAY_IMPORT = {*sys.stdlib_module_names, "optimizer", "numpy", "pulp", "highspy"}
-# Where Optuna's samplers and pruners become ours; it is imported when somebody asks for one, and for types.
+# Adapters of Optuna's samplers and pruners; Optuna is imported only when one is used, and for types.
 OPTIONAL = {"optimizer.procedures.studies": {"optuna"}}
 
 # Files that need the classic Spark context. None does today; a file that must goes here and says why.
@@ -39,7 +39,7 @@ NEEDS_SESSION = {"SparkSession", "getActiveSession", "is_remote", "functions", "
 # Packages of terminals and tracking servers, which only a driver has.
 DRIVER_ONLY = {"typer", "rich", "mlflow"}
 
-# What both front rooms need on the driver, and the contract suites, which run in a test's driver.
+# Code that both front packages need on the driver, and the contract suites, which run in a test's driver.
 MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
 
 ROOM_FILES = {"__init__.py", "__main__.py", "errors.py"}
@@ -213,7 +213,7 @@ def test_a_circle_of_folders_is_found() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_a_module_of_ours_is_imported_by_a_statement(path: Path) -> None:
-    """A name in a string hides an import from these tests, from mypy and from whoever renames the module."""
+    """A name in a string hides an import from these tests, from mypy and from tools that rename the module."""
     assert not list(string_imports(path.read_text()))
 
 

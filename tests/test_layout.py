@@ -1,4 +1,4 @@
-"""Tests lie where their package lies, so that whoever knows one finds the other."""
+"""Tests are in the folder that corresponds to their package, so that either is easy to find from the other."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(CONNECT, reason="once is enough")
 
 DOCS = ROOT / "docs"
 PACKAGES = ("vista_spark", "cerebro_spark", "udfs", "optimizer")
-# Modules with public names of their own, beside the two front rooms.
+# Modules with public names: the two front packages and others.
 FACES = (
     "vista_spark",
     "vista_spark.errors",

@@ -36,7 +36,7 @@ def test_lost_workers() -> None:
     alone = epochs_with_losses([Absence(1, 1.4, 3.0)], copies=1)
     assert alone[0] == alone[2] == 1.0
     assert sum(alone[:2]) > 3.0
-    # Nobody has the shard at all in an epoch that the worker misses as a whole.
+    # No worker has the shard in an epoch that its worker misses entirely.
     assert epochs_with_losses([Absence(1, 0.0, 2.0)], copies=1, epochs=1)[0] > 2.0
 
 

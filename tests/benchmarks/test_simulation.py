@@ -123,7 +123,7 @@ def test_an_epoch_of_hopping_by_hand() -> None:
     search = Listed([{"layers": 1}, {"layers": 2}], epochs=1)
     course = simulate(search, loss, unit, 2)
     shown = [(visit.trial_id, visit.partition, visit.start, visit.end) for visit in course.visits]
-    # Nobody knows unit times yet, so the ring decides who begins where; then each waits for the other's worker.
+    # Unit times are unknown, so the ring decides which trial begins where; then each waits for the other's worker.
     assert sorted(shown) == [("c000", 0, 0.0, 1.0), ("c000", 1, 2.0, 3.0), ("c001", 0, 2.0, 4.0), ("c001", 1, 0.0, 2.0)]
     assert course.makespan == 4
     assert course.idle == 1 - 6 / 8
@@ -134,7 +134,7 @@ def test_an_epoch_of_hopping_by_hand() -> None:
 
 
 def test_a_barrier_waits_for_the_longest_and_rolling_does_not() -> None:
-    """Four beside each other, the first one of 8 s an epoch, the others of 2 s: the barrier waits for it twice."""
+    """Four trials at a time, the first one of 8 s an epoch, the others of 2 s: the barrier waits for it twice."""
     configurations = [{"layers": layers} for layers in (4, 1, 1, 1, 1, 1, 1, 1, 1)]
 
     def run(rounds: str) -> Simulation:
@@ -178,7 +178,7 @@ def total(make: Callable[[int], Procedure], **way: Any) -> float:
 
 
 def test_hyperband_without_a_barrier_takes_no_longer_than_with_one() -> None:
-    """Whoever is least far along trains first; the longest grant first takes 5 % longer."""
+    """The trial with the fewest epochs trains first; the longest grant first takes 5 % longer."""
 
     def hyperband(seed: int) -> Procedure:
         return Hyperband(RandomSampler(SPACE, seed), max_epochs=25)
@@ -187,7 +187,7 @@ def test_hyperband_without_a_barrier_takes_no_longer_than_with_one() -> None:
 
 
 def test_as_many_configurations_as_workers_wait_for_each_other_at_a_barrier() -> None:
-    """HyperOpt as in Section 3.6.3: slower than task parallelism with p beside each other, as fast with 2p."""
+    """HyperOpt as in Section 3.6.3: slower than task parallelism with p trials at a time, as fast with 2p."""
 
     def hyperopt(concurrency: int) -> Callable[[int], Procedure]:
         return lambda seed: RandomSearch(SPACE, configurations=16, epochs=5, concurrency=concurrency, seed=seed)

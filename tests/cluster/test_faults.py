@@ -34,7 +34,7 @@ def test_a_killed_executor_changes_nothing(
     script = tmp_path / "dist" / "vista.py"
     script.write_text((ROOT / "vista_spark" / "__main__.py").read_text())
     done: list[subprocess.CompletedProcess[str]] = []
-    # Two nodes whose every executor has run a task of inference, or the one that dies would be missed by nobody.
+    # Every executor of the two nodes must have run a task of inference, or the death of one would have no effect.
     command = threading.Thread(
         target=lambda: done.append(
             cluster.submit(script, *transfer.command(tmp_path / "out"), py_files=[archive])  # as without the fault

@@ -1,4 +1,4 @@
-"""Real processes of a cluster killed in the middle of a search: the models are those of a run that nobody disturbed."""
+"""Real processes of a cluster killed in the middle of a search: the models equal those of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes killed in the middle of procedures: the decisions are those of a run that nobody disturbed."""
+"""Real processes killed in the middle of procedures: the decisions equal those of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_killed_executor(cluster: StandaloneCluster, searching: Callable[..., 
 
 
 def test_a_killed_driver(cluster: StandaloneCluster, searching: Callable[..., Search]) -> None:
-    """Nobody is there to send requests: the backends end, and give their slots back."""
+    """No process is left to send requests: the backends end, and give their slots back."""
     serving = searching("serving", driver=PROGRAM).start(seconds=60.0)
     serving.wait_for_line("LOADED ")
     backends = [psutil.Process(pid) for pid in cluster.python_workers(cluster.executors()[-1].application)]

@@ -1,4 +1,4 @@
-"""The benchmark's arms that average gradients every step train the same networks, whoever averages."""
+"""The benchmark's arms that average gradients every step train the same networks, with every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two Spark tasks that sum by Horovod: what comes out is what torch's own gloo gives, and nobody waits for the dead."""
+"""Two Spark tasks that sum by Horovod: the results equal those of torch's gloo, and no task waits for a dead one."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Hook:
 
 
 def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
-    """Name the functions of the project that open a file that somebody else may have written."""
+    """Name the functions of the project that open a file from an untrusted source."""
     framework("keras")  # imports it quietly
     keras = importlib.import_module("keras")
 

@@ -361,7 +361,7 @@ def _keras(payload: Payload, folder: Path) -> Iterator[Hostile]:
         },
         "function of Python": {"module": "builtins", "class_name": "function", "config": "eval"},
         "function that deserializes": {"module": "builtins", "class_name": "function", "config": "deserialize"},
-        "class that nobody registered": {
+        "class that is not registered": {
             "module": None,
             "class_name": "Evil",
             "registered_name": "evil>Evil",

@@ -60,7 +60,7 @@ class NumpyRouter:
     ready : bool
         What it says of itself.
     waiting : dict of str to Future
-        Futures that model ``never`` gave and answers to nobody, by the first value of their input.
+        Futures that model ``never`` returned and does not complete, by the first value of their input.
     budgets : list of float
         ``timeout_ms`` of each request.
     """

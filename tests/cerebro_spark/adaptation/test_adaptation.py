@@ -82,7 +82,7 @@ def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
     for cycle, rows in ((cycles.first, 90), (cycles.second, 140)):
         assert len(cycle.trials) == 4
         assert sum(shard.rows for shard in cycle.prepared.shards) == rows
-        assert any(event.members > 1 for event in cycle.outcome.events), "nobody trained together"
+        assert any(event.members > 1 for event in cycle.outcome.events), "no trials trained together"
         check_against_plain_loop(cycle)
     assert [line.run for line in cycles.second.cycles] == list(cycles.campaign.run_ids)
 
@@ -357,15 +357,15 @@ def test_a_network_of_which_nothing_is_frozen_trains_whole(spark: SparkSession, 
 
 @pytest.mark.extended
 def test_a_bad_first_batch_is_no_obstacle(spark: SparkSession, store: Store) -> None:
-    """A campaign whose trainers were refused begins with another batch, once they are mended."""
+    """A campaign whose trainers were refused begins with another batch, once they are repaired."""
     space = {"lr": [0.01], "layers": [2]}
     with pytest.raises(InvalidArgumentError, match="seed them"):
         campaign(spark, store, trainer_fn=_random_trunk, search_space=space).fit(frame(spark, *FIRST))
-    mended = campaign(spark, store, search_space=space)
-    assert mended.run_ids == ()
-    assert "c000" in mended.explain(frame(spark, *FIRST[:60]))
-    assert "c000" in mended.explain(frame(spark, *FIRST[:70]))
-    cycle = mended.fit(frame(spark, *FIRST[:80]))
+    repaired = campaign(spark, store, search_space=space)
+    assert repaired.run_ids == ()
+    assert "c000" in repaired.explain(frame(spark, *FIRST[:60]))
+    assert "c000" in repaired.explain(frame(spark, *FIRST[:70]))
+    cycle = repaired.fit(frame(spark, *FIRST[:80]))
     assert sum(shard.rows for shard in cycle.prepared.shards) == 80
     check_against_plain_loop(cycle)
 

@@ -111,7 +111,7 @@ def test_cycles_equal_a_plain_loop_that_draws_the_same(
     assert first.materialised.trunk_rows == COPIES * trained + held
     assert first.plan.materialised_bytes == 4 * (128 + 96) * (60 + (COPIES - 1) * max(45, trained))
     check(first)
-    # Somebody else takes the campaign over, the records double, and the run stops.
+    # Another process takes the campaign over, the records double, and the run stops.
     with disk_full_after(1, monkeypatch), pytest.raises(Exception, match="the disk is full"):
         campaign(spark, store, **settings).fit(frame(spark, *SECOND))
     again = campaign(spark, store, **settings)

@@ -61,7 +61,7 @@ def test_a_group_that_was_too_large_is_halved_and_so_is_one_with_more() -> None:
     assert members(halves) == [[0, 1, 2], [3, 4]]
     groups.split(halves[0], "out of memory")
     assert members(groups.groups(trials(*range(5)))) == [[0, 1], [2], [3, 4]]
-    # One that comes has all planned anew: whoever was too large is still apart, the rest may be together.
+    # A new trial causes a new plan: the groups that were too large stay apart, the others may be joined.
     again = members(groups.groups(trials(*range(6))))
     assert sorted(number for each in again for number in each) == [*range(6)]
     assert not any({0, 1, 2} <= set(each) for each in again)

@@ -50,7 +50,7 @@ def _wider(params: dict[str, Any]) -> ModelTrainer:
 
 
 def check_plain(cycle: Cycle) -> None:
-    """Trials that began anew are those of a plain loop, bit for bit, whoever was in their group."""
+    """Trials that began anew equal those of a plain loop, bit for bit, whatever the members of their group."""
     plain = [trial for trial in cycle._trials if trial.source is None]
     assert plain
     for trial in plain:
@@ -67,7 +67,7 @@ def test_two_cycles_of_a_search(spark: SparkSession, store: Store, name: str) ->
     first = before.fit(frame(spark, *FIRST))
     assert {trial.status for trial in first.trials} == {"finished"}, [trial.traceback for trial in first.trials]
     assert first.materialised.trunk_rows == 60
-    assert any(event.members > 1 for event in first.outcome.events), "nobody trained together"
+    assert any(event.members > 1 for event in first.outcome.events), "no trials trained together"
     check_plain(first)
     lengths = {len(trial.history) for trial in first.trials}
     assert (len(lengths) > 1) == (name in {"ASHA", "Hyperband", "PBT"})
@@ -80,7 +80,7 @@ def test_two_cycles_of_a_search(spark: SparkSession, store: Store, name: str) ->
     if len(first.plan.materialised) == 2:
         assert second.materialised.trunk_rows == 30, "the others lie on disk"
     assert second.plan.materialised == first.plan.materialised[1:]
-    assert any(event.members > 1 for event in second.outcome.events), "nobody trained together"
+    assert any(event.members > 1 for event in second.outcome.events), "no trials trained together"
 
 
 def test_a_clone_of_another_shape_ends_alone(spark: SparkSession, store: Store) -> None:

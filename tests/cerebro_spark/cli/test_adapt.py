@@ -127,7 +127,7 @@ def test_tweets_on_a_real_encoder(tmp_path: Path) -> None:
     assert "80 records passed the frozen layers" in said
     (cycle,) = pd.read_csv(out / "cycles.csv").to_dict("records")
     assert (cycle["run"], cycle["records"], cycle["trunk_rows"]) == ("tweets-0000", 80, 80)
-    # Whoever never finds an entity has 0.
+    # A model that never finds an entity scores 0.
     assert cycle["score"] > 0.1
     wanted, pool = (pq.read_table(path) for path in (out / "ask.parquet", data / "pool.parquet"))
     assert wanted.num_rows == 10

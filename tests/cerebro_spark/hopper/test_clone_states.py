@@ -32,7 +32,7 @@ def run(units: int, status: str = "running") -> tuple[RunState, Trial, Trial]:
         (6, "running", "digest 4", False),
         (4, "finished", "digest 4", False),
         (3, "running", "", True),
-        # Nobody trains it any further: the clone fails, when a worker asks the store.
+        # No worker trains the source any further: the clone fails, when a worker asks the store.
         (3, "raised", "", False),
     ],
 )

@@ -85,7 +85,7 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
             world.alive.pop(player.name)
             if draw.random() < 0.5:
                 world.coordinator.lose(player.name, "killed")
-            # Otherwise the next attempt takes its place before anybody has noticed.
+            # Otherwise the next attempt takes its place before the coordinator has noticed.
         elif player.writing and draw.random() < 0.4:
             player.store()
         elif player.unit is not None:

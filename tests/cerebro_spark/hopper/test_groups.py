@@ -1,4 +1,4 @@
-"""Groups of trials that train together: what they visit, who leaves them, and what becomes of them after a loss."""
+"""Groups of trials that train together: their visits, the trials that leave them, and their recovery after a loss."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Coordinator:
 
 @dataclass
 class Session:
-    """A Spark session that nobody asks anything."""
+    """A Spark session that is never used."""
 
     conf: Any = field(default_factory=lambda: SimpleNamespace(get=lambda _, default=None: default, getAll={}))
 

@@ -110,7 +110,7 @@ def test_a_loss_while_results_are_written_takes_trials_back_afterwards() -> None
 
 
 def test_a_trial_that_may_train_more_is_stored_when_the_epochs_so_far_are_over() -> None:
-    """As in successive halving: nobody knows whether it goes on."""
+    """In successive halving, it is unknown whether the trial continues."""
     made = world("end", 0, procedure=Halves())
     seen: dict[str, list[bool]] = {}
 

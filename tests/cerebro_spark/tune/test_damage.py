@@ -1,4 +1,4 @@
-"""Damage in a store: told with what to do, mended from the DataFrame or an earlier checkpoint, and never trained on."""
+"""Damage in a store: reported with a remedy, repaired from the data or an earlier checkpoint, and never trained on."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_a_damaged_shard_and_a_damaged_checkpoint(spark: SparkSession, store: St
     prepared = search(spark, store, **TASK).prepare(table)
     assert prepared == undisturbed.prepared
     backend = SparkBackend(spark, num_workers=2, threads=1)
-    mended = Selection.resume(store, "damaged", backend=backend, trainer_fn=trainer, progress=False)
-    equal(states(mended), states(undisturbed))
+    repaired = Selection.resume(store, "damaged", backend=backend, trainer_fn=trainer, progress=False)
+    equal(states(repaired), states(undisturbed))
 
     # The last checkpoint of a trial that had finished: it is trained again from the one before.
     (last,) = Path(store.path("runs", "undisturbed", "checkpoints", "c001")).glob("000004-*.safetensors")

@@ -97,7 +97,7 @@ def test_a_pbt_is_replayed_with_its_clones(
 def test_a_replay_that_stopped_is_begun_again(
     spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, kind: type[GridSearch | PBT]
 ) -> None:
-    """Whoever resumed it would train on, but not follow the visits of the first run."""
+    """A resumed run would train on, but not follow the visits of the first run."""
     make = {PBT: pbt, GridSearch: search}[kind]
     task = make(spark, prepared.store)
     name = f"first-{kind.__name__}"

@@ -83,7 +83,7 @@ def program() -> Program:
     both = build.add(Concatenate(), rows, first)
     scores = build.add(Linear(np.ones((5, 2), np.float32), np.zeros(2, np.float32)), both)
     best = build.add(ArgMax(), scores)
-    build.add(Cast("float32"), scores)  # nobody reads it
+    build.add(Cast("float32"), scores)  # no output reads it
     labels = np.array(["no", "yes"], dtype=object)
     return build.program({"predict": Output(best, flat=True, labels=labels), "decision_function": Output(scores)})
 

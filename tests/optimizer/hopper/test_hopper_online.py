@@ -133,7 +133,7 @@ class Watch:
             assert self.hopper.visited(config) == self.visited(config)
 
     def drain(self) -> None:
-        """To the end, with somebody there who has everything."""
+        """Run to the end, with a worker that has all partitions if units are stranded."""
         if self.hopper.stranded:
             self.hopper.join("all", sorted(self.partitions))
             self.held["all"] = set(self.partitions)
@@ -465,7 +465,7 @@ def test_units_of_a_lost_worker_are_replayed_by_whoever_holds_the_partition() ->
     hopper.lose("w0")
     assert hopper.next_unit("w1") == Unit("b", 1)
     hopper.finish(Unit("b", 1), 1.0)
-    assert hopper.next_unit("w1") is None, "nobody has the partition"
+    assert hopper.next_unit("w1") is None, "no worker has the partition"
     hopper.hold("w1", [0, 1])
     for name in ("a", "b"):
         assert hopper.next_unit("w1") == Unit(name, 0)

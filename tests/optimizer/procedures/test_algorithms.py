@@ -210,7 +210,7 @@ def test_asha_promotes_the_highest_rung_first() -> None:
 
 
 def halves() -> ASHA:
-    """Eight beside each other, four of which have finished rung 0; rungs at 1, 2 and 4 epochs."""
+    """Eight trials at a time, four of which have finished rung 0; rungs at 1, 2 and 4 epochs."""
     search = ASHA(numbered(99), max_epochs=4, eta=2)
     search.ask(idle=8)
     assert ids(search.ask(told({"c000": 0.0, "c001": 1.0, "c002": 2.0, "c003": 3.0}, 1)), Pause) == [

@@ -302,7 +302,7 @@ def test_thresholds(mode: str, good: float, bad: float) -> None:
 
 
 def test_the_median_rule_compares_the_best_so_far_with_running_means() -> None:
-    """Of whoever has reached the epoch: those that train, and those that have ended."""
+    """The rule compares all trials that have reached the epoch: running trials and ended ones."""
     search = listed(6, stoppers=[MedianRule(warm_up=1, min_trials=3)])
     epochs(search, 0, 4.0, 2.0)  # 3 on average
     epochs(search, 1, 2.0, 0.0)  # 1
@@ -525,7 +525,7 @@ def test_a_clone_of_what_was_not_trained_is_refused() -> None:
 
 
 def test_a_plan_counts_units_and_bounds_seconds() -> None:
-    """Two configurations beside each other, 6 in all, 4 epochs each, over 3 partitions of 2 s."""
+    """Two configurations at a time, 6 in all, 4 epochs each, over 3 partitions of 2 s."""
     plan = RandomSearch(SPACE, configurations=6, epochs=4, concurrency=2).plan()
     assert plan.epochs == 24
     assert plan.units(3) == 72

@@ -87,9 +87,9 @@ def test_sessions_that_come_and_go() -> None:
     assert not both.taken
     alone = replan(both.plan, [second])
     assert alone.unloaded == (("A", "backend-0"),)
-    nobody = replan(alone.plan, [])
-    assert nobody.released == ("backend-0",)
-    assert nobody.plan.nodes == ()
+    empty = replan(alone.plan, [])
+    assert empty.released == ("backend-0",)
+    assert empty.plan.nodes == ()
 
 
 def test_a_lost_backend_is_replaced() -> None:

@@ -46,7 +46,7 @@ def test_a_function_sees_what_was_declared_before() -> None:
 
     def wide(params: dict[str, Any]) -> bool:
         seen.append(dict(params))
-        params.clear()  # what a function does to its argument is nobody's concern
+        params.clear()  # the argument is a copy, so changes of it have no effect
         return seen[-1]["width"] > 5
 
     space = Space({"width": integer(1, 10), "drop": uniform(0, 1, where=wide), "after": [1]})

@@ -1,4 +1,4 @@
-"""Networks without the channels that nobody reads: the others keep their numbers, and filters are gone."""
+"""Networks without unused channels: the other channels keep their values, and the filters are removed."""
 
 from __future__ import annotations
 

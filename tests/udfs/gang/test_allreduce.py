@@ -194,7 +194,7 @@ def test_a_stranger_is_found_out() -> None:
         def exchange(message: str) -> list[str]:
             found = room.exchange(rank)(message)
             if rank == 0:
-                # Whoever answers for member 1 has heard something else.
+                # The process that answers in place of member 1 does not know its token.
                 found[1] = found[1].replace('"token": "', '"token": "00')
             return found
 

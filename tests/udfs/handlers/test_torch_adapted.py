@@ -250,7 +250,7 @@ class TestContractOnAGpu(TestContract):
 
     def test_branches_in_turn_are_branches_one_after_the_other(self, sample: AdaptationSample) -> None:
         if sample.name == "recurrent":
-            pytest.skip("cuDNN draws the dropout of recurrent layers from a state of its own, which nobody can set")
+            pytest.skip("cuDNN draws the dropout of recurrent layers from a state of its own, which cannot be set")
         super().test_branches_in_turn_are_branches_one_after_the_other(sample)
 
 

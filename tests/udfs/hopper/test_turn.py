@@ -19,7 +19,7 @@ class Clock:
 
 
 def asks(turn: Turn, name: str) -> None:
-    """Have somebody wait, who does not get the turn now."""
+    """Ask for the turn, which another one has, and stay in the queue."""
     assert not turn.take(name, 0.0)
 
 

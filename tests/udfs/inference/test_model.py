@@ -19,7 +19,7 @@ INPUTS = (TensorSpec((4,)),)
 
 @dataclass
 class Traced:
-    """Counts what becomes of it."""
+    """Traced model that records its calls."""
 
     build: object
     device: str

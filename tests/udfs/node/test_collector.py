@@ -1,4 +1,4 @@
-"""The collector passes over what was there, as long as somebody needs that."""
+"""The collector skips existing objects while at least one caller needs that."""
 
 from __future__ import annotations
 

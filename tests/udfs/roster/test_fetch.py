@@ -114,7 +114,7 @@ def test_the_servers_md5_stands_in_for_a_digest_that_is_not_published(tmp_path: 
 
 def test_without_a_network_it_says_what_to_do() -> None:
     with served({}) as (address, _):
-        pass  # nobody listens there any more
+        pass  # no server listens at the address any more
     with pytest.raises(WeightsError) as raised:
         roster.fetch_weights("resnet18", mirror=address)
     for words in (PUBLISHED["resnet18"].url, "sha256 begins with f37072fd", "--weights", "https_proxy", "--mirror"):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLAIN = Preprocessing(crop=32)
-NOBODY = "http://127.0.0.1:9"
+CLOSED_PORT = "http://127.0.0.1:9"
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    serve_at(monkeypatch, NOBODY)
+    serve_at(monkeypatch, CLOSED_PORT)
 
 
 def serve_at(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
@@ -50,7 +50,7 @@ def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             roster.from_pretrained("us/vit-tinny")
         with pytest.raises(InvalidArgumentError, match="the hub has 'us/vit-tiny', but no revision 'v2' of it"):
             roster.from_pretrained("us/vit-tiny", revision="v2")
-    serve_at(monkeypatch, NOBODY)
+    serve_at(monkeypatch, CLOSED_PORT)
     # What was downloaded serves without network.
     assert roster.from_pretrained("us/vit-tiny", preprocessing=PLAIN).weights == card.weights
     assert len(sent) == 3

@@ -1,4 +1,4 @@
-"""Encrypted calls: nothing can be read on the way, and nobody else can stand at either end."""
+"""Encrypted calls: messages cannot be read in transit, and only members can be at either end."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_certificate_that_the_runs_key_signed_is_not_the_runs() -> None:
 
 
 def test_a_proof_is_for_one_encrypted_session() -> None:
-    """Somebody who has the certificate's key, and not the secret, decrypts and encrypts again between two members."""
+    """An attacker with the certificate's key but without the secret decrypts and re-encrypts between two members."""
 
     def pass_on(inside: socket.socket, outside: socket.socket) -> None:
         for end, first in ((outside, inside), (inside, outside)):

@@ -70,7 +70,7 @@ def plan_of(df: DataFrame) -> str:
 
 
 def test_columns_stay_with_spark_but_for_those_that_are_read(spark: SparkSession, iris: pd.DataFrame) -> None:
-    """Nor does the model run where nobody asks for its results, or twice where a filter does as well."""
+    """Nor does the model run if its results are not used, or twice if a filter uses them as well."""
     pytest.importorskip("pyspark", "4.1")
     model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
     stage = TensorPipeline(compiled=compile_pipeline(model), probabilityCol="")

@@ -118,7 +118,7 @@ def test_an_alias_that_moves_is_followed(api: Api, models: ModelStore) -> None:
     np.testing.assert_allclose(api["cats"].execute(image()).result(SECONDS), own(network(1)), rtol=1e-5, atol=1e-6)
     dogs = api["dogs"].execute(image()).result(SECONDS)
     assert models.save(Session("cats", model=network(2), image_size=SIZE)) == "2"
-    assert api["cats"].served.version == "1", "a version that no alias names is nobody's"
+    assert api["cats"].served.version == "1", "a version without an alias is not served"
     models.alias("cats", "champion", "2")
     end = time.monotonic() + SECONDS
     while api["cats"].served.version != "2":

@@ -196,7 +196,7 @@ def test_a_pipeline_may_index_columns_of_the_table(tables: tuple[DataFrame, Data
         assert rows[7]["transfer_error"] == "null structured feature 'kind'"
         assert rows[7]["kind"] is None, "the row is as it was"
         assert rows[8]["kind"] == "blue"
-        assert "word_number" not in rows[8], "nobody knows it of new rows"
+        assert "word_number" not in rows[8], "the value is unknown for new rows"
         assert ("word" in rows[8]) == ("word" in new.columns)
     assert task.fit(joined).result.best_score == found.best_score
 

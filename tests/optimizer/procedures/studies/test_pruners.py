@@ -77,7 +77,7 @@ class TestPrunedContract(ProcedureContract):
     ids=["median", "percentile", "patient"],
 )
 def test_what_compares_with_finished_trials_prunes_in_waves_alone(pruner: Any, losses: Any) -> None:
-    """Nobody where all nine train together; in waves all that are worse than those before."""
+    """Prune no trial if all nine train together; in waves, prune all that are worse than those before."""
     assert pruned(pruner, losses, concurrency=9) == {}
     one_by_one = pruned(pruner, losses, concurrency=1)
     assert one_by_one
@@ -88,7 +88,7 @@ def test_what_compares_with_finished_trials_prunes_in_waves_alone(pruner: Any, l
 
 
 def test_who_has_come_to_the_end_is_not_pruned_there() -> None:
-    """Beside each other, some come to the end before others: nothing is saved by pruning their last epoch."""
+    """Trials that train together end at different times: nothing is saved by pruning their last epoch."""
     rule = OptunaPruner(MedianPruner(n_startup_trials=2))
     search = Listed(NUMBERS, epochs=6, concurrency=9, stoppers=[rule])
     ledger = simulate(search, by_number, 1.0, 2).ledger

@@ -97,7 +97,7 @@ def test_tpe_finds_a_hollow_that_random_search_misses() -> None:
 
 
 def test_hyperband_with_tpe_learns_between_its_brackets() -> None:
-    """BOHB: the later brackets start nearer to the hollow than those that nobody had measured for."""
+    """BOHB: the later brackets start nearer to the minimum than the first ones, which have no measurements."""
 
     def far(brackets: str) -> float:
         return statistics.median(

@@ -1,4 +1,4 @@
-"""Requests that get no answer: each has its status, says why, and costs nobody else anything."""
+"""Refused requests: each gets its status and a reason, and does not affect other requests."""
 
 from __future__ import annotations
 
