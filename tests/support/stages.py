@@ -187,7 +187,7 @@ STAGES: dict[str, StageSample] = {
             "seed": 7,
         },
         refused={
-            "layers": ([], r"layers=\[\].*number.*name"),
+            "layers": ([], r"layers must be.*number.*name.*got \[\]"),
             "pooling": ("max3x3", r"pooling='max3x3'.*did you mean 'max2x2'.*max2x2, mean, none"),
             "combine": ("add", r"combine='add'.*concat, sum"),
             "imageSize": (0, r"imageSize=0.*at least 1"),
@@ -463,7 +463,7 @@ if TOKENIZERS:
             "seed": 7,
         },
         refused={
-            "layers": ([], r"layers=\[\].*number.*name"),
+            "layers": ([], r"layers must be.*number.*name.*got \[\]"),
             "combine": ("add", r"combine='add'.*concat, sum"),
             "pooling": ("average", r"pooling='average'.*mean, cls, none"),
             "maxLength": (1, r"maxLength=1.*at least 2"),

@@ -375,7 +375,7 @@ class StageContract:
     def test_fit_on_no_rows(self, stage: StageSample, estimator: Any, spark: SparkSession) -> None:
         df = stage.frame(spark, 2)
         for empty in (df.where("id < 0"), spark.createDataFrame([], df.schema)):
-            with pytest.raises(ValueError, match="no rows"):
+            with pytest.raises(ValueError, match=r"\brows\b"):
                 estimator.fit(empty)
 
     def test_fit_names_a_missing_column(self, stage: StageSample, estimator: Any, spark: SparkSession) -> None:
