@@ -273,7 +273,9 @@ class _Writing:
                 f"ids come twice in one batch: {more}. A record is one row of a batch: keep the row that holds, with "
                 "df.dropDuplicates([id_column]) if they are all equal"
             )
-        received = {SPLITS.index(one.split) * self.num_shards + one.partition: one.received for one in reports}
+        received = {
+            SPLITS.index(report.split) * self.num_shards + report.partition: report.received for report in reports
+        }
         expected = {bucket: rows for bucket, rows in enumerate(self.census.buckets) if rows}
         if {bucket: rows for bucket, rows in received.items() if rows} != expected:
             self._discard()
@@ -285,7 +287,7 @@ class _Writing:
             self._discard()
             raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
         if self.previous is None:
-            written = {(one.split, one.partition) for one in reports if one.rows}
+            written = {(report.split, report.partition) for report in reports if report.rows}
             empty = [place for place in range(self.num_shards) if (SPLITS[0], place) not in written]
             if empty:
                 self._discard()
@@ -363,14 +365,14 @@ def _check_settings(before: GrowingData, settings: Mapping[str, Any]) -> None:
 
 
 def _check_first(census: Census, num_shards: int, test_fraction: float) -> None:
-    training, held = census.buckets[:num_shards], census.buckets[num_shards:]
+    training, validation = census.buckets[:num_shards], census.buckets[num_shards:]
     if not all(training):
         raise EmptyInputError(
             f"training shard {training.index(0)} gets none of the {census.rows} complete rows of the first batch (rows "
             f"are drawn by their ids, test_fraction={test_fraction}), and {num_shards} shards need at least one each: "
             "lower num_shards, or begin with more rows"
         )
-    if test_fraction and not any(held):
+    if test_fraction and not any(validation):
         raise EmptyInputError(
             f"test_fraction={test_fraction} holds out none of the {census.rows} complete rows of the first batch (rows "
             "are drawn by their ids): raise it, set it to 0, or begin with more rows"

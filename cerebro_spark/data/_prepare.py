@@ -284,18 +284,18 @@ class _Writing:
 
 
 def _deal(census: Census, num_shards: int, test_fraction: float, seed: int) -> Deal:
-    held = round(census.rows * test_fraction)
-    training = census.rows - held
+    held_rows = round(census.rows * test_fraction)
+    training = census.rows - held_rows
     if training < num_shards:
         raise EmptyInputError(
             f"{training} of {census.rows} complete rows are for training (test_fraction={test_fraction}), and "
             f"{num_shards} shards need at least one each: lower num_shards"
         )
-    if test_fraction and not held:
+    if test_fraction and not held_rows:
         raise EmptyInputError(
             f"test_fraction={test_fraction} of {census.rows} complete rows is not one row: raise it, or set it to 0"
         )
-    return Deal(census.buckets, num_shards, held, seed)
+    return Deal(census.buckets, num_shards, held_rows, seed)
 
 
 def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int) -> str:

@@ -37,10 +37,10 @@ def with_places(
         after training shards, null without an id; and ``features``, a hash.
     """
     turn = F.sha2(F.concat(F.lit(f"{seed}|"), F.col("id")), 256)
-    held = F.conv(F.substring("turn", 1, 8), 16, 10).cast("bigint") < round(test_fraction * HELD_OF)
+    is_validation = F.conv(F.substring("turn", 1, 8), 16, 10).cast("bigint") < round(test_fraction * HELD_OF)
     shard = F.pmod(F.conv(F.substring("turn", 9, 8), 16, 10).cast("bigint"), F.lit(num_shards))
     return (
         rows.withColumn("turn", turn)
         .withColumn("features", F.xxhash64(*features))
-        .withColumn("bucket", (shard + F.when(held, num_shards).otherwise(0)).cast("int"))
+        .withColumn("bucket", (shard + F.when(is_validation, num_shards).otherwise(0)).cast("int"))
     )

@@ -73,10 +73,10 @@ def feature_transfer(
     >>> [name for name, weight in net.named_parameters() if weight.requires_grad]
     ['combine.projection.weight', 'combine.projection.bias', 'head.weight', 'head.bias']
     """
-    own = framework_module(net)
+    module = framework_module(net)
     paths = module_paths(layers)
     if combine not in COMBINATIONS:
         raise InvalidArgumentError(
             f"combine={combine!r}{nearest(str(combine), COMBINATIONS)}; it is one of {', '.join(COMBINATIONS)}"
         )
-    return own.feature_transfer(net, paths, combine, head, inputs)
+    return module.feature_transfer(net, paths, combine, head, inputs)

@@ -52,6 +52,6 @@ def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> An
     >>> [name for name, weight in net.named_parameters() if weight.requires_grad]
     ['trunk.2.weight', 'trunk.2.bias', 'head.weight', 'head.bias']
     """
-    own = framework_module(net)
+    module = framework_module(net)
     count = check_count("top", top)
-    return own.fine_tune(net, count, head, None if blocks is None else module_paths(blocks, "blocks"))
+    return module.fine_tune(net, count, head, None if blocks is None else module_paths(blocks, "blocks"))

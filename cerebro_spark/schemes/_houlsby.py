@@ -48,6 +48,6 @@ def houlsby(net: Any, top: int, bottleneck: int = 64, head: Any = None) -> Any:
     >>> sum(weight.numel() for weight in adapters) == 2 * 2 * (2 * 384 * 16 + 384 + 16)
     True
     """
-    own = adapters(net, "houlsby")
+    module = adapters(net, "houlsby")
     count, width = check_count("top", top), check_count("bottleneck", bottleneck)
-    return own.houlsby(net, count, width, head)
+    return module.houlsby(net, count, width, head)

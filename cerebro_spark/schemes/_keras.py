@@ -88,9 +88,9 @@ def _copied(net: Any, learning: Collection[str]) -> Any:
         return layer.__class__.from_config(layer.get_config())
 
     copied = keras.models.clone_model(net, clone_function=copy)
-    for own, theirs in zip(copied.layers, net.layers, strict=True):
-        own.set_weights(theirs.get_weights())
-        own.trainable = theirs.name in learning
+    for target, source in zip(copied.layers, net.layers, strict=True):
+        target.set_weights(source.get_weights())
+        target.trainable = source.name in learning
     return copied
 
 

@@ -25,14 +25,14 @@ def framework_module(net: object) -> Any:
     InvalidArgumentError
         It is no network of torch or Keras.
     """
-    own = framework_of(net)
-    if own is None or own.name not in _MODULES:
+    framework = framework_of(net)
+    if framework is None or framework.name not in _MODULES:
         kind = type(net)
         raise InvalidArgumentError(
             f"net is a {kind.__module__}.{kind.__qualname__}: give a torch.nn.Module or a keras.Model; of others, "
             "freeze what is not to learn and hand the model to ModelTrainer"
         )
-    return import_module(_MODULES[own.name])
+    return import_module(_MODULES[framework.name])
 
 
 def adapters(net: object, scheme: str) -> Any:
@@ -43,8 +43,8 @@ def adapters(net: object, scheme: str) -> Any:
     InvalidArgumentError
         It is no network of torch.
     """
-    own = framework_of(net)
-    if own is None or own.name != "torch":
+    framework = framework_of(net)
+    if framework is None or framework.name != "torch":
         kind = type(net)
         raise InvalidArgumentError(f"{scheme} adapts a torch.nn.Module; net is a {kind.__module__}.{kind.__qualname__}")
     from cerebro_spark.schemes import _torch_adapters  # imports torch

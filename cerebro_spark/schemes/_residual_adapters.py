@@ -48,6 +48,6 @@ def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = Non
     >>> [(name, tuple(weight.shape)) for name, weight in net.named_parameters() if weight.requires_grad]
     [('2.adapter.weight', (6, 4, 1, 1))]
     """
-    own = adapters(net, "residual_adapters")
+    module = adapters(net, "residual_adapters")
     paths = None if blocks is None else module_paths(blocks, "blocks")
-    return own.residual_adapters(net, check_count("top", top), head, paths)
+    return module.residual_adapters(net, check_count("top", top), head, paths)

@@ -187,9 +187,9 @@ class _Vocabulary:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
             known, places = self.bytes if pa.types.is_binary(kind) else self.texts
             if known is None:
-                found = np.full(len(column), self.absent, np.int64)
+                unknown = np.full(len(column), self.absent, np.int64)
                 texts = [(entry, at) for entry, at in self.places.items() if isinstance(entry, str)]
-                return self.codes(np.array([*column.to_pylist(), None], object)[:-1], place) if texts else found
+                return self.codes(np.array([*column.to_pylist(), None], object)[:-1], place) if texts else unknown
             # As bytes: no normal form of unicode is another one's, and nothing is cut off.
             at = pc.fill_null(pc.index_in(pc.cast(column, pa.binary()), value_set=known), len(known))
             codes = places[at.to_numpy(zero_copy_only=False)]

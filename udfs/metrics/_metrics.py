@@ -96,8 +96,8 @@ def _classes(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _accuracy(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
-    found, truth = _classes(outputs, labels)
-    return _sums((found == truth).astype(np.float64), weights)
+    predicted, truth = _classes(outputs, labels)
+    return _sums((predicted == truth).astype(np.float64), weights)
 
 
 def _top(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
@@ -107,15 +107,15 @@ def _top(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -
 
 
 def _confusion(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
-    found, truth = _classes(outputs, labels)
-    found, truth = found.astype(bool), truth.astype(bool)
-    cells = (found & truth, found & ~truth, ~found & truth)
+    predicted, truth = _classes(outputs, labels)
+    predicted, truth = predicted.astype(bool), truth.astype(bool)
+    cells = (predicted & truth, predicted & ~truth, ~predicted & truth)
     return np.array([cell.sum() if weights is None else weights[cell].sum() for cell in cells], np.float64)
 
 
 def _errors(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = outputs.reshape(len(outputs), -1).astype(np.float64) - labels.reshape(len(labels), -1)
-    return found
+    errors: NDArray[np.float64] = outputs.reshape(len(outputs), -1).astype(np.float64) - labels.reshape(len(labels), -1)
+    return errors
 
 
 def _squared(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:

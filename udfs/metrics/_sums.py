@@ -79,7 +79,7 @@ class Sums:
         margins = outputs - threshold if threshold and flat else outputs
         added = {}
         for metric in self.metrics:
-            given = margins if metric.margins else outputs
+            scores = margins if metric.margins else outputs
             if weights is not None and metric.weighted is None:
                 raise MetricError(
                     f"metric {metric.name!r} has no weighted form, and the rows have weights: give the Metric a "
@@ -87,9 +87,9 @@ class Sums:
                 )
             try:
                 if weights is None or metric.weighted is None:
-                    part = metric.part(given, labels)
+                    part = metric.part(scores, labels)
                 else:
-                    part = metric.weighted(given, labels, weights.astype(np.float64))
+                    part = metric.weighted(scores, labels, weights.astype(np.float64))
             except (ValueError, IndexError) as error:
                 raise MetricError(
                     f"metric {metric.name!r} does not fit outputs of shape {outputs.shape} and labels of shape "

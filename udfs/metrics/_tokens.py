@@ -77,9 +77,9 @@ def _tokens(outputs: NDArray[Any], labels: NDArray[Any], name: str) -> tuple[NDA
 
 
 def _accuracy(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
-    found, truth = _tokens(outputs, labels, "token_accuracy")
+    predicted, truth = _tokens(outputs, labels, "token_accuracy")
     tagged = truth >= 0
-    counts = np.stack([((found == truth) & tagged).sum(axis=1), tagged.sum(axis=1)]).astype(np.float64)
+    counts = np.stack([((predicted == truth) & tagged).sum(axis=1), tagged.sum(axis=1)]).astype(np.float64)
     return counts.sum(axis=1) if weights is None else counts @ weights
 
 
@@ -94,7 +94,7 @@ def _counts(
     table: tuple[NDArray[np.int64], NDArray[np.bool_]] | None,
 ) -> NDArray[np.float64]:
     """Count entities that were found, that are none, and that were missed."""
-    found, truth = _tokens(outputs, labels, "entity_f1")
+    tokens, truth = _tokens(outputs, labels, "entity_f1")
     known = outputs.shape[-1] if table is None else len(table[0])
     most = max(int(truth.max(initial=0)), outputs.shape[-1] - 1)
     if most >= known:
@@ -105,7 +105,7 @@ def _counts(
     rows, places = np.nonzero(truth >= 0)  # row by row
     first = np.ones(len(rows), np.bool_)
     first[1:] = rows[1:] != rows[:-1]
-    predicted = _spans(found[rows, places], first, table)
+    predicted = _spans(tokens[rows, places], first, table)
     known_spans = _spans(truth[rows, places], first, table)
     starts, right = predicted >= 0, (predicted >= 0) & (predicted == known_spans)
     cells = (right, starts & ~right, (known_spans >= 0) & ~right)

@@ -92,9 +92,9 @@ class GrowingData(PreparedData):
         """List the files that a shard's rows are in, in order; errors as :meth:`PreparedData.parts`."""
         edits = Ledger(self.increments, shard.split, shard.partition).edits()
         return tuple(
-            Part(increment.data.path(own), own.rows, own.digest, edited.keep, edited.corrected)
+            Part(increment.data.path(shard_file), shard_file.rows, shard_file.digest, edited.keep, edited.corrected)
             for increment, edited in zip(self.increments, edits, strict=True)
-            if (own := increment.shard(shard.split, shard.partition)) is not None
+            if (shard_file := increment.shard(shard.split, shard.partition)) is not None
         )
 
     @property
@@ -127,7 +127,9 @@ class GrowingData(PreparedData):
         """Describe the rows: columns, shards and batches."""
         lines = [PreparedData.explain(self), f"  {'batch':>9} {'new rows':>13} {'taken out':>15} {'corrected':>9}"]
         for number, increment in enumerate(self.increments):
-            out, corrected = (sum(getattr(one, name) for one in increment.changes) for name in ("out", "corrected"))
+            out, corrected = (
+                sum(getattr(changes, name) for changes in increment.changes) for name in ("out", "corrected")
+            )
             lines.append(f"  {number:>9} {increment.rows:>13,} {out:>15,} {corrected:>9,}")
         return "\n".join(lines)
 
@@ -155,7 +157,7 @@ class GrowingData(PreparedData):
                 f"of version {_VERSION}: give the batches again, under another name"
             )
         store, name = Store(typed(found, "store", str)), typed(found, "name", str)
-        increments = [Increment.from_dict(one, store) for one in typed(found, "increments", list)]
+        increments = [Increment.from_dict(entry, store) for entry in typed(found, "increments", list)]
         if not increments or typed(found, "num_shards", int) < 1:
             raise ShardError(f"{name!r} has no batch: give them again, under another name")
         return cls.of(
@@ -209,10 +211,10 @@ def load_labels(data: GrowingData, split: str, partition: int) -> Tensors:
 
 
 def _shard(increments: Sequence[Increment], split: str, partition: int, row_bytes: int) -> Shard:
-    own = [shard for increment in increments if (shard := increment.shard(split, partition)) is not None]
-    changes = [one for increment in increments if (one := increment.changes_of(split, partition)) is not None]
-    rows = sum(shard.rows for shard in own) - sum(one.out for one in changes)
-    digests = [shard.digest for shard in own] + [one.digest for one in changes]
+    shards = [shard for increment in increments if (shard := increment.shard(split, partition)) is not None]
+    changes = [change for increment in increments if (change := increment.changes_of(split, partition)) is not None]
+    rows = sum(shard.rows for shard in shards) - sum(change.out for change in changes)
+    digests = [shard.digest for shard in shards] + [change.digest for change in changes]
     digest = hashlib.blake2b("\n".join(digests).encode(), digest_size=16).hexdigest()
     return Shard(split, partition, shard_path(split, partition), rows, rows * row_bytes, digest)
 
@@ -222,7 +224,7 @@ def _fingerprint(increments: Sequence[Increment], num_shards: int, id_column: st
         "num_shards": num_shards,
         "id_column": id_column,
         "batches": [
-            [increment.data.fingerprint, dict(increment.records), [one.digest for one in increment.changes]]
+            [increment.data.fingerprint, dict(increment.records), [changes.digest for changes in increment.changes]]
             for increment in increments
         ],
     }

@@ -225,8 +225,8 @@ class _Entry:
         known = [self.known[record] for record in ids.to_pylist()]
         arrays: list[pa.Array] = [
             ids,
-            pa.array([one.increment for one in known], pa.int32()),
-            pa.array([one.row for one in known], pa.int64()),
+            pa.array([entry.increment for entry in known], pa.int32()),
+            pa.array([entry.row for entry in known], pa.int64()),
             pa.array([values is None] * len(rows)),
             part.column(2).take(rows),
         ]
@@ -258,15 +258,20 @@ def increment_of(planned: PreparedData, reports: Iterable[IncrementReport]) -> I
     Increment
         Its fingerprint is of the new rows alone: what is computed from them is kept under it, whatever they are called.
     """
-    reports = sorted(reports, key=lambda one: (SPLITS.index(one.split), one.partition))
+    reports = sorted(reports, key=lambda report: (SPLITS.index(report.split), report.partition))
     row_bytes = sum(group.nbytes for group in planned.groups)
-    bad = sum((Counter(one.bad) for one in reports), Counter(planned.dropped))
+    bad = sum((Counter(report.bad) for report in reports), Counter(planned.dropped))
     shards = tuple(
         Shard(
-            one.split, one.partition, shard_path(one.split, one.partition), one.rows, one.rows * row_bytes, one.digest
+            report.split,
+            report.partition,
+            shard_path(report.split, report.partition),
+            report.rows,
+            report.rows * row_bytes,
+            report.digest,
         )
-        for one in reports
-        if one.rows
+        for report in reports
+        if report.rows
     )
     facts = {
         "format": _FORMAT,
@@ -276,6 +281,10 @@ def increment_of(planned: PreparedData, reports: Iterable[IncrementReport]) -> I
     fingerprint = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return Increment(
         replace(planned, shards=shards, dropped=dict(bad), fingerprint=fingerprint),
-        {shard_path(one.split, one.partition): one.records for one in reports if one.rows},
-        tuple(Changes(one.split, one.partition, one.out, one.corrected, one.changes) for one in reports if one.changes),
+        {shard_path(report.split, report.partition): report.records for report in reports if report.rows},
+        tuple(
+            Changes(report.split, report.partition, report.out, report.corrected, report.changes)
+            for report in reports
+            if report.changes
+        ),
     )

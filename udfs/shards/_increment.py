@@ -59,11 +59,13 @@ class Increment:
 
     def shard(self, split: str, partition: int) -> Shard | None:
         """Return the shard of a partition; ``None`` where the batch has no row for it."""
-        return next((one for one in self.data.shards if (one.split, one.partition) == (split, partition)), None)
+        return next((shard for shard in self.data.shards if (shard.split, shard.partition) == (split, partition)), None)
 
     def changes_of(self, split: str, partition: int) -> Changes | None:
         """Return the changes in a shard; ``None`` where there are none."""
-        return next((one for one in self.changes if (one.split, one.partition) == (split, partition)), None)
+        return next(
+            (changes for changes in self.changes if (changes.split, changes.partition) == (split, partition)), None
+        )
 
     @property
     def rows(self) -> int:
@@ -75,7 +77,7 @@ class Increment:
         return {
             "data": self.data.to_dict(),
             "records": dict(self.records),
-            "changes": [asdict(one) for one in self.changes],
+            "changes": [asdict(changes) for changes in self.changes],
         }
 
     @classmethod
@@ -85,7 +87,7 @@ class Increment:
         return cls(
             PreparedData.from_dict({**typed(found, "data", dict), "store": store.uri}),
             {path: typed(digests, path, str) for path in digests},
-            tuple(_changes(one) for one in typed(found, "changes", list)),
+            tuple(_changes(entry) for entry in typed(found, "changes", list)),
         )
 
 

@@ -89,8 +89,12 @@ class Ledger:
         for number, edits in enumerate(self.edits()):
             records = self._records(number)
             if records is not None:
-                own = records["id"].to_pylist()
-                ids += own if edits.keep is None else [one for one, kept in zip(own, edits.keep, strict=True) if kept]
+                shard_ids = records["id"].to_pylist()
+                ids += (
+                    shard_ids
+                    if edits.keep is None
+                    else [record for record, kept in zip(shard_ids, edits.keep, strict=True) if kept]
+                )
         return ids
 
     def records(self, increment: int) -> tuple[list[str], NDArray[np.int64]]:
@@ -122,11 +126,11 @@ class Ledger:
     def _edits(self, number: int) -> Edits:
         shard = self._increments[number].shard(*self._key)
         later = [changes for changes in self._changes[number + 1 :] if changes is not None]
-        own = [changes.filter(np.equal(changes["increment"].to_numpy(), number)) for changes in later]
-        own = [changes for changes in own if len(changes)]
-        if shard is None or not own:
+        relevant = [changes.filter(np.equal(changes["increment"].to_numpy(), number)) for changes in later]
+        relevant = [changes for changes in relevant if len(changes)]
+        if shard is None or not relevant:
             return Edits(None, {})
-        table = pa.concat_tables(own)
+        table = pa.concat_tables(relevant)
         rows, out = table["row"].to_numpy(), table["out"].to_numpy()
         keep = np.ones(shard.rows, np.bool_)
         keep[rows[out]] = False

@@ -326,9 +326,9 @@ def _mapped(prepared: PreparedData, shard: Shard) -> list[NDArray[Any]]:
     stem = f"{prepared.fingerprint}-{shard.split}-{shard.partition:05d}"
     folder = node_folder("shards")
     paths = [folder / f"{stem}-{number}.npy" for number in range(len(prepared.groups))]
-    found = _found(paths, prepared, shard)
-    if found is not None:
-        return found
+    arrays = _found(paths, prepared, shard)
+    if arrays is not None:
+        return arrays
     _LOG.info("%s %d: %d bytes go to %s", shard.split, shard.partition, shard.nbytes, folder)
     with _about(folder), ExitStack() as stack:
         files = [_HashedFile(stack.enter_context(stack.enter_context(written_once(path)).open("wb"))) for path in paths]
@@ -337,10 +337,10 @@ def _mapped(prepared: PreparedData, shard: Shard) -> list[NDArray[Any]]:
         for file, path in zip(files, paths, strict=True):
             with written_once(_digest_file(path)) as partial:
                 partial.write_text(file.hexdigest())
-    found = _found(paths, prepared, shard)
-    if found is None:
+    arrays = _found(paths, prepared, shard)
+    if arrays is None:
         raise ShardError(f"{folder}: the files just written there are gone; is something cleaning the folder?")
-    return found
+    return arrays
 
 
 class _HashedFile:
@@ -382,7 +382,7 @@ def _about(folder: Path) -> Iterator[None]:
 
 def _found(paths: Sequence[Path], prepared: PreparedData, shard: Shard) -> list[NDArray[Any]] | None:
     """Map the arrays that were written before, if all are there and have the right shapes."""
-    found = []
+    arrays = []
     for path, group in zip(paths, prepared.groups, strict=True):
         array = None
         with suppress(OSError, ValueError):
@@ -390,5 +390,5 @@ def _found(paths: Sequence[Path], prepared: PreparedData, shard: Shard) -> list[
                 array = np.load(path, mmap_mode="r")
         if array is None or array.shape != (shard.rows, *group.shape) or array.dtype != group.dtype:
             return None
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays

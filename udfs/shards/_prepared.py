@@ -207,9 +207,9 @@ class PreparedData(ExplainedInNotebooks):
         """
         empty = [shard.path for shard in self.shards if not shard.rows]
         if empty or not self.partitions:
-            which = ", ".join(empty[:_LISTED]) or "none to train on"
+            listed = ", ".join(empty[:_LISTED]) or "none to train on"
             raise ShardError(
-                f"{self.name!r} has shards without rows ({which}): prepare it again, with a lower num_shards"
+                f"{self.name!r} has shards without rows ({listed}): prepare it again, with a lower num_shards"
             )
         if self.missing:
             raise ShardError(
@@ -263,9 +263,9 @@ class PreparedData(ExplainedInNotebooks):
             )
         lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
         for partition in self.partitions[:_LISTED]:
-            train, held = (self.shard(split, partition) for split in SPLITS)
-            size = (train.nbytes + held.nbytes) / 2**20
-            lines.append(f"  {partition:>9} {train.rows:>13,} {held.rows:>15,} {size:>9,.1f}")
+            train, validation = (self.shard(split, partition) for split in SPLITS)
+            size = (train.nbytes + validation.nbytes) / 2**20
+            lines.append(f"  {partition:>9} {train.rows:>13,} {validation.rows:>15,} {size:>9,.1f}")
         if len(self.partitions) > _LISTED:
             lines.append(f"  and {len(self.partitions) - _LISTED} more")
         lines += [f"  left out: {count:,} rows, {reason}" for reason, count in self.dropped.items()]

@@ -42,5 +42,5 @@ def place_of(record: str, *, seed: int, num_shards: int, test_fraction: float) -
     ('train', 1)
     """
     digest = hashlib.sha256(f"{seed}|{record}".encode()).hexdigest()
-    held = int(digest[:_DIGITS], 16) < round(test_fraction * HELD_OF)
-    return SPLITS[held], int(digest[_DIGITS : 2 * _DIGITS], 16) % num_shards
+    is_validation = int(digest[:_DIGITS], 16) < round(test_fraction * HELD_OF)
+    return SPLITS[is_validation], int(digest[_DIGITS : 2 * _DIGITS], 16) % num_shards

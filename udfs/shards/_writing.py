@@ -182,11 +182,11 @@ def encode(
         part = rows.slice(start, step)
         reasons: list[str | None] = [None] * part.num_rows
         arrays = []
-        for column, found in zip(columns, part.columns, strict=True):
+        for column, values in zip(columns, part.columns, strict=True):
             if column.name in pictures:
-                arrays.append(decoded(found, column, reasons))
+                arrays.append(decoded(values, column, reasons))
             else:
-                arrays.append(_lists(found.flatten(), column, part.num_rows) if column.shape else found)
+                arrays.append(_lists(values.flatten(), column, part.num_rows) if column.shape else values)
         bad.update(reason for reason in reasons if reason is not None)
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
         good = np.array([reason is None for reason in reasons], np.bool_)

@@ -303,7 +303,7 @@ class StageContract:
         pipeline = Pipeline(stages=_classifier(stage))
         pipeline.save(path)
         loaded = Pipeline.load(path).getStages()
-        assert [held.uid for held in loaded] == [held.uid for held in pipeline.getStages()]
+        assert [part.uid for part in loaded] == [part.uid for part in pipeline.getStages()]
         assert type(loaded[0]) is type(stage.make())
 
     def test_cross_validator(self, stage: StageSample, spark: SparkSession) -> None:

@@ -136,10 +136,10 @@ def _distances(graph: Graph, operator: ops.Distances, x: Table) -> Table:
 
 
 def _patched(graph: Graph, operator: ops.Patch, x: Table, marked: Table, filling: Table, width: int) -> Table:
-    own = _patch(graph, operator, x, marked, filling)
+    patch = _patch(graph, operator, x, marked, filling)
     before, after = np.arange(operator.column), np.arange(operator.column + 1, width)
     parts = [graph.columns(x, side) if len(side) else None for side in (before, after)]
-    return graph.join(*(part for part in (parts[0], own, parts[1]) if part is not None))
+    return graph.join(*(part for part in (parts[0], patch, parts[1]) if part is not None))
 
 
 LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {

@@ -62,19 +62,19 @@ class Shortlist(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Distances and places of shape (rows, size), and the least distance that a point not listed may have."""
         around = x - self.middle
-        own = around.square().sum(dim=1)
+        square = around.square().sum(dim=1)
         # But for the square of the row, which is one for all points.
         partial = torch.addmm(self.squares, around.to(torch.float32), self.turned, alpha=-2)
         values, places = self._least(partial)
         distance = torch.cdist(x[:, None, :], self.points[places], compute_mode="donot_use_mm_for_euclid_dist")[:, 0]
         narrow, wide = torch.finfo(torch.float32), torch.finfo(torch.float64)
-        error = 4 * (x.shape[1] + 4) * (narrow.eps * (own + self.largest) + narrow.tiny)
+        error = 4 * (x.shape[1] + 4) * (narrow.eps * (square + self.largest) + narrow.tiny)
         # What is lost as the middle is taken away.
         far = torch.linalg.vector_norm(x, dim=1) + self.off
-        error = error + 8 * wide.eps * far * (own + self.largest + far.square()).sqrt()
+        error = error + 8 * wide.eps * far * (square + self.largest + far.square()).sqrt()
         last = values[:, -1].to(torch.float64)
         # Beyond float32 nothing is known, nor is it of a row with NaN.
-        least = torch.where(torch.isfinite(last), own + last - error, 0).nan_to_num(0.0).clamp(min=0).sqrt()
+        least = torch.where(torch.isfinite(last), square + last - error, 0).nan_to_num(0.0).clamp(min=0).sqrt()
         return distance, places, least
 
     def _least(self, partial: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -124,40 +124,40 @@ class NeighborsModule(torch.nn.Module):
         eps = torch.finfo(torch.float64).eps
         if self.metric == "cosine":
             return torch.full_like(distance, 8 * eps * x.shape[1])
-        own = 4 * eps * (x.shape[1] + 1) * distance
+        rounding = 4 * eps * (x.shape[1] + 1) * distance
         if not self.expanded:
-            return own
+            return rounding
         # An error in the square, as one in the distance; never more than its root.
         square = 4 * eps * (x.shape[1] + 4) * (x.square().sum(dim=1, keepdim=True) + self.largest)
-        return own + torch.minimum(square.sqrt(), square / distance)
+        return rounding + torch.minimum(square.sqrt(), square / distance)
 
     def _ordered(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Distances of the nearest points, one more than are wanted if there are so many, and their places."""
         count = min(self.count + 1, len(self.points))
         if self.shortlist is None:
-            found, place = self._distances(x).topk(count, dim=1, largest=False)
-            return found, place
+            distance, place = self._distances(x).topk(count, dim=1, largest=False)
+            return distance, place
         near, listed, least = self.shortlist(x)
-        found, order = near.topk(count, dim=1, largest=False)
+        distance, order = near.topk(count, dim=1, largest=False)
         place = listed.gather(1, order)
-        unsure = torch.logical_not(found[:, -1] < least).nonzero()[:, 0]
+        unsure = torch.logical_not(distance[:, -1] < least).nonzero()[:, 0]
         if len(unsure):
-            found[unsure], place[unsure] = self._distances(x[unsure]).topk(count, dim=1, largest=False)
-        return found, place
+            distance[unsure], place[unsure] = self._distances(x[unsure]).topk(count, dim=1, largest=False)
+        return distance, place
 
     def _nearest(self, x: torch.Tensor) -> torch.Tensor:
         count = self.count
-        found, place = self._ordered(x)
+        distance, place = self._ordered(x)
         doubt = torch.zeros(len(x), dtype=torch.bool)
-        if found.shape[1] > count:
-            last = found[:, count - 1, None]
+        if distance.shape[1] > count:
+            last = distance[:, count - 1, None]
             blur = self._blur(x, last)
-            tied = torch.logical_not(found[:, count, None] - last > blur)[:, 0]
+            tied = torch.logical_not(distance[:, count, None] - last > blur)[:, 0]
             rows = tied.nonzero()[:, 0]
             if len(rows):
                 rivals = torch.logical_not((self._distances(x[rows]) - last[rows]).abs() > blur[rows])
                 doubt[rows] = self._differ(rivals)
-        near, chosen = found[:, :count], self.values[place[:, :count]]
+        near, chosen = distance[:, :count], self.values[place[:, :count]]
         if not self.by_distance:
             return self._result(doubt, torch.full((len(x), 1), count, dtype=x.dtype), chosen.mean(dim=1))
         doubt = doubt | self._zeros_differ(x, near, place[:, :count])
@@ -178,9 +178,9 @@ class NeighborsModule(torch.nn.Module):
         if not self.expanded:
             return torch.zeros(len(x), dtype=torch.bool)
         noise = near <= self._blur(x, torch.zeros_like(near[:, :1]))
-        own = self.values[place]
-        least = torch.where(noise[:, :, None], own, torch.inf).amin(dim=1)
-        most = torch.where(noise[:, :, None], own, -torch.inf).amax(dim=1)
+        values = self.values[place]
+        least = torch.where(noise[:, :, None], values, torch.inf).amin(dim=1)
+        most = torch.where(noise[:, :, None], values, -torch.inf).amax(dim=1)
         return (least < most).any(dim=1)
 
     def _close_votes(self, sums: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -133,7 +133,7 @@ def _check_own(phase: _Phase, trainer: Trainer) -> None:
     branch = phase.branch
     modules = () if branch is None else (branch.training, branch.inference)
     for module in modules:
-        odd = next((name for name, held in module.named_parameters() if id(held) not in parameters), None)
+        odd = next((name for name, weight in module.named_parameters() if id(weight) not in parameters), None)
         if odd is not None:
             raise UntraceableModelError(f"freeze_until freezes what has learned, and {odd} is computed from weights")
 

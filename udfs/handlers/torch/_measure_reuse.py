@@ -121,8 +121,8 @@ class Questions:
                 if isinstance(value, torch.Tensor):
                     tensors[id(value)] = value
         # Before any mode is on, under which no number can be read.
-        single = {place: one for place, one in tensors.items() if one.numel() == 1 and not one.is_meta}
-        self._numbers = {place: repr(one.tolist()) for place, one in single.items()}
+        single = {place: tensor for place, tensor in tensors.items() if tensor.numel() == 1 and not tensor.is_meta}
+        self._numbers = {place: repr(tensor.tolist()) for place, tensor in single.items()}
         self._settings = _settings()
         self._told: dict[fx.Node, Hashable] = {}
         # The node or the tensor that a value really is.
