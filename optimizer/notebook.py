@@ -46,7 +46,7 @@ def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     names : sequence of str
         Names of the columns.
     rows : iterable of sequence
-        As many values each.
+        Rows with one value per column.
 
     Examples
     --------

@@ -148,7 +148,7 @@ class Adaptation(CampaignSettings):
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            As for :func:`prepare`; also if columns, shapes or types differ from those of the first batch, or the models
+            See :func:`prepare`; also if columns, shapes or types differ from those of the first batch, or the models
             have no output for a label.
         AugmentationError
             The augmentation raises, returns other columns, shapes or types, or uses other random numbers than its
@@ -260,7 +260,7 @@ class Adaptation(CampaignSettings):
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError
-            As for :meth:`fit`.
+            See :meth:`fit`.
         """
         self._check()
         return self._campaign.explain(batch)

@@ -26,7 +26,7 @@ class CandidateGrid(Search):
     Parameters
     ----------
     search_space : mapping of str to sequence, sequence of mapping, or Space
-        As for :class:`GridSearch`.
+        See :class:`GridSearch`.
     epochs : sequence of int
         Number of epochs of each configuration, in the order of the grid.
     """

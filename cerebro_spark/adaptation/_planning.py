@@ -26,7 +26,7 @@ class Planning:
     memory_bytes, workspace_bytes : int
         Memory of a worker for a group, and the part that the framework uses.
     float_bytes : int
-        As for :func:`optimizer.adaptation.plan`.
+        See :func:`optimizer.adaptation.plan`.
     rows_of : callable, optional
         Function that returns the rows to store for a number of records. By default records are not augmented.
     """

@@ -56,7 +56,7 @@ class RunStarted:
     run_id : str
         Name of the run in the store.
     trials : tuple of TrialState
-        Those that there are: procedures start others later. A resumed run's have histories.
+        Trials at the start; procedures start more later. The trials of a resumed run have histories.
     epoch : int
         The first one to be trained; later than 0 where a run is resumed.
     num_epochs : int
@@ -64,9 +64,9 @@ class RunStarted:
     num_units : int or None
         Training units of the whole run; ``None`` where its procedure starts as many configurations as it likes.
     seconds : float
-        That earlier parts of the run took.
+        Duration of the earlier parts of the run.
     metric : str
-        That decides which trial is best.
+        Name of the metric that decides which trial is best.
     larger_is_better : bool
         Whether more of the metric is better.
     """
@@ -182,7 +182,7 @@ class TrialFinished:
     traceback : str
         Traceback of a trial that ended early, from its worker.
     reason : str
-        Why the procedure ended it.
+        Reason why the procedure ended it.
     """
 
     trial_id: str

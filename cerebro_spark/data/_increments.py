@@ -97,7 +97,7 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     id_column : str
         Column that names a record: strings or whole numbers, none of them null.
     feature_columns, label_columns, weight_column
-        As for :func:`prepare`; the same in every batch, as are the tensors' types and shapes.
+        See :func:`prepare`; the same in every batch, as are the tensors' types and shapes.
     num_shards : int
         Number of shards of each split: one per worker. In the first batch every training shard needs a row; later ones
         may leave shards as they are.
@@ -106,9 +106,9 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     seed : int
         Seed of the places, not negative. Default 0.
     image_size : int, optional
-        As for :func:`prepare`.
+        See :func:`prepare`.
     errors : {"drop", "raise"}
-        As for :func:`prepare`.
+        See :func:`prepare`.
     previous : GrowingData, optional
         All batches so far. Default ``None``: this is the first batch.
     progress : callable, optional
@@ -126,11 +126,11 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
         An argument is not valid or differs from the first batch's; `name` holds other data; or the store does not hold
         `previous` any more.
     ColumnError, LabelError
-        As for :func:`prepare`; or an id is null or comes twice, or the columns are unlike those of the first batch.
+        See :func:`prepare`; or an id is null or comes twice, or the columns are unlike those of the first batch.
     EmptyInputError
         The batch has no complete row; or it is the first one, and a training shard or the validation split gets no row.
     StoreError, BusyError, ChangingInputError
-        As for :func:`prepare`.
+        See :func:`prepare`.
     ShardError
         A file of an earlier batch is damaged.
 

@@ -65,7 +65,7 @@ class Deal:
         columns : list of str
             Columns to keep.
         ties : sequence of str
-            Those that order rows of one key. Default none: such rows are equal.
+            Columns that order rows with the same key. Default none: such rows are equal.
 
         Returns
         -------

@@ -39,9 +39,9 @@ class SparkBackend:
         Memory of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by
         default. Each of several searches that share the worker has as much.
     restarts : int
-        How often a lost worker's job is started again before its shards go to the others. Default 3.
+        Number of times that a lost worker's job is started again before its shards go to the others. Default 3.
     rejoin_s : float
-        How long a lost worker is waited for before its shards go to the others; should it come back later, it gets
+        Seconds to wait for a lost worker before its shards go to the others; should it come back later, it gets
         some when a trial ends an epoch. Default 60.
     driver_host : str, optional
         Name or address of this machine under which the workers reach this process, which listens on that interface

@@ -24,7 +24,7 @@ def epoch_metrics(
     trial : Trial
         Trial that has finished the epoch.
     epoch : int
-        That the trial has just finished.
+        Epoch that the trial has just finished.
     results : callable
         Makes metrics of the sums of loss and metrics.
     """

@@ -69,7 +69,7 @@ def run_started(
     num_units : int or None
         Training units of the whole run, where its procedure knows them.
     seconds : float
-        That earlier parts of the run took.
+        Duration of the earlier parts of the run.
     """
     return RunStarted(
         run_id=spec.run,

@@ -103,7 +103,7 @@ class RunState:
     dismissed : set of str
         Attempts that were taken for lost.
     changes : int
-        How often something changed that may give a worker a unit.
+        Number of changes that may make a unit available to a worker.
     shared : bool
         Whether other runs share the workers, so that none may wait here for a unit while it is its turn.
     """

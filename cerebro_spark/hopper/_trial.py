@@ -91,7 +91,7 @@ class Trial:
     follows : dict of int to str
         By epoch, the trial in whose order it visits the shards where orders are fixed.
     log : TrialLog
-        What its units printed.
+        Printed output of its units.
     """
 
     trial_id: str

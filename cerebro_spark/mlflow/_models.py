@@ -69,7 +69,7 @@ def log_model(
         Register a new version under this name; ``MlflowClient().set_registered_model_alias`` gives it an alias, by
         which ``models:/name@alias`` is loaded.
     signature, input_example
-        As for :func:`save_model`.
+        See :func:`save_model`.
     **options
         More of ``mlflow.pyfunc.log_model``: ``tags``, ``metadata``, ``run_id``, ...
 

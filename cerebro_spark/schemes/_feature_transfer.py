@@ -39,7 +39,7 @@ def feature_transfer(
         Names of layers of the traced graph or paths of modules (``"encoder.layer.5"``); of Keras, names of layers. What
         ``roster.card(...).resolve(...)`` gives is read too. Their order makes no difference.
     combine : {"last", "sum", "weighted_sum", "concat"}
-        How to make one tensor of those of several layers: take the topmost (default); add them up; add them up with a
+        Combination of the features of several layers: take the topmost (default); add them up; add them up with a
         weight a layer that learns and begins as their mean; or put their channels side by side, and project them to the
         width of the topmost layer by a layer that learns. These are the ways of Devlin et al. 2019, table 7.
     head : torch.nn.Module or keras.Layer

@@ -22,7 +22,7 @@ def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> An
     top : int
         Number of blocks that learn, counted from the top.
     head : torch.nn.Module or keras.Layer, optional
-        As for :func:`feature_transfer`. Default ``None``: the network keeps its own top, which learns too.
+        See :func:`feature_transfer`. Default ``None``: the network keeps its own top, which learns too.
     blocks : sequence of str or layers of a card, optional
         The blocks from the bottom to the top, as paths of modules; ``roster.card("resnet50").layers`` for example. By
         default, of an encoder of BERT's kind its blocks; of other networks of torch, the modules with weights that no

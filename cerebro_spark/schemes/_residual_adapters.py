@@ -24,9 +24,9 @@ def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = Non
     top : int
         Number of blocks with adapters, counted from the top.
     head : torch.nn.Module, optional
-        As for :func:`fine_tune`.
+        See :func:`fine_tune`.
     blocks : sequence of str or layers of a card, optional
-        As for :func:`fine_tune`.
+        See :func:`fine_tune`.
 
     Returns
     -------

@@ -156,7 +156,7 @@ class Experiment:
         epoch : int, optional
             Counted from 1; by default the last that it has finished.
         epochs : int, optional
-            That the clone trains; by default as many as the search gives its best ones.
+            Number of epochs that the clone trains; by default the number that the best trials of the search get.
         **changes
             The same as ``params``.
 

@@ -29,7 +29,7 @@ def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
     hyperparameters : mapping of str to object
         Defaults by name.
     *owners : object
-        What must not have attributes of these names.
+        Objects that must not have attributes of these names.
 
     Raises
     ------

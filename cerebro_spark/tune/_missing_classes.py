@@ -34,7 +34,7 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     Parameters
     ----------
     df : DataFrame
-        That was prepared.
+        DataFrame that was prepared.
     prepared : PreparedData
         Prepared data of the run.
     session : Session

@@ -217,7 +217,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         TypeError
             A value is not like its Param's default.
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError, TrainerError
-            As for :meth:`GridSearch.fit`, before anything is trained; a label's class has no rows, too.
+            See :meth:`GridSearch.fit`; also if a class of a label has no rows. Nothing is trained before.
         NoModelError
             A configuration failed; the message has its traceback.
         RunError

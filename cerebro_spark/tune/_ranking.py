@@ -55,7 +55,7 @@ def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]
     Parameters
     ----------
     results : sequence of TrialResult
-        Those that did not finish with a number for each objective are worse than all others.
+        Results to rank. Those without a number for each objective are worse than all others.
     objectives : sequence of Objective
         Metrics that decide, with their directions.
 

@@ -281,7 +281,7 @@ class Search(Estimator[Selection]):
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            As for :meth:`prepare`.
+            See :meth:`prepare`.
         TrainerError, MetricError
             The first configuration cannot be built or run on the data, or has no such metric. Nothing was trained.
         InvalidArgumentError

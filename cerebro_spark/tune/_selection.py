@@ -151,7 +151,7 @@ class Selection(Results, Model, MLWritable):
         num_epochs : int, optional
             Larger than what the run began with, to train longer.
         unit_timeout_s, callbacks, experiment, tensorboard, progress
-            As for :class:`GridSearch`; MLflow gets a run of its own with the whole history.
+            See :class:`GridSearch`; MLflow gets a run of its own with the whole history.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class Selection(Results, Model, MLWritable):
         InvalidArgumentError
             ``trainer_fn`` cannot be called.
         KeyboardInterrupt
-            As for :meth:`GridSearch.fit`.
+            See :meth:`GridSearch.fit`.
         """
         if not callable(trainer_fn):
             raise InvalidArgumentError(f"trainer_fn must be the function that the run began with, got {trainer_fn!r}")
@@ -229,7 +229,7 @@ class Selection(Results, Model, MLWritable):
         run_id : str, optional
             Id of the new run; ``<run>-replay`` by default.
         callbacks, progress
-            As for :class:`GridSearch`.
+            See :class:`GridSearch`.
 
         Returns
         -------

@@ -102,7 +102,7 @@ class Bins(Operator):
     edges : float64 array of shape (sum of sizes,)
         Ascending in each column.
     sizes : int64 array of shape (width,)
-        How many edges each column has.
+        Number of edges of each column.
     """
 
     edges: NDArray[np.float64]
@@ -176,7 +176,7 @@ class Patch(Operator):
     mark : float
         NaN, or a number.
     low, high : float
-        What fills is clipped to these.
+        Limits to which the fill values are clipped.
     """
 
     arity: ClassVar[int | None] = 3

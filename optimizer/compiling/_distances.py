@@ -76,7 +76,7 @@ class Neighbors(Operator):
         Rounding of the library's distances. ``"expanded"``: squares of rows and points are rounded apart from their
         product. ``"ball"`` is ``"exact"``, in saved programs.
     groups : int64 array
-        Where votes begin among the values, if they are votes: so many columns belong to a group as lie before the next.
+        First column of each group of votes, if the values are votes. A group ends before the next one begins.
     """
 
     points: NDArray[np.float64]

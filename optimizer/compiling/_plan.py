@@ -82,7 +82,7 @@ def make_plan(
         ``"auto"``, or one of :data:`optimizer.compiling.STRATEGIES` to force it. Default ``"auto"``: native code, or
         the tensor program of :func:`choose_strategy` without it.
     backend : {"auto", "eager", "onnxruntime"}
-        What runs the program. Default ``"auto"``, which is ``"eager"``.
+        Runtime of the program. Default ``"auto"``, which is ``"eager"``.
     native : bool
         Whether native code can run: a machine without a C++ compiler has none. Default true.
     rewrites : iterable of str

@@ -39,9 +39,9 @@ class Trees(Operator):
     left, right : int32 arrays of shape (nodes,)
         Children in the table.
     missing_left : bool array of shape (nodes,)
-        Where NaN goes; true for a leaf.
+        True if NaN goes to the left child; true for a leaf.
     value : float32 or float64 array of shape (nodes, values)
-        What a leaf adds; sums are computed in its type.
+        Values that a leaf adds; sums are computed in this type.
     root : int32 array of shape (trees,)
         Node at the top of each tree.
     target : int32 array of shape (trees,)
@@ -139,7 +139,7 @@ class Trees(Operator):
         Parameters
         ----------
         feature, threshold, left, right, missing_left, value, root, target, base, divisor, features, missing
-            As of the class; ``left`` and ``right`` are -1 at a leaf.
+            Arrays of the class; ``left`` and ``right`` are -1 at a leaf.
         strict : bool
             Whether the library sends ``x < threshold`` to the left, instead of ``x <= threshold``.
 

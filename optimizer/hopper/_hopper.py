@@ -135,7 +135,7 @@ class Hopper:
         times : UnitTimes, optional
             Learns from the replayed units.
         configs : sequence of str, optional
-            Those that begin now, in epoch 0; :meth:`add` brings others. Default: all of the log.
+            Configurations that begin now, in epoch 0; :meth:`add` adds others. Default: all of the log.
 
         Returns
         -------
@@ -288,7 +288,7 @@ class Hopper:
         done : collection of int
             Partitions that it has visited already in that epoch. Default none.
         ahead : int
-            As for :meth:`add`.
+            See :meth:`add`.
         like : str, optional
             With ``"fixed"``, the configuration whose order it visits this epoch's partitions in: configurations that
             were trained as one, and are not any more, keep the order that they began with. Default: its own.

@@ -29,7 +29,7 @@ class Fixed:
     Parameters
     ----------
     seed : int
-        That of the first epoch; the next ones follow.
+        Seed of the first epoch; later epochs use the following seeds.
     partitions : int
         Number of partitions.
     """

@@ -62,7 +62,7 @@ class LongestRemaining:
     Parameters
     ----------
     seed : int
-        That of the first epoch; the next ones follow.
+        Seed of the first epoch; later epochs use the following seeds.
     partitions : int
         Number of partitions.
     elsewhere : bool

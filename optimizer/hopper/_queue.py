@@ -47,7 +47,7 @@ class Queue:
     orders : list of int
         The configuration in whose order each visits the partitions of its epoch, where orders are given.
     changes : int
-        How often configurations or workers changed.
+        Number of changes of configurations or workers.
     """
 
     def __init__(self, availability: Mapping[int, Collection[str]]) -> None:

@@ -47,7 +47,7 @@ class Rings:
     Parameters
     ----------
     seed : int
-        That of epoch 0; the next epoch has the next seed.
+        Seed of epoch 0; each later epoch uses the next seed.
     partitions : int
         Number of partitions.
     """

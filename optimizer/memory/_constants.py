@@ -60,7 +60,7 @@ class Constants:
     training_copy_bytes : int
         Bytes of the downstream routine's own copy of one feature of one record.
     heap_reserved_bytes, heap_min_bytes : int
-        What Spark sets aside in a JVM heap, and the smallest heap with which it starts.
+        Bytes that Spark reserves in a JVM heap, and size of the smallest heap with which it starts.
     heap_max_bytes : int
         The largest heap; a node whose memory is not used by one of this size has several executors. 0 for no bound, and
         one executor per node. A task that needs more gets it.

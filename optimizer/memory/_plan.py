@@ -39,7 +39,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     heap_bytes : int
         The executor's heap: what Spark sets aside, User, Core and Storage Memory, and the driver's if ``local``.
     overhead_bytes : int
-        What the JVM takes beside its heap.
+        Memory of the JVM outside its heap.
     off_heap_bytes : int
         Core Memory, if that is outside the heap.
     driver_bytes : int
@@ -51,7 +51,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     cached_bytes : int
         The most that is cached at once, over the cluster (``s_double``).
     limited_by : str
-        Why it is not one core more.
+        Reason why the plan does not use one more core.
     memory_bound : bool
         Whether that is because of memory.
     """
@@ -72,7 +72,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
         Returns
         -------
         dict of str to str
-            What has to be set before the session starts, and the settings of SQL. Memory is in whole MiB, and the
+            Settings that must be set before the session starts, and settings of SQL. Memory is in whole MiB, and the
             heap and all that is beside it together never exceed the node's memory.
         """
         return _spark.to_spark_conf(self)

@@ -144,7 +144,7 @@ class Downstream:
     runtime_gpu_bytes : int
         ``|M|_mem_gpu``.
     driver_bytes_per_feature : int
-        What the driver keeps while it trains: the optimiser's vectors.
+        Bytes that the driver keeps during training for the vectors of the optimizer.
     most_bytes : int, optional
         Bound that the trainer keeps to by working in groups, as Spark's trees do; none by default.
     group_bytes_per_feature : int

@@ -40,7 +40,7 @@ class Span:
         Parameters
         ----------
         kernel, stride, padding, dilation : int
-            As in :class:`optimizer.graph.Window`.
+            See :class:`optimizer.graph.Window`.
         extent : int
             Elements of the output along the axis.
 

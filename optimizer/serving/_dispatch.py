@@ -78,7 +78,7 @@ def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As for :func:`earliest_first`. With fewer requests than ``batch`` the window has all of them.
+        See :func:`earliest_first`. With fewer requests than ``batch`` the window has all of them.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As for :func:`earliest_first`; ``batch`` is not used.
+        See :func:`earliest_first`; ``batch`` is not used.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def deferred(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequenc
     Parameters
     ----------
     deadlines_ms, now_ms, latencies_ms, batch
-        As for :func:`earliest_first`.
+        See :func:`earliest_first`.
 
     Returns
     -------

@@ -96,7 +96,7 @@ def replan(
     Raises
     ------
     InvalidArgumentError, InfeasibleError
-        As for :func:`optimizer.serving.plan`.
+        See :func:`optimizer.serving.plan`.
 
     Examples
     --------

@@ -251,7 +251,7 @@ class Space:
         Raises
         ------
         SpaceError
-            As for :meth:`check` and :meth:`sample`, or a name, a factor or the probability is not allowed.
+            See :meth:`check` and :meth:`sample`; also if a name, a factor or the probability is not allowed.
         """
         return perturb(self._layout, self._where, params, seed, number, factors, resample, only)
 
@@ -265,7 +265,7 @@ class Space:
         name : str
             Name of a live dimension, dotted where nested.
         seed, number : int
-            As in :meth:`perturb`.
+            See :meth:`perturb`.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class Space:
         Raises
         ------
         SpaceError
-            As for :meth:`check` and :meth:`sample`, or no live dimension has the name.
+            See :meth:`check` and :meth:`sample`; also if no live dimension has the name.
         """
         return resample(self._layout, self._where, params, name, seed, number)
 
@@ -287,7 +287,7 @@ class Space:
         params : mapping
             Configuration of this space.
         seed, number : int
-            As in :meth:`perturb`.
+            See :meth:`perturb`.
 
         Returns
         -------
@@ -297,7 +297,7 @@ class Space:
         Raises
         ------
         SpaceError
-            As for :meth:`check` and :meth:`sample`, or no live dimension has a second value.
+            See :meth:`check` and :meth:`sample`; also if no live dimension has a second value.
         """
         return mutate(self._layout, self._where, params, seed, number)
 
@@ -335,7 +335,7 @@ class Space:
         Raises
         ------
         SpaceError
-            As for :meth:`check`.
+            See :meth:`check`.
 
         Examples
         --------

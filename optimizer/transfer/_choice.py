@@ -135,7 +135,7 @@ def choose_transfer(
     apportion : callable
         Returns the memory plan of a logical plan, or raises ``InfeasiblePlanError``.
     model, names
-        As for :func:`optimizer.transfer.plan_layers`.
+        See :func:`optimizer.transfer.plan_layers`.
 
     Raises
     ------

@@ -185,7 +185,7 @@ def measure_trunk(
     Raises
     ------
     optimizer.errors.InvalidArgumentError, optimizer.errors.GraphError
-        As for :class:`Trunk`.
+        See :class:`Trunk`.
     """
     at_hand = dict(rows)
     count = len(next(iter(rows.values())))
@@ -213,7 +213,7 @@ class MeasuringTask:
     params : mapping
         Params of a configuration.
     stops : tuple of str
-        As for :func:`measure_trunk`.
+        See :func:`measure_trunk`.
     seconds : float
         Seconds for each stop.
     nbytes : int

@@ -117,7 +117,7 @@ class Cut:
     graph : LayerGraph
         Graph of the whole model.
     feeds : tuple of str
-        As of :class:`Adapted`.
+        See :class:`Adapted`.
     traced : TracedModel
         Runs the layers of the graph.
     """

@@ -141,7 +141,7 @@ class Framework(Handler, Protocol):
         Raises
         ------
         udfs.training.TrainerError
-            As for :meth:`open_training`, or nothing of the model learns.
+            See :meth:`open_training`; also if no parameter of the model is trainable.
         """
         why = f"models of {self.name} are not opened for adaptation"
         return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
@@ -251,7 +251,7 @@ class Framework(Handler, Protocol):
         Parameters
         ----------
         builder, inputs, seed
-            As for :meth:`build`.
+            See :meth:`build`.
         weights : str, path or mapping
             A file of the framework's own formats, or what was read of one.
         name : str

@@ -91,7 +91,7 @@ def open_adapted(
     Parameters
     ----------
     trainer_fn, params, seed, device, weighted
-        As for :func:`open_session`.
+        See :func:`open_session`.
     inputs : sequence of TensorSpec
         Features of the records: one for each input of the model, in the types of the data.
     columns : sequence of str
@@ -100,7 +100,7 @@ def open_adapted(
     Raises
     ------
     TrainerError
-        As for :func:`open_session`, or nothing of the model learns.
+        See :func:`open_session`; also if no parameter of the model is trainable.
     udfs.handlers.DeviceError
         The framework has no such device in this process.
     """

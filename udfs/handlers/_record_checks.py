@@ -112,7 +112,7 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
     Raises
     ------
     UntraceableModelError
-        As for :func:`check_records`.
+        See :func:`check_records`.
     """
     expressions = {graph.expression(name) for name in feeds}
     if expressions <= _passed:

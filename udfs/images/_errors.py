@@ -42,7 +42,7 @@ class ImageError(RowError):
     Parameters
     ----------
     reason, detail : str
-        As for :class:`udfs.arrow.RowError`.
+        See :class:`udfs.arrow.RowError`.
 
     Examples
     --------

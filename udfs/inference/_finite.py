@@ -66,7 +66,7 @@ def of_records(
     kept : array of bool, shape (records,)
         Whether a record stays.
     tensors, counts
-        As for :func:`finite_records`.
+        See :func:`finite_records`.
     """
     items = kept if counts is None else np.repeat(kept, counts)
     return [tensor[items] for tensor in tensors]

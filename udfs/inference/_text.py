@@ -32,7 +32,7 @@ class TextError(RowError):
     Parameters
     ----------
     reason, detail : str
-        As for :class:`udfs.arrow.RowError`.
+        See :class:`udfs.arrow.RowError`.
     """
 
 

@@ -28,7 +28,7 @@ def load(
     Parameters
     ----------
     model : str, ModelCard, or a model
-        As for :func:`vista_spark.roster.of`. A process does not know the models that another one registered, but a card
+        See :func:`vista_spark.roster.of`. A process does not know the models that another one registered, but a card
         can be sent to it.
     weights : str, path or mapping, optional
         Path or URI of a state dict (see :func:`udfs.weights.read_state_dict`), or the state dict itself. The keys must

@@ -46,7 +46,7 @@ def frozen_up_to(phases: Mapping[int, str | None], epoch: int) -> str | None:
     Parameters
     ----------
     phases : mapping of int to str or None
-        As in :class:`udfs.handlers.ModelTrainer`.
+        See :class:`udfs.handlers.ModelTrainer`.
     epoch : int
         From 0.
 

@@ -219,12 +219,12 @@ class Session(Protocol):
         Parameters
         ----------
         ends_epoch : bool
-            As for :meth:`train`.
+            See :meth:`train`.
 
         Returns
         -------
         dict of str to array
-            As for :meth:`train`.
+            See :meth:`train`.
         """
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:

@@ -36,7 +36,7 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     uri : str or path
-        As for :func:`udfs.weights.read_state_dict`.
+        See :func:`udfs.weights.read_state_dict`.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def file_version(uri: str | os.PathLike[str]) -> str:
     Parameters
     ----------
     uri : str or path
-        As for :func:`local_file`.
+        See :func:`local_file`.
 
     Returns
     -------

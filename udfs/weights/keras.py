@@ -35,7 +35,7 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
     model : keras.Model
         Changed in place; after an error its weights are undefined.
     uri : str or path
-        As for :func:`udfs.weights.read_state_dict`.
+        See :func:`udfs.weights.read_state_dict`.
     name : str
         The model's, for messages.
 

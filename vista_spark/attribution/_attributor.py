@@ -351,7 +351,7 @@ class Attributor:
         Raises
         ------
         InvalidArgumentError
-            As for :meth:`deletion`.
+            See :meth:`deletion`.
         """
         start = "blur" if baseline is None and self.source.picture is not None else baseline
         baselines = self.source.changing_baselines(start)

@@ -87,14 +87,14 @@ def log_model(
     Parameters
     ----------
     model : stage or TransferResult
-        As for :func:`save_model`.
+        See :func:`save_model`.
     name : str
         Name of the model in the run.
     registered_model_name : str, optional
         Register a new version under this name; ``MlflowClient().set_registered_model_alias`` gives it an alias, by
         which ``models:/name@alias`` is loaded.
     signature, input_example
-        As for :func:`save_model`.
+        See :func:`save_model`.
     **options
         More of ``mlflow.pyfunc.log_model``: ``tags``, ``metadata``, ...
 

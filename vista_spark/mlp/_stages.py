@@ -421,15 +421,15 @@ class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, Defau
     predictionCol : str
         Column of the prediction. Default ``"prediction"``.
     weightCol, layers, maxIter, stepSize, solver, batchSize, numWorkers, backend : object
-        As for :class:`MLPClassifier`.
+        See :class:`MLPClassifier`.
     standardization, regParam, seed, device : object
-        As for :class:`MLPClassifier`.
+        See :class:`MLPClassifier`.
 
     Raises
     ------
     vista_spark.errors.InvalidArgumentError
     vista_spark.errors.ColumnError, vista_spark.errors.LabelError, vista_spark.errors.EmptyInputError
-        As for :class:`MLPClassifier`.
+        See :class:`MLPClassifier`.
 
     Examples
     --------

@@ -245,7 +245,7 @@ def network(
     Parameters
     ----------
     model : str, ModelCard, or a model
-        As for :func:`vista_spark.roster.of`.
+        See :func:`vista_spark.roster.of`.
     weights : str, path or None
         Path or URI; of a text encoder also that of a folder. ``None`` is the card's own weights, or random ones from
         ``seed``.

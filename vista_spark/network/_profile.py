@@ -45,9 +45,9 @@ def profile(
     Parameters
     ----------
     model : str, ModelCard, or a model
-        As for :class:`vista_spark.FeatureTransfer`.
+        See :class:`vista_spark.FeatureTransfer`.
     weights, image_size, batch_size, device
-        As for :class:`vista_spark.FeatureTransfer`.
+        See :class:`vista_spark.FeatureTransfer`.
     fresh : bool
         Measure again.
 
@@ -81,7 +81,7 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
     Parameters
     ----------
     batch_size, device, fresh
-        As for :func:`profile`.
+        See :func:`profile`.
     """
     targets = [name for name in map(net.layer, net.card.layers) if name in net.graph]
     path = _path(net, batch_size, device)

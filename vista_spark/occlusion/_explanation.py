@@ -161,7 +161,7 @@ class Explanation(Recorded):
         ImportError
             Plotly is not installed; the extra ``plot`` has it.
         InvalidArgumentError
-            As for :meth:`plot`.
+            See :meth:`plot`.
         """
         from vista_spark.occlusion._plotly_figure import interactive_heat_map
 

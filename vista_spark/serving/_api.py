@@ -259,7 +259,7 @@ class Api:
         RuntimeError
             A backend could not open the model. The deployed models stay unchanged.
         vista_spark.errors.VistaError, optimizer.serving.InfeasibleError
-            As for :meth:`Server.deploy`.
+            See :meth:`Server.deploy`.
         """
         if self._stopped:
             raise ServerStoppedError("The server was stopped. Start a server and deploy to it.")

@@ -96,7 +96,7 @@ class Deployed:
         Raises
         ------
         InvalidArgumentError, InfeasibleError
-            As for :meth:`vista_spark.serving.Server.deploy`.
+            See :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(session.name)
         deployment, profile = self.open_session(session, store)
@@ -108,7 +108,7 @@ class Deployed:
         Raises
         ------
         InvalidArgumentError, InfeasibleError
-            As for :meth:`vista_spark.serving.Server.deploy`.
+            See :meth:`vista_spark.serving.Server.deploy`.
         """
         self.check_free(app.name)
         self._apps[app.name] = self.open_app(app)

@@ -93,7 +93,7 @@ def opened(session: Session) -> Deployment:
     InvalidArgumentError
         The model is a function without inputs, or the head does not fit.
     vista_spark.errors.VistaError, udfs.weights.WeightsError, udfs.handlers.UntraceableModelError
-        As for :class:`vista_spark.CNNFeaturizer`.
+        See :class:`vista_spark.CNNFeaturizer`.
     """
     return _function(session) if session.inputs else _network(session)
 

@@ -58,7 +58,7 @@ def resampled(
     Parameters
     ----------
     metric : callable
-        As of :func:`metric_of`.
+        See :func:`metric_of`.
     held_out, baseline : pandas.DataFrame
         Columns ``label`` and ``prediction`` by id; the lift is that over the baseline, on the rows that both have.
     score : float

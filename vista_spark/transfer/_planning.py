@@ -87,7 +87,7 @@ class Decisions:
     plan : str
         One of :data:`optimizer.memory.LOGICAL_PLANS`; ``"auto"`` leaves it to the planner.
     join, persistence, partitions
-        As for :class:`vista_spark.FeatureTransfer`; ``None`` leaves them to the planner.
+        See :class:`vista_spark.FeatureTransfer`; ``None`` leaves them to the planner.
     batch_size : int or None
         ``None`` tries smaller batches as long as memory keeps a core idle.
     """
@@ -146,7 +146,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     Parameters
     ----------
     model : str, ModelCard, or a model
-        As for :class:`vista_spark.FeatureTransfer`.
+        See :class:`vista_spark.FeatureTransfer`.
     cluster : ClusterSpec
         Machines to plan for.
     rows : int
@@ -156,7 +156,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     image_bytes : int
         Mean size of an encoded image; with `start_layer`, of its tensor.
     weights, layers, pooling, image_size, max_pixels, start_layer, max_length, plan, batch_size, device
-        As for :class:`vista_spark.FeatureTransfer`.
+        See :class:`vista_spark.FeatureTransfer`.
     downstream : Downstream, optional
         A logistic regression of two classes by default.
     constants : Constants

@@ -44,7 +44,7 @@ class Narrowed:
     operator : Operator
         The operator without other columns.
     columns : int64 array
-        Those of the original that it gives.
+        Columns of the original that it returns.
     """
 
     operator: Operator

@@ -62,7 +62,7 @@ def open_adapted(
     trainer, inputs, columns, device
         As for the framework's method.
     placed : callable
-        As for :class:`KerasSession`.
+        See :class:`KerasSession`.
     """
     session = BranchSession(trainer, placed)
     slots = _slots(session)
@@ -82,7 +82,7 @@ class _Phase:
     cut : Cut
         With its graph, whose frozen layers are those of all phases so far.
     branch : tuple or None
-        As for :meth:`BranchSession.open`.
+        See :meth:`BranchSession.open`.
     moving : frozenset of int
         Ids of the variables that training moves without a gradient.
     """

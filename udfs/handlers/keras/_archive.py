@@ -50,7 +50,7 @@ def load_archive(path: Path, archive: bytes) -> Any:
     Raises
     ------
     UnsafeArchiveError
-        As for :func:`checked_archive`, or Keras does not open it.
+        See :func:`checked_archive`; also if Keras cannot open it.
     """
     path.write_bytes(checked_archive(archive))
     try:

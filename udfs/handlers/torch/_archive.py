@@ -71,7 +71,7 @@ def check_program(archive: bytes | os.PathLike[str], *, extra_files: dict[str, s
     Raises
     ------
     UnsafeArchiveError
-        As for :func:`load_program`.
+        See :func:`load_program`.
     """
     return _checked(_without_root(read_archive(archive)), extra_files if extra_files is not None else {})
 

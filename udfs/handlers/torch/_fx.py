@@ -253,7 +253,7 @@ def trace_fx(model: nn.Module) -> fx.GraphModule:
     Returns
     -------
     torch.fx.GraphModule
-        As of :func:`capture`, but as it is written: parts in training mode stay in it, sizes are those of the example.
+        Module as of :func:`capture`, but unchanged: parts in training mode stay, sizes are those of the example.
 
     Raises
     ------

@@ -57,7 +57,7 @@ class FrontEndProcesses:
     count : int
         Number of processes.
     host, port, token, limits, gauges
-        As for :class:`FrontEnd`; limits are per process.
+        See :class:`FrontEnd`; limits are per process.
 
     Raises
     ------

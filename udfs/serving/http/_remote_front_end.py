@@ -36,7 +36,7 @@ class RemoteFrontEnd:
     Parameters
     ----------
     credentials : Credentials
-        As for :class:`RemoteRouter`.
+        See :class:`RemoteRouter`.
     started : callable
         Called when the front end accepts requests.
 
