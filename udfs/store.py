@@ -55,7 +55,7 @@ class Store:
     Parameters
     ----------
     uri : str
-        As :meth:`from_uri` writes it.
+        Normalized URI, from :meth:`from_uri`.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def check_search(search: Any) -> None:
     Parameters
     ----------
     search : object
-        As ``search`` of an :class:`Adaptation`.
+        Argument ``search`` of :class:`Adaptation`.
 
     Raises
     ------

@@ -145,7 +145,7 @@ class EpochFinished:
     Attributes
     ----------
     epoch : int
-        From 0.
+        Index of the epoch, from 0.
     metrics : mapping of str to mapping of str to float
         By trial id: the training loss as ``"loss"``, loss and metrics of validation with ``val_`` before the name.
         Trials that ended early are not among them.

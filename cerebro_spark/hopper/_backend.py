@@ -26,38 +26,38 @@ class SparkBackend:
     Parameters
     ----------
     spark : SparkSession
-        Classic or Connect.
+        Classic or Connect session.
     num_workers : int
-        Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots, and no
-        run beside it takes others.
+        Number of workers: long-lived tasks, each with one task slot and its own shards. They keep their slots during a
+        run, and concurrent runs use the same workers.
     max_workers : int, optional
-        As many may work once the cluster has the slots: the others wait for one, and get shards when a trial ends an
-        epoch. By default there are no others.
+        Maximum number of workers: further workers start when the cluster has slots for them, and get shards when a
+        trial ends an epoch. By default there are no further workers.
     threads : int
         CPU threads of one unit; ``spark.task.cpus`` by default.
     memory_bytes : int, optional
-        Memory of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by
-        default. Each of several searches that share the worker has as much.
+        Memory of a worker, half of it for shards and half for model states. Default: a quarter of the memory of its
+        machine. Each search that shares the worker has this amount.
     restarts : int
         Number of times that a lost worker's job is started again before its shards go to the others. Default 3.
     rejoin_s : float
-        Seconds to wait for a lost worker before its shards go to the others; should it come back later, it gets
-        some when a trial ends an epoch. Default 60.
+        Seconds to wait for a lost worker before its shards go to the others. If the worker returns later, it gets
+        shards when a trial ends an epoch. Default 60.
     driver_host : str, optional
-        Name or address of this machine under which the workers reach this process, which listens on that interface
-        alone; ``spark.driver.host`` by default, or on Connect this machine's name.
+        Name or address of this machine under which the workers reach this process. The process listens on this
+        interface only. Default: ``spark.driver.host``, or the name of this machine on Connect.
     device : str
-        ``"auto"`` (default), ``"cpu"`` or ``"cuda"``. An accelerator is that of the task's resources; ``"auto"`` trains
-        on the CPU where there is none.
+        ``"auto"`` (default), ``"cpu"`` or ``"cuda"``. The accelerator is the one in the resources of the Spark task;
+        ``"auto"`` trains on the CPU if the task has none.
     encrypt : bool, optional
-        Whether driver and workers encrypt what they send each other, by TLS with a certificate of the run. By default
-        they do where Spark does: where ``spark.network.crypto.enabled``, or ``enabled`` of ``spark.ssl`` or of any part
-        of it, is true in the session. A server that does not tell counts as one that does not encrypt.
+        Whether driver and workers encrypt their messages, by TLS with a certificate of the run. By default they encrypt
+        if Spark does, that is if ``spark.network.crypto.enabled``, or ``enabled`` of ``spark.ssl`` or of any part of
+        it, is true in the session. A server that does not show its settings counts as unencrypted.
 
     Raises
     ------
     InvalidArgumentError
-        A number is out of range, or `encrypt` no truth value.
+        A number is out of range, or `encrypt` is not a bool.
 
     Examples
     --------

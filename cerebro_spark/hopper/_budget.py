@@ -62,7 +62,7 @@ class Budget:
         Returns
         -------
         str
-            ``""`` where none is.
+            Description of the limit; ``""`` if none is reached.
         """
         if self.max_seconds is not None and seconds > self.max_seconds:
             return f"the {self.max_seconds:g} seconds are over"

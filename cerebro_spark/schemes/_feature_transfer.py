@@ -46,7 +46,7 @@ def feature_transfer(
         Takes the features. In torch, further parameters of its ``forward`` that are named as inputs of the network are
         given those: ``attention_mask`` of :class:`TransformerHead`.
     inputs : sequence of TensorSpec, optional
-        What the network of torch reads. Needed where torch.fx cannot open it, as it cannot a network of
+        Inputs of the torch network. Needed where torch.fx cannot open it, as it cannot a network of
         ``transformers``; and for ``"concat"`` where no module says how wide a layer is.
 
     Returns

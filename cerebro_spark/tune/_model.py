@@ -142,7 +142,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         dataset : DataFrame
             Rows with the feature columns.
         how : {"least_confidence", "margin", "entropy"}
-            As :func:`udfs.inference.uncertainty`. Of a tagger, the mean over its tokens; where it reads an
+            Measure, see :func:`udfs.inference.uncertainty`. For a tagger, the mean over its tokens; where it reads an
             ``attention_mask``, over those that are no padding.
         output : str
             Column to add, from 0 on; null where the row cannot be read. Default ``"score"``.

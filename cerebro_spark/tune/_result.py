@@ -50,9 +50,9 @@ class TrialResult:
     scores : dict of str to float
         Values after ``epoch`` of all metrics that decide, by name; NaN where there is none.
     log : str
-        What its units printed, each after a line that names unit and worker: Python's output, warnings and logging,
-        and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a line that
-        says how many bytes are left out. ``""`` where nothing was printed.
+        Printed output of its units, each after a line that names unit and worker: Python's output, warnings and
+        logging, and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a
+        line that says how many bytes are left out. ``""`` where nothing was printed.
 
     Examples
     --------

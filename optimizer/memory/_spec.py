@@ -137,7 +137,7 @@ class Downstream:
             Name of the estimator.
         For :meth:`TransferPlan.explain`.
     place : {"user", "dl"}
-        Where it is trained: in the dataflow system's User Memory, case (a) of equations 10 and 11, or by a deep
+        Place of the training: in the dataflow system's User Memory, case (a) of equations 10 and 11, or by a deep
         learning framework in DL Execution Memory, case (b).
     bytes_per_feature, fixed_bytes : int
         ``|M|_mem`` of one worker is ``bytes_per_feature * features + fixed_bytes``, within ``most_bytes``.

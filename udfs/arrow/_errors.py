@@ -15,12 +15,12 @@ class RowError(CerebroError, ValueError):
     reason : str
         A short phrase from a small fixed set, the same on every run: fit to be stored in a column and counted.
     detail : str
-        What varies from one row to the next (a path, a shape, a length); it follows the reason in ``str(error)``.
+        Part that varies from row to row (a path, a shape, a length); it follows the reason in ``str(error)``.
 
     Attributes
     ----------
     reason, detail : str
-        As given.
+        Values of the parameters.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class RowPolicy:
         details : sequence of str or None
             Per bad row, what its reason leaves open.
         first_row, partition : int
-            Where the batch begins, for the message.
+            Position of the batch, for the message: its first row and its partition.
         columns : sequence of str
             The columns that were read, for the message.
 

@@ -144,7 +144,7 @@ class RowMap:
         batches : iterable of pyarrow.RecordBatch
             Batches of a partition.
         keep, read : sequence of str or int
-            Where the batches have the columns of ``keep``, and those that the function reads: names or places.
+            Columns to pass through, and columns that the function reads: names or positions in the batches.
         bad : collections.Counter, optional
             Counts bad rows by reason, without the details, whatever the policy.
 
@@ -179,7 +179,7 @@ class RowMap:
         batches : iterable of arrays, or of tuples of them
             One column comes without a tuple.
         read : sequence of int
-            Where a batch has each of the columns that the function reads.
+            Position in a batch of each column that the function reads.
 
         Yields
         ------

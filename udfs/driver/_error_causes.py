@@ -40,12 +40,12 @@ def cause(error: BaseException) -> Cause:
     Parameters
     ----------
     error : BaseException
-        As Spark raised it on the driver.
+        Error that Spark raised on the driver.
 
     Returns
     -------
     Cause
-        That of the last exception in the text; `error` itself, up to its first line end, where the text has none.
+        Cause from the last exception in the text; without one, `error` itself up to the end of its first line.
         Without Spark's ``SQLSTATE``.
 
     Examples

@@ -169,7 +169,7 @@ def is_here(path: str, master: str | None) -> bool:
     path : str
         Path for Spark: a path or a URI, perhaps with wildcards, which are left to Spark.
     master : str or None
-        Where Spark will run; ``None`` as for :func:`udfs.driver.launch`.
+        Master of the Spark session; for ``None``, see :func:`udfs.driver.launch`.
 
     Examples
     --------

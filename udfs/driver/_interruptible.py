@@ -34,7 +34,7 @@ def interruptible(spark: SparkSession, work: Callable[[], ResultT]) -> ResultT:
     Parameters
     ----------
     spark : SparkSession
-        Whose jobs are ended.
+        Session whose jobs are ended.
     work : callable
         Function that starts the jobs.
 

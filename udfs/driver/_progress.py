@@ -24,7 +24,7 @@ class Progress:
     title : str
         Words before the bar.
     steps : int
-        How many there will be.
+        Total number of steps.
     shown : bool
         A bar that is not shown costs nothing.
     """

@@ -51,7 +51,7 @@ def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
     spark : SparkSession
         Session whose slots are counted.
     wanted : int
-        Where a cluster has fewer, its executors get 30 seconds to register, as they do before Spark's first job.
+        Number of slots to wait for: if the cluster has fewer, its executors get 30 seconds to register.
 
     Returns
     -------

@@ -24,7 +24,7 @@ def user_module(path: Path, defines: str) -> ModuleType:
     path : Path
         Path of the Python file.
     defines : str
-        What it has to define, for the message.
+        Names that the module must define, for the message.
 
     Raises
     ------

@@ -109,8 +109,8 @@ class WorkerJobs:
     workers : sequence of LongLivedWorker
         Spare ones are started once the others are attached, for Spark gives slots in turn.
     restarts : int
-        How often a worker's job is started again; losses that the supervisor does not charge to it do not count. 0:
-        never, whatever the reason.
+        Number of times that a worker's job is started again; losses that the supervisor does not charge to it do not
+        count. 0: never, whatever the reason.
     """
 
     def __init__(

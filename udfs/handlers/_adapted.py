@@ -52,8 +52,8 @@ class Adapted(Protocol):
     slots : int
         Tensors that the optimizer keeps for each trained parameter: 2 for Adam, 1 for momentum, 0 for plain SGD.
     whole : str
-        Why the model could not be opened; then ``feeds`` are the inputs, and the session trains the whole model. Empty
-        where it was opened.
+        Reason why the model could not be opened; then ``feeds`` are the inputs, and the session trains the whole model.
+        Empty where it was opened.
     model : object
         The user's whole model. The session trains its parameters in place.
     session : Session
@@ -296,7 +296,7 @@ def trained_whole(
     trainer : ModelTrainer or TrainingFunctions
         Trainer of the session.
     inputs : sequence of TensorSpec
-        What the columns hold.
+        Tensors in the columns.
     columns : sequence of str
         Name of what each input reads.
     why : str

@@ -132,7 +132,7 @@ class Framework(Handler, Protocol):
         trainer : Trainer
             New: nothing has been trained with it.
         inputs : sequence of TensorSpec
-            What the columns hold, one for each input of the model.
+            Tensors in the columns, one for each input of the model.
         columns : sequence of str
             Name of what each input reads: equal names mean equal values.
         device : str

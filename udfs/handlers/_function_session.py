@@ -33,7 +33,7 @@ class FunctionSession:
     params : dict
         Params of the configuration.
     device : str
-        Where the model goes, unless ``model_fn`` put it on an accelerator.
+        Device of the model, unless ``model_fn`` put it on an accelerator.
     """
 
     def __init__(self, functions: TrainingFunctions, params: dict[str, Any], device: str) -> None:

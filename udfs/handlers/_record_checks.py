@@ -101,11 +101,11 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
     Parameters
     ----------
     graph : LayerGraph
-        Whose expressions the feeds have.
+        Graph whose expressions the feeds have.
     model : TracedModel
         Runs the layers of ``graph``.
     inputs : mapping of str to TensorSpec
-        What ``model`` takes, by input.
+        Tensors that ``model`` takes, by input.
     feeds : sequence of str
         Layers whose values are to be kept for each record.
 
@@ -187,11 +187,11 @@ def mixing_layer(
     graph : LayerGraph
         Graph of the network.
     run : callable
-        From inputs and the layers that are wanted to their tensors.
+        Function of the inputs and the requested layers that returns the tensors of these layers.
     batch : mapping of str to array
         By input: four records, as :func:`with_neighbours` puts them together.
     layers : sequence of str
-        Those that are compared. Integers are not, nor tensors that are not finite.
+        Layers to compare. Integer tensors and tensors with non-finite values are skipped.
 
     Returns
     -------

@@ -64,7 +64,7 @@ class AdaptationSettings:
     features : FeatureStore
         Stored outputs of the frozen layers.
     inputs : tuple of TensorSpec
-        What the columns hold: one for each input of a model, in the order of the data's inputs.
+        Tensors in the columns: one for each input of a model, in the order of the data's inputs.
     columns : tuple of str
         Name of what each input reads, as :func:`udfs.handlers.open_adapted` takes it.
     batch_size : int
@@ -75,7 +75,7 @@ class AdaptationSettings:
     warm : WarmStart
         Weights of an earlier run to begin with. Default none.
     augmenter : Augmenter, optional
-        Whose copies of the training records are trained on. Default ``None``: the records themselves.
+        Augmenter that makes the training copies of the records. Default ``None``: the records themselves.
     """
 
     features: FeatureStore

@@ -222,7 +222,7 @@ class GroupUnits:
         Yields
         ------
         tuple of FeatureBatch and dict of str to array
-            What all feeds of the trials are, by expression.
+            Values of all feeds of the trials, by expression.
         """
         if not alive:
             return

@@ -117,7 +117,7 @@ class Member:
     source : SourceState or None
         State that a clone at version 0 adopts once it is built from the seed.
     record : Record or None
-        How that checkpoint came to be, for a unit of training; ``None`` for one of evaluation.
+        Origin of that checkpoint, for a unit of training; ``None`` for one of evaluation.
     stores : bool
         Whether the checkpoint that the unit makes goes to the store too. Default ``True``. If not, it goes there where
         the worker has no memory for it.
@@ -374,7 +374,7 @@ class CheckpointStored(Request[Acknowledged | Obsolete]):
     digest : str
         Digest of the checkpoint.
     seconds : float
-        That the write took.
+        Duration of the write.
     dropped : tuple of str
         Trials whose checkpoints the worker does not hold any more, because memory is short; the store has them.
     """

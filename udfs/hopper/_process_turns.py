@@ -57,7 +57,7 @@ class Turn:
         Parameters
         ----------
         name : str
-            Who waits. It keeps its place until it calls again, or :meth:`leave`.
+            Name of the waiting caller. It keeps its place until it calls again or calls :meth:`leave`.
         timeout_s : float
             Longest wait, in seconds.
 

@@ -60,7 +60,7 @@ class Sessions:
     states : States
         Checkpoints that this worker holds.
     checkpoints : Checkpoints
-        Those in the store.
+        Checkpoints in the store.
     credentials : Credentials
         The run's, for calls to other workers.
     """

@@ -41,7 +41,7 @@ class Uploads:
     states : States
         States that the worker holds in memory.
     num_shards : int
-        As many units make an epoch.
+        Number of shards, which is the number of units of an epoch.
     """
 
     def __init__(

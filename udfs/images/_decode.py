@@ -38,9 +38,10 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
         * A float array of shape ``preprocessing.shape``: an input already preprocessed, passed through as float32 and
           not normalised again; without `out` it is not copied if it needs no conversion.
     preprocessing : Preprocessing
-        What to do with the pixels.
+        Steps from pixels to the tensor.
     out : np.ndarray, optional
-        Where to write, float32 of shape ``preprocessing.shape``, say a row of a batch. Untouched if an error is raised.
+        Array to write to, float32 of shape ``preprocessing.shape``, say a row of a batch. Untouched if an error is
+        raised.
 
     Returns
     -------

@@ -43,11 +43,11 @@ class Preprocessing:
     channels : {"RGB", "BGR"}
         Order of the channels.
     layout : {"NCHW", "NHWC"}
-        Where the network wants the channels: the first axis of an image, or the last.
+        Position of the channels in an image: first axis, or last.
     resample : {"bilinear", "bicubic", "lanczos", "box", "hamming", "nearest"}
         Pillow's filter for the resize.
     crop_start : {"rounded", "floor"}
-        Where the crop begins when an odd number of pixels is cut away (or padded): half of it, rounded to the even
+        Start of the crop if an odd number of pixels is cut away (or padded): half of it, rounded to the even
         neighbour (and up for padding), as torchvision does (default), or rounded down, as ``transformers`` does.
     max_pixels : int
         A larger image is a bad one. It bounds the memory of decoding, to :data:`udfs.images.BYTES_PER_PIXEL` bytes a

@@ -30,8 +30,8 @@ def read(path: str) -> bytes:
     Parameters
     ----------
     path : str
-        As Spark writes it: the ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is.
-        A ``file:`` URI is therefore tried literally first and percent-decoded second.
+        Path in the form of Spark: the ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path``
+        is. A ``file:`` URI is therefore tried literally first and percent-decoded second.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
     Parameters
     ----------
     value : bytes, bytearray, memoryview, str, os.PathLike, Mapping or None
-        As for `udfs.images.decode`, less the tensor.
+        See :func:`udfs.images.decode`, except for the tensor.
     max_pixels : int
         A larger image is a bad one.
 

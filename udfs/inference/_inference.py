@@ -88,7 +88,7 @@ class Inference:
     batch_size : int
         Records per run of the network, or images where a record has several.
     device : str
-        As for the handler; ``"auto"`` and ``"cuda"`` take the GPU that Spark gave the task.
+        Device of the handler; ``"auto"`` and ``"cuda"`` take the GPU that Spark gave the task.
     image_aggregation : {"mean", "max"}
         Aggregates the features of a record's images into one vector.
     combined : Combined, optional

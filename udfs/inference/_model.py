@@ -85,7 +85,7 @@ def check_model(source: ModelSource, model: TracedModel) -> None:
     Parameters
     ----------
     model : TracedModel
-        As the source opened it.
+        Model that the source opened.
 
     Raises
     ------

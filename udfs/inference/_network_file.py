@@ -55,8 +55,8 @@ class NetworkFile:
 
         Parameters
         ----------
-        own : Framework
-            That recognises it.
+        handler : Framework
+            Framework that recognises the network.
         inputs : sequence of TensorSpec
             Inputs of the model.
 

@@ -36,7 +36,7 @@ def pool(tensors: NDArray[np.generic], pooling: Pooling, layout: Layout = "NCHW"
     pooling : {"max2x2", "mean", "none"}
         Pooling over the spatial axes.
     layout : {"NCHW", "NHWC"}
-        Where a feature map has its channels.
+        Position of the channels in a feature map.
 
     Returns
     -------

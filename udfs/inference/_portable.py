@@ -34,7 +34,7 @@ class PortableNetwork:
     framework : str
         Name of the framework that opens it.
     data : bytes
-        As the framework exports it: of torch a ``.pt2`` archive of ``torch.export``, of Keras a ``.keras`` archive,
+        Export of the framework: of torch a ``.pt2`` archive of ``torch.export``, of Keras a ``.keras`` archive,
         which is opened in Keras's safe mode.
     registered : tuple of Framework
         Frameworks that were registered by hand, for workers to register too; by default those of this process.

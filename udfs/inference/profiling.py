@@ -49,7 +49,7 @@ class ProfilingRequest:
     model : str
         Name, for the profile.
     inference : Inference
-        As a worker would run it.
+        Inference that a worker would run.
     batch : pyarrow.RecordBatch
         Records of the kind that it reads, at least ``inference.batch_size`` of them.
     depths : tuple of str

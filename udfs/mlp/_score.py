@@ -37,7 +37,7 @@ class Scoring:
     Parameters
     ----------
     network : bytes
-        As the training gave it.
+        Trained network, in the serialized form of the training.
     features : str
         Column that it reads: lists of numbers.
     raw, probability : str or None

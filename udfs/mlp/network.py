@@ -30,7 +30,7 @@ class Perceptron(nn.Module):
     Attributes
     ----------
     layers : torch.nn.Sequential
-        From standardised inputs, to logits or to a standardised value.
+        Layers from standardised inputs to logits or to a standardised value.
     mean, scale : torch.Tensor
         Standardisation of the inputs, float64, shape ``(sizes[0],)``.
     target_mean, target_scale : torch.Tensor

@@ -62,7 +62,7 @@ def task_device(device: str) -> str:
     Parameters
     ----------
     device : str
-        What the user asked for. ``"auto"`` and ``"cuda"`` become the GPU that Spark gave the task as a resource
+        Device that the user requested. ``"auto"`` and ``"cuda"`` become the GPU that Spark gave the task as a resource
         (``spark.task.resource.gpu.amount``); anything else, and a task without one, stays as it is.
 
     Examples
@@ -87,7 +87,7 @@ class MachineReport:
     Parameters
     ----------
     seconds : float
-        How long the task stays, so that the others start beside it and not after it.
+        Seconds for which the task waits, so that the other tasks run at the same time and not after it.
     """
 
     seconds: float

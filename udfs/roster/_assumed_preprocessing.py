@@ -30,7 +30,7 @@ def assumed_preprocessing(model: Any, backend: Framework, image_size: int | None
     Preprocessing
         Assumed preprocessing.
     str
-        What was assumed; empty where the network says it all.
+        Assumptions, in words; empty if the network specifies its preprocessing.
 
     Raises
     ------

@@ -14,8 +14,8 @@ class BertSizes:
     Parameters
     ----------
     vocabulary, hidden, blocks, heads, intermediate, positions, segments : int
-        As in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a block,
-        tokens of the longest text, number of segments (none in DistilBERT).
+        Sizes as in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a
+        block, tokens of the longest text, number of segments (none in DistilBERT).
     activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
         Activation within a block.
     epsilon : float

@@ -53,8 +53,8 @@ class ModelCard:
     preprocessing : Preprocessing, Preprocessings or Tokenization
         Turns an image, several images in a column each, or a text into the network's inputs.
     layers : sequence of FeatureLayer or str, optional
-        From the bottom to the top; a string is a module's path, and the layer's name. By default found in the network,
-        as :func:`vista_spark.roster.of` finds them.
+        Layers, from the bottom to the top; a string is a module's path, and the layer's name. By default found in the
+        network, as :func:`vista_spark.roster.of` finds them.
     parameters : int, optional
         Number of scalars: in torch those of ``builder().parameters()``, without buffers; in Keras ``count_params()``.
         By default, 0, they are counted.
@@ -128,7 +128,7 @@ class ModelCard:
         Returns
         -------
         tuple of FeatureLayer
-            From the bottom to the top, each once. A layer that is not on the card has its path as its name.
+            Layers from the bottom to the top, each once. A layer that is not on the card has its path as its name.
 
         Raises
         ------

@@ -72,7 +72,7 @@ def fetch_weights(
     model : str
         A name of the roster.
     folder : path, optional
-        Where to keep the file; by default ``cerebro-spark/weights`` in the user's cache (``XDG_CACHE_HOME``, or
+        Folder of the file; by default ``cerebro-spark/weights`` in the user's cache (``XDG_CACHE_HOME``, or
         ``~/.cache``), where ``--weights imagenet`` finds it.
     mirror : str, optional
         Address of a folder with copies of the files under their own names, instead of the publisher's.

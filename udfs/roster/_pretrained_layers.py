@@ -81,8 +81,8 @@ def find_layers(
     PretrainedBuilder
         With the additions.
     tuple of FeatureLayer
-        From the bottom to the top: the stem, the blocks, the convolution above them, the pooled vector, the logits;
-        each where the network has one.
+        Layers from the bottom to the top: the stem, the blocks, the convolution above them, the pooled vector, the
+        logits; each where the network has one.
     int
         Number of parameters.
     """

@@ -17,7 +17,7 @@ class PublishedWeights:
     url : str
         Its address.
     digest : str
-        What the publisher says of the content: the beginning of a SHA-256 that torchvision puts into the name, the MD5
+        Digest that the publisher states: the beginning of a SHA-256 that torchvision puts into the name, the MD5
         that Keras checks; empty where it says nothing.
     algorithm : {"sha256", "md5"}
         Algorithm of the digest.

@@ -81,7 +81,7 @@ def text_encoder(folder: str, name: str, max_length: int = 128, overwrite: bool 
     Returns
     -------
     ModelCard
-        As registered: ``layer1`` is the lowest block.
+        Registered card: ``layer1`` is the lowest block.
 
     Raises
     ------

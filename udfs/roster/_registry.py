@@ -70,7 +70,7 @@ def unregister(name: str) -> None:
     Parameters
     ----------
     name : str
-        As registered.
+        Registered name.
 
     Raises
     ------

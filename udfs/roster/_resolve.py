@@ -65,7 +65,7 @@ def of(
     framework : str, optional
         Name of the model's framework; by default the one that recognises it.
     preprocessing : Preprocessing, Preprocessings or Tokenization, optional
-        How an image, several images or a text becomes the network's inputs. By default what the model says itself
+        Conversion of an image, several images or a text to the network's inputs. By default what the model specifies
         (timm's ``pretrained_cfg``, Keras's input size and ``Rescaling`` layers), else that of ImageNet's networks: 224
         pixels, ImageNet's mean and standard deviation. What was assumed so is logged, and in :attr:`ModelCard.assumed`.
     layers : sequence of str or FeatureLayer, optional

@@ -48,7 +48,7 @@ class IncrementReport:
     out, corrected : int
         Rows of earlier batches that went out, or got another label or weight.
     bad : mapping of str to int
-        Why records were left out, and how many.
+        Number of records left out, by reason.
     twice : tuple of str
         Some of the ids that came more than once; nothing is to be used then.
     digest, records, changes : str
@@ -103,13 +103,13 @@ class IncrementWriter:
         Columns to write; the batches have them in this order, after the number of the shard, the id, a hash of the
         features, a hash of labels and weight, and whether the weight is 0.
     images : tuple of str
-        Which of them arrive as images, to be decoded.
+        Names of the columns that arrive as images, to be decoded.
     labels : tuple of str
-        Which of them are labels, and last the weights where there are any.
+        Names of the label columns, followed by the weight column if there is one.
     partitions : int
         Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
     previous : GrowingData, optional
-        What there is already.
+        Earlier batches. Default ``None``: this is the first batch.
     """
 
     store: Store

@@ -48,7 +48,7 @@ class Ledger:
     Parameters
     ----------
     increments : sequence of Increment
-        From the first on.
+        Batches, from the first one on.
 
     Raises
     ------

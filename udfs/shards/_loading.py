@@ -56,7 +56,7 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
     Parameters
     ----------
     partition : int
-        From 0. For validation it may have no rows.
+        Index of the partition, from 0. A validation partition may have no rows.
     memory_bytes : int, optional
         A shard whose tensors take more is written to files of the node's cache folder and mapped into memory,
         read-only; a worker that comes back finds them there. Without it everything is held in memory.

@@ -44,7 +44,7 @@ class ShardReport:
     rows : int
         Number of rows written.
     bad : mapping of str to int
-        Why rows were left out, and how many.
+        Number of rows left out, by reason.
     digest : str
         Hash of the tensors, as in :class:`udfs.shards.Shard`.
     """
@@ -72,7 +72,7 @@ class ShardWriter:
     columns : tuple of TensorColumn
         Columns to write; the batches have them in this order, after the number of the shard.
     images : tuple of str
-        Which of them arrive as images, to be decoded.
+        Names of the columns that arrive as images, to be decoded.
     partitions : int
         Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
     """
@@ -132,7 +132,7 @@ def write_rows(
     path : sequence of str
         Within the store.
     batches : iterable of pyarrow.RecordBatch
-        As :func:`encode` makes them, of any lengths.
+        Batches from :func:`encode`, of any lengths.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def encode(
     rows : pyarrow.RecordBatch
         Columns as Spark encodes them, in the order of `columns`.
     pictures : collection of str
-        Those of them that arrive as images.
+        Names of the columns that arrive as images.
     bad : Counter
         Counts the rows that are left out, by reason.
 

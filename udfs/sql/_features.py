@@ -34,7 +34,7 @@ class SQLNetwork:
     inference : Inference
         Reads one column, and has the features of the calls that name no layer.
     layers : mapping of str to Feature
-        Those of each layer that a call may name.
+        Features of each layer that a call may name.
     from_top : tuple of str
         Names of the layers that have numbers, the topmost first.
     policy : RowPolicy
@@ -83,7 +83,7 @@ class NetworkCalls:
     function : str
         Its name, for the messages.
     kind : {"image", "text"}
-        What the networks read.
+        Kind of input of the networks.
     explained : bool
         Give a struct of the features, the reason why there are none, and its detail.
     """

@@ -38,9 +38,9 @@ class SQLModel:
     Parameters
     ----------
     columns : tuple of TensorColumn
-        What it was trained on.
+        Columns that the network was trained on.
     kind : {"classes", "positive", "value"}
-        What the label is.
+        Kind of the label.
     threshold : float
         Threshold of a single output that decides between two classes.
     probabilities : bool

@@ -48,13 +48,13 @@ class AdaptationSample:
     name : str
         Name of the case.
     trainer_fn : callable
-        From ``{}`` to a :class:`udfs.handlers.ModelTrainer` with a new model, all of whose weights are drawn.
+        Function of ``{}`` that returns a :class:`udfs.handlers.ModelTrainer` with a new model with random weights.
     inputs : tuple of TensorSpec
         Inputs of the model.
     data : Tensors
         Rows to train on: a number of whole batches, for a tensor of a trunk has the bits of its batch.
     weights : callable
-        From a model to copies of all its weights and buffers, by name.
+        Function of a model that returns copies of all its weights and buffers, by name.
     whole : str
         A part of the reason why the model trains whole, in lower case; empty for one that is opened.
     """

@@ -62,7 +62,7 @@ class Sample:
         Paths of modules, and the shape of what each returns for one record. The first is the one that ``perturb``
         changes.
     variants : tuple of callable
-        As ``build``, with the same weights and another configuration: models of another meaning.
+        Functions like ``build``, with the same weights and another configuration: models of another meaning.
     output_keys : tuple of str or int
         Keys under which the model returns its outputs, in the order of ``output_shapes``; empty for a single tensor.
     """

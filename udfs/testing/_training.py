@@ -50,13 +50,13 @@ class TrainingSample:
     Parameters
     ----------
     trainer_fn : callable
-        From params to a :class:`udfs.handlers.ModelTrainer`, with a new model each time whose weights are drawn from
-        the framework's or numpy's generator. It gets ``{}``; ``{"lr": 0.0}``, for an optimizer with this rate and no
-        decay; and ``{"hidden": 5}``, for a model with other shapes than that of ``{}``.
+        Function of params that returns a :class:`udfs.handlers.ModelTrainer`, with a new model each time whose weights
+        are drawn from the framework's or numpy's generator. It gets ``{}``; ``{"lr": 0.0}``, for an optimizer with this
+        rate and no decay; and ``{"hidden": 5}``, for a model with other shapes than that of ``{}``.
     data : Tensors
         Rows to train on, at least two batches of them.
     weights : callable
-        From a model to what its optimizer moves: copies of the arrays, by name.
+        Function of a model that returns copies of the arrays that its optimizer changes, by name.
     """
 
     trainer_fn: Callable[[dict[str, Any]], ModelTrainer]

@@ -18,7 +18,7 @@ def check_phases(phases: Mapping[int, str | None], epochs: int | None) -> None:
     Parameters
     ----------
     phases : mapping of int to str or None
-        From the epoch that a phase begins with to the layer up to which all is frozen.
+        Layer up to which the model is frozen in each phase, by the first epoch of the phase.
     epochs : int or None
         Epochs that are trained, if they are known.
 
@@ -48,7 +48,7 @@ def frozen_up_to(phases: Mapping[int, str | None], epoch: int) -> str | None:
     phases : mapping of int to str or None
         See :class:`udfs.handlers.ModelTrainer`.
     epoch : int
-        From 0.
+        Index of the epoch, from 0.
 
     Examples
     --------

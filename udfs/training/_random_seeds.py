@@ -47,7 +47,7 @@ def row_order(seed: int, config: str, epoch: int, partition: int, rows: int) -> 
     config : str
         Key of the configuration.
     epoch : int
-        From 0.
+        Index of the epoch, from 0.
     partition, rows : int
         Number of the shard, and of its rows.
 

@@ -46,11 +46,12 @@ class BatchWeights:
     Parameters
     ----------
     total : float
-        Their sum; the number of rows where they have no weights.
+        Sum of the weights; the number of rows if they have no weights.
     own : array of float32, shape (rows,), or None
-        As they are in the data; ``None`` where the rows have no weights.
+        Weights in the data; ``None`` if the rows have no weights.
     relative : array of float32, shape (rows,), or None
-        Divided by their mean in the batch; ``None`` where all are equal, and a plain mean is the weighted one.
+        Weights divided by their mean in the batch; ``None`` if all are equal, so that the plain mean is the weighted
+        one.
     """
 
     total: float
@@ -106,7 +107,7 @@ class Session(Protocol):
     threshold : float
         A single output above it means the second class.
     output_kind : {"logits", "probabilities", "values", "unknown"}
-        What the loss takes the first output for: scores of classes, their probabilities, or values of a regression;
+        Meaning of the first output to the loss: scores of classes, their probabilities, or values of a regression;
         ``"unknown"`` with a loss of the user's own.
     sums : Sums
         Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers.

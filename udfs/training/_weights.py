@@ -33,7 +33,7 @@ def batch_weights(data: Rows, picked: Any, rows: int) -> BatchWeights:
     picked : array of int or slice
         Rows of the batch.
     rows : int
-        How many they are.
+        Number of rows of the batch.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         Put the features of all layers into one column, one after the other or added up, which needs equal lengths;
         default ``<model>_<combine>``. Without it, a column per layer.
     imageAggregation : {"mean", "max"}
-        How the features of a record's images are aggregated to one vector, number by number; default ``"mean"``. Images
+        Aggregation of the features of a record's images to one vector, number by number; default ``"mean"``. Images
         that cannot be read are left out; a record without a readable image is bad.
     pooling : {"max2x2", "mean", "none"}
         Pooling of feature maps before they are flattened; ``"max2x2"`` (default) is the grid of Vista, section 5.
@@ -75,7 +75,8 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         One of :data:`udfs.images.IMAGE_REASONS`; null for a good row. Default ``"image_error"``. Only with
         ``errors="null"``.
     errorDetailCol : str, optional
-        What a reason leaves open, such as a path or a size; no such column by default. Only with ``errors="null"``.
+        Column for the detail of a reason, such as a path or a size; no such column by default. Only with
+        ``errors="null"``.
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int

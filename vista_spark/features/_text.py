@@ -58,7 +58,8 @@ class TextFeaturizer(NetworkFeaturizer):
     errorCol : str
         Default ``"text_error"``; null for a good row. Only with ``errors="null"``.
     errorDetailCol : str, optional
-        What a reason leaves open, such as a path or a size; no such column by default. Only with ``errors="null"``.
+        Column for the detail of a reason, such as a path or a size; no such column by default. Only with
+        ``errors="null"``.
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int

@@ -32,15 +32,15 @@ class Loaded:
     Attributes
     ----------
     structured, images : DataFrame
-        As :meth:`vista_spark.FeatureTransfer.run` takes them.
+        Tables in the form that :meth:`vista_spark.FeatureTransfer.run` expects.
     features : tuple of str
-        The structured features; empty where there are images alone.
+        Names of the structured features; empty if there are only images.
     target : str
-        The column to learn.
+        Column to learn.
     words : tuple of str
-        What the target's numbers stand for; empty where the label is numbers itself.
+        Categories that the numbers of the target stand for; empty if the label is numeric.
     stages : tuple of pyspark.ml.Transformer
-        Make the features of categories, of new rows too.
+        Stages that compute the features of categories, for new rows as well.
     """
 
     structured: DataFrame

@@ -22,7 +22,7 @@ def has_random_weights(card: ModelCard, weights: object) -> bool:
     Parameters
     ----------
     weights : object
-        As the network is opened with; ``None`` are random ones.
+        Weights with which the network is opened; ``None`` stands for random weights.
     """
     return weights is None and is_shipped(card)
 
@@ -42,7 +42,7 @@ def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
     Parameters
     ----------
     weights : object
-        As the network is opened with; ``None`` are random ones.
+        Weights with which the network is opened; ``None`` stands for random weights.
     seed : int
         Seed of the random weights.
     """

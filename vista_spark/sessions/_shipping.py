@@ -37,7 +37,7 @@ def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
     Parameters
     ----------
     spark : SparkSession
-        Whose workers are to read the weights.
+        Session whose workers read the weights.
     weights : str or None
         A path of this machine is shipped unless the session is local. A URI stays as it is, ``file://`` included: the
         user says by it that every node has the file.
@@ -45,7 +45,7 @@ def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
     Returns
     -------
     str or None
-        What :func:`udfs.weights.read_state_dict` opens on a worker: the argument itself where nothing was shipped. An
+        Argument of :func:`udfs.weights.read_state_dict` on a worker; `weights` itself if nothing was shipped. An
         executor fetches a shipped file with its first task and keeps it in a folder of its own, so there are as many
         copies on a node as it has executors; the Python workers of an executor share one.
 

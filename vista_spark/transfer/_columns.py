@@ -31,11 +31,11 @@ class ColumnsRead:
     Parameters
     ----------
     training : tuple of str
-        All of them.
+        Columns that training reads.
     prediction : tuple of str
-        Those that the fitted model reads: not weights, for example.
+        Columns that the fitted model reads; this excludes weights, for example.
     nullable : tuple of str
-        Those whose nulls the downstream model accepts: of an ``Imputer``, or where ``handleInvalid="keep"``.
+        Columns whose nulls the downstream model accepts: of an ``Imputer``, or with ``handleInvalid="keep"``.
     """
 
     training: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Columns:
     label : str
         Numeric, unless the downstream pipeline indexes it.
     image : str
-        As :class:`vista_spark.CNNFeaturizer` takes it.
+        Image column, in the form that :class:`vista_spark.CNNFeaturizer` expects.
     read : ColumnsRead
         Other columns of the structured table that the downstream model reads by name.
     target : str

@@ -59,9 +59,9 @@ class Matched:
     rows : int
         Ids that both have.
     classes : int
-        As Spark ML counts them: the largest label + 1, labels that no row has included.
+        Number of classes as Spark ML counts them: the largest label + 1, including labels without rows.
     dropped : mapping of str to int
-        By the reason for which rows were left out, how many.
+        Number of rows left out, by reason.
     """
 
     structured: DataFrame

@@ -62,7 +62,7 @@ def resampled(
     held_out, baseline : pandas.DataFrame
         Columns ``label`` and ``prediction`` by id; the lift is that over the baseline, on the rows that both have.
     score : float
-        As the evaluator gave it for `held_out`.
+        Score of the evaluator for `held_out`.
     sign : {1, -1}
         -1 where a smaller score is better.
 

@@ -59,13 +59,13 @@ class PredictorInputs:
         A label of which a stage of the downstream pipeline makes what is learned: that stage reads `known_label` in all
         rows, as new ones need not have a label.
     target : str
-        What it makes of it, which is left out.
+        Column that this stage makes of the label, which is left out.
     known_label : object
         The label of a row that the model was trained on.
     carried : dict of str to object
         Other columns that the model reads, each with the value of that row, as :func:`plain` makes it.
     nullable : tuple of str
-        Those of them that may be null.
+        Columns that may be null.
     example : tuple of float
         The structured features of that row; empty where they are many.
     """

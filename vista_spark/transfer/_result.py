@@ -65,9 +65,9 @@ class LayerResult:
     inference_pass : int or None
         The place in :attr:`TransferResult.passes` of the pass that delivered the features; ``None`` of a baseline.
     interval, lift_interval : tuple of float or None
-        Where 95 % of the scores, and of the lifts over the structured features alone, lie when the rows held out are
-        drawn again with replacement. ``None`` where the metric is none of Spark ML's f1, accuracy, weighted precision
-        and recall, rmse, mse, mae and r2, where rows are weighed, or above 20,000 rows.
+        Intervals that contain 95 % of the scores, and of the lifts over the structured features alone, when the rows
+        held out are drawn again with replacement. ``None`` where the metric is none of Spark ML's f1, accuracy,
+        weighted precision and recall, rmse, mse, mae and r2, where rows are weighed, or above 20,000 rows.
     """
 
     name: str
@@ -100,7 +100,7 @@ class TransferResult:
     Attributes
     ----------
     layers : tuple of LayerResult
-        From the bottom to the top.
+        Results of the layers, from the bottom to the top.
     passes : tuple of InferencePass
         In the order in which they ran; one may have delivered several layers.
     baseline : LayerResult

@@ -60,7 +60,7 @@ def open_adapted(
     Parameters
     ----------
     trainer, inputs, columns, device
-        As for the framework's method.
+        See the method of the framework.
     placed : callable
         See :class:`KerasSession`.
     """

@@ -32,7 +32,8 @@ class Branch(keras.Model):  # type: ignore[misc] # Keras is untyped
     whole : keras.Model
         Functional or sequential, and compiled. What learns, and what adds to the loss, comes in its order.
     run : callable
-        From tensors, and ``training``, to the model's outputs: :meth:`udfs.handlers.keras._model.KerasModel.branch`.
+        Function of tensors and ``training`` that returns the outputs of the model:
+        :meth:`udfs.handlers.keras._model.KerasModel.branch`.
     """
 
     def __init__(self, whole: Any, run: Callable[..., list[Any]]) -> None:

@@ -83,7 +83,7 @@ class Capture:
     keys : dict of str or int to int
         Values by the keys under which the model returns them; empty where it returns one tensor.
     symbols : list of keras.KerasTensor
-        What is known of each value: shape (the batch axis is ``None``) and dtype.
+        Specification of each value: shape (the batch axis is ``None``) and dtype.
     steps : list of Step
         In an order in which they can run.
     returned : dict of str to int

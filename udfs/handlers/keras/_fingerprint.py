@@ -33,11 +33,11 @@ def fingerprint(steps: Sequence[Step], place: int, known: Mapping[int, str], wei
     steps : sequence of Step
         The layer's step after the steps folded into it.
     place : int
-        Which of the last step's values the layer is.
+        Index of the layer among the values of the last step.
     known : mapping of int to str
-        What to call each value that the steps read.
+        Name of each value that the steps read.
     weights : sequence of keras.Variable
-        What ``steps`` hold, in an order of theirs.
+        Variables of ``steps``, in a fixed order.
     """
     digest = hashlib.blake2b(digest_size=16)
     places = {id(variable): i for i, variable in enumerate(weights)}

@@ -34,7 +34,7 @@ def layer_graph(captured: Capture, measures: Sequence[Measure], learning: Collec
     Parameters
     ----------
     captured : Capture
-        What :func:`udfs.handlers.keras.capture` returned.
+        Result of :func:`udfs.handlers.keras.capture`.
     measures : sequence of Measure
         Measures of the capture, one for each batch size of :data:`BATCHES`.
     learning : collection of int, optional

@@ -62,7 +62,7 @@ def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int, trained
     captured : Capture
         Capture of the model.
     inputs : sequence of TensorSpec
-        As for the capture.
+        Inputs of the capture.
     batch : int
         Number of records.
     trained : keras.Model, optional

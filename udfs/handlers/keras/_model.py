@@ -43,9 +43,9 @@ class KerasModel:
     Parameters
     ----------
     captured : Capture
-        What :func:`udfs.handlers.keras.capture` returned; the weights are the user's model's own.
+        Result of :func:`udfs.handlers.keras.capture`; it shares the weights with the user's model.
     inputs : sequence of TensorSpec
-        As for the capture.
+        Inputs of the capture.
     device : str
         TensorFlow's name of where to run.
     """

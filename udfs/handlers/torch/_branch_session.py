@@ -38,7 +38,7 @@ class Branch:
     feeds : tuple of str
         Layers of ``traced``, whose tensors the modules take.
     training, inference : torch.nn.Module
-        As it trains, and as it is evaluated meanwhile: on the same parameters, none of which belongs to either.
+        Branch for training and branch for evaluation, on the same parameters, which neither of them owns.
     """
 
     traced: TorchModel

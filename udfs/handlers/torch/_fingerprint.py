@@ -42,7 +42,7 @@ def fingerprint(
     inputs : sequence of torch.fx.Node
         The layers it reads: ``cat([a, b, a])`` is not ``cat([a, b, b])``.
     parameters : sequence of torch.Tensor
-        What ``nodes`` hold; equal in value is equal, whatever the memory layout. Values on the meta device are unknown.
+        Parameters of ``nodes``, compared by value, whatever their memory layout. Values on the meta device are unknown.
     """
     place = {id(tensor): i for i, tensor in enumerate(parameters)}
     known = {

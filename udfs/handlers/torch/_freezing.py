@@ -56,7 +56,7 @@ class Freezing:
         Parameters
         ----------
         epoch : int
-            From 0.
+            Index of the epoch, from 0.
         evaluate : callable
             Runs the model in inference mode on any records. It is called once for each layer, to see what lies below.
 

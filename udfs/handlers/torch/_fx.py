@@ -154,7 +154,7 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
     Parameters
     ----------
     model : torch.nn.Module
-        That passed :func:`check_training`; in any mode, its modules are left as they are.
+        Model that passed :func:`check_training`, in any mode. Its modules are not changed.
     inputs : sequence of TensorSpec
         Inputs of the model.
     training : bool

@@ -44,9 +44,9 @@ def layer_graph(
     Parameters
     ----------
     module : torch.fx.GraphModule
-        What :func:`udfs.handlers.torch.capture` returned.
+        Result of :func:`udfs.handlers.torch.capture`.
     inputs : sequence of TensorSpec
-        As for the capture.
+        Inputs of the capture.
     measures : sequence of Measure, optional
         At :data:`BATCHES`; made where they are not given.
     learning : collection of int, optional

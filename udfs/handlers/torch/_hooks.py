@@ -38,7 +38,7 @@ def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
     model : torch.nn.Module
         In inference mode, and a copy: it loses hooks and parametrizations.
     modules : iterable of torch.nn.Module, optional
-        Those within ``model`` to which it is done; all by default.
+        Modules within ``model`` to change; all by default.
     """
     for inner in list(model.modules() if modules is None else modules):
         for key, hook in list(inner._forward_pre_hooks.items()):

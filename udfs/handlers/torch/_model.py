@@ -49,9 +49,9 @@ class TorchModel:
     Parameters
     ----------
     module : torch.fx.GraphModule
-        What :func:`udfs.handlers.torch.capture` returned.
+        Result of :func:`udfs.handlers.torch.capture`.
     inputs : sequence of TensorSpec
-        As for the capture.
+        Inputs of the capture.
     device : str
         Torch's name of where to run; :meth:`prepare` moves the parameters there.
     original : torch.nn.Module

@@ -44,7 +44,7 @@ def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule |
     Parameters
     ----------
     model : torch.nn.Module
-        As it would be exported for training, in its mode; its buffers are as before afterwards.
+        Model in the mode in which it would be exported for training. Its buffers are restored afterwards.
     inputs : sequence of TensorSpec
         Inputs of the model.
     """

@@ -35,7 +35,7 @@ class Table:
     dtype : str
         ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``: whole numbers and truths are computed as floats.
     labels : array of texts, or None
-        What the numbers are places of.
+        Labels that the numbers index.
     turned : bool
         Whether ONNX has it as (1, N), as ArrayFeatureExtractor gives it.
     texts : tuple of int, or None
