@@ -27,41 +27,42 @@ def feature_transfer(
     *,
     inputs: Sequence[TensorSpec] | None = None,
 ) -> Any:
-    """Freeze a network, and train a head on the features of one of its layers or several (Nautilus, Table 3, FTR).
+    """Freeze a network and train a head on the features of one or several of its layers (Nautilus, Table 3, FTR).
 
-    What lies above the topmost of `layers` is left out: it is neither computed nor held.
+    The layers above the topmost of `layers` are removed: the model neither computes nor stores them.
 
     Parameters
     ----------
     net : torch.nn.Module or keras.Model
-        It stays as it is: the model has a copy, in torch on the same memory. Of Keras, a functional or sequential one.
+        Pre-trained network; a Keras model must be functional or sequential. It is not changed: the model contains a
+        copy, which shares the memory of the weights in torch.
     layers : str, sequence of str, or layers of a card
-        Names of layers of the traced graph or paths of modules (``"encoder.layer.5"``); of Keras, names of layers. What
-        ``roster.card(...).resolve(...)`` gives is read too. Their order makes no difference.
+        Names of layers of the traced graph or paths of modules (``"encoder.layer.5"``); for Keras, names of layers.
+        The result of ``roster.card(...).resolve(...)`` is accepted as well. The order has no effect.
     combine : {"last", "sum", "weighted_sum", "concat"}
-        Combination of the features of several layers: take the topmost (default); add them up; add them up with a
-        weight a layer that learns and begins as their mean; or put their channels side by side, and project them to the
-        width of the topmost layer by a layer that learns. These are the ways of Devlin et al. 2019, table 7.
+        Combination of the features of several layers: the topmost layer (default); their sum; their sum with one
+        trainable weight per layer, initialized to the mean; or the concatenation of their channels, projected to the
+        width of the topmost layer by a trainable layer. See Devlin et al. 2019, table 7.
     head : torch.nn.Module or keras.Layer
-        Takes the features. In torch, further parameters of its ``forward`` that are named as inputs of the network are
-        given those: ``attention_mask`` of :class:`TransformerHead`.
+        Trainable layers that take the features. In torch, further parameters of ``forward`` with the name of an input
+        of the network receive this input, such as ``attention_mask`` of :class:`TransformerHead`.
     inputs : sequence of TensorSpec, optional
-        Inputs of the torch network. Needed where torch.fx cannot open it, as it cannot a network of
-        ``transformers``; and for ``"concat"`` where no module says how wide a layer is.
+        Inputs of the torch network. Required if torch.fx cannot trace the network, such as one of ``transformers``, and
+        for ``"concat"`` if no module specifies the width of a layer.
 
     Returns
     -------
     torch.nn.Module or keras.Model
-        In torch in evaluation mode. It takes what `net` does.
+        Model with the inputs of `net`; in torch, it is in evaluation mode.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid, or the layers differ in width and are to be added up.
+        An argument is not valid, or layers to add up differ in width.
     UnknownLayerError
-        The network has no such layer; the message lists those that there are.
+        The network has no such layer; the message lists the layers.
     udfs.handlers.UntraceableModelError
-        The network cannot be opened into layers; the message says why.
+        The network cannot be traced into layers; the message states the reason.
 
     Examples
     --------

@@ -10,39 +10,39 @@ __all__ = ["fine_tune"]
 
 
 def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> Any:
-    """Freeze a network but for its last blocks, and put a new head on it (Nautilus, Table 3, FTU).
+    """Freeze a network except for its last blocks, and replace its head (Nautilus, Table 3, FTU).
 
-    The head takes the place of the network's last fully-connected layer: it reads what that one reads. A network that
-    does not end in one, as an encoder, gives the head its first output.
+    The head replaces the last fully connected layer of the network and takes its input. If the network does not end in
+    such a layer, as an encoder, the head takes the first output of the network.
 
     Parameters
     ----------
     net : torch.nn.Module or keras.Model
-        It stays as it is. Of Keras, a functional or sequential one.
+        Pre-trained network, which is not changed. A Keras model must be functional or sequential.
     top : int
-        Number of blocks that learn, counted from the top.
+        Number of trainable blocks, counted from the top.
     head : torch.nn.Module or keras.Layer, optional
-        See :func:`feature_transfer`. Default ``None``: the network keeps its own top, which learns too.
+        See :func:`feature_transfer`. Default ``None``: the network keeps its own head, which is trainable.
     blocks : sequence of str or layers of a card, optional
-        The blocks from the bottom to the top, as paths of modules; ``roster.card("resnet50").layers`` for example. By
-        default, of an encoder of BERT's kind its blocks; of other networks of torch, the modules with weights that no
-        other one contains, containers opened first, then, where there are fewer than five, other modules too; a norm
-        belongs to the block before it. Of Keras, the layers with weights, but norms.
+        Blocks from the bottom to the top, as paths of modules; for example ``roster.card("resnet50").layers``. Default:
+        the blocks of a BERT encoder; for other torch networks, the modules with weights that no other module contains,
+        where containers are opened first and other modules are added if there are fewer than five, and a norm belongs
+        to the block before it; for Keras, the layers with weights except norms.
 
     Returns
     -------
     torch.nn.Module or keras.Model
-        In torch in evaluation mode. It takes what `net` does.
+        Model with the inputs of `net`; in torch, it is in evaluation mode.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid; the network has fewer blocks; or a block that is to learn does something in training
-        that its modules do not show, as functional dropout.
+        An argument is not valid; the network has fewer blocks; or a trainable block depends on the training mode in a
+        way that its modules do not show, such as functional dropout.
     UnknownLayerError
-        One of `blocks` is not there.
+        One of `blocks` does not exist.
     udfs.handlers.UntraceableModelError
-        The network cannot be opened into layers to put a head on it; the message says why.
+        The network cannot be traced into layers to replace the head; the message states the reason.
 
     Examples
     --------

@@ -10,34 +10,35 @@ __all__ = ["houlsby"]
 
 
 def houlsby(net: Any, top: int, bottleneck: int = 64, head: Any = None) -> Any:
-    """Put adapters into the last blocks of a frozen BERT (Houlsby et al., ICML 2019; Nautilus, Table 3, ATR).
+    """Insert adapters into the last blocks of a frozen BERT (Houlsby et al., ICML 2019; Nautilus, Table 3, ATR).
 
-    Each block gets two, after its two projections and before the residual connection: an adapter of width ``d`` and
-    bottleneck ``m`` is ``h + up(gelu(down(h)))``, with ``2 d m + d + m`` parameters. The adapters learn, and so do the
-    layer norms of these blocks. Adapters begin as almost nothing (weights of deviation 0.001, as the authors' code), so
-    that the untrained model computes what the network does.
+    Each block gets two adapters, after its two projections and before the residual connection. An adapter of width
+    ``d`` and bottleneck ``m`` computes ``h + up(gelu(down(h)))`` and has ``2 d m + d + m`` parameters. The adapters and
+    the layer norms of these blocks are trainable. The initial weights have a standard deviation of 0.001, as in the
+    authors' code, so that the untrained model computes almost the same as the network.
 
     Parameters
     ----------
     net : torch.nn.Module
-        An encoder of BERT's kind: of the roster (``minilm_l6``, a folder by ``roster.text_encoder``), or ``BertModel``
-        and ``RobertaModel`` of ``transformers``. It stays as it is.
+        BERT encoder: from the roster (``minilm_l6``, or a folder with ``roster.text_encoder``), or a ``BertModel`` or
+        ``RobertaModel`` of ``transformers``. It is not changed.
     top : int
         Number of blocks with adapters, counted from the top.
     bottleneck : int
-        Width within an adapter. Default 64.
+        Width of the bottleneck of an adapter. Default 64.
     head : torch.nn.Module, optional
-        Reads the last block's tokens; as for :func:`feature_transfer`. Default ``None``: the encoder's own outputs.
+        Trainable layers that take the tokens of the last block; see :func:`feature_transfer`. Default ``None``: the
+        model returns the outputs of the encoder.
 
     Returns
     -------
     torch.nn.Module
-        In evaluation mode.
+        Model with the inputs of `net`, in evaluation mode.
 
     Raises
     ------
     InvalidArgumentError
-        The network is no such encoder, or has fewer blocks.
+        The network is not a BERT encoder, or has fewer blocks.
 
     Examples
     --------

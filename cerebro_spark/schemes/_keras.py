@@ -78,7 +78,7 @@ def _names(net: Any) -> list[str]:
 
 
 def _copied(net: Any, learning: Collection[str]) -> Any:
-    """Copy a model, of which only the layers in `learning` are trainable; dropout below them all is left out."""
+    """Copy a model with only the layers in `learning` trainable, without the dropout below all of them."""
     places = [place for place, layer in enumerate(net.layers) if layer.name in learning]
     below = {layer.name for layer in net.layers[: min(places, default=len(net.layers))]}
 

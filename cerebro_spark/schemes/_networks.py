@@ -18,12 +18,12 @@ _MODULES = {"torch": "cerebro_spark.schemes._torch", "keras": "cerebro_spark.sch
 
 
 def framework_module(net: object) -> Any:
-    """Import the schemes of a network's framework.
+    """Import the module with the schemes of a network's framework.
 
     Raises
     ------
     InvalidArgumentError
-        It is no network of torch or Keras.
+        The network is not one of torch or Keras.
     """
     framework = framework_of(net)
     if framework is None or framework.name not in _MODULES:
@@ -36,12 +36,12 @@ def framework_module(net: object) -> Any:
 
 
 def adapters(net: object, scheme: str) -> Any:
-    """Import the adapters of torch, the one framework that has them.
+    """Import the module with the adapters, which only torch has.
 
     Raises
     ------
     InvalidArgumentError
-        It is no network of torch.
+        The network is not one of torch.
     """
     framework = framework_of(net)
     if framework is None or framework.name != "torch":

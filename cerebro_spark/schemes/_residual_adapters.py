@@ -10,17 +10,17 @@ __all__ = ["residual_adapters"]
 
 
 def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> Any:
-    """Put parallel adapters into the last blocks of a frozen CNN (Rebuffi et al., CVPR 2018, section 3.1).
+    """Insert parallel adapters into the last blocks of a frozen CNN (Rebuffi et al., CVPR 2018, section 3.1).
 
-    Each convolution of these blocks whose window is larger than one pixel gets a 1 x 1 convolution beside it, of the
-    same stride and groups, whose output is added: ``conv(x) + adapter(x)``. The adapters learn, and so do the batch
-    norms of these blocks, as in Rebuffi et al., NIPS 2017. Adapters begin as zeros, so that the untrained model
-    computes what the network does.
+    Each convolution of these blocks whose kernel is larger than 1 x 1 gets a parallel 1 x 1 convolution with the same
+    stride and groups, whose output is added: ``conv(x) + adapter(x)``. The adapters and the batch norms of these blocks
+    are trainable, as in Rebuffi et al., NIPS 2017. The initial weights are zero, so that the untrained model computes
+    the same as the network.
 
     Parameters
     ----------
     net : torch.nn.Module
-        It stays as it is.
+        Pre-trained network, which is not changed.
     top : int
         Number of blocks with adapters, counted from the top.
     head : torch.nn.Module, optional
@@ -31,14 +31,14 @@ def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = Non
     Returns
     -------
     torch.nn.Module
-        In evaluation mode.
+        Model with the inputs of `net`, in evaluation mode.
 
     Raises
     ------
     InvalidArgumentError
         An argument is not valid, or these blocks have no such convolution.
     udfs.handlers.UntraceableModelError
-        The network cannot be opened into layers to put a head on it; the message says why.
+        The network cannot be traced into layers to replace the head; the message states the reason.
 
     Examples
     --------
