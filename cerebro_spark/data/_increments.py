@@ -69,21 +69,21 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     previous: GrowingData | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> GrowingData:
-    """Add a batch of rows to prepared data that grow, or begin such data with the first batch.
+    """Add a batch of rows to growing prepared data, or create such data from the first batch.
 
-    The split and the shard of a record follow from its id and the seed alone. So they never change, whatever comes
-    later; and the sizes of shards and splits are about, not exactly, those that were asked for.
+    The split and the shard of a record depend only on its id and the seed, so they never change. The sizes of shards
+    and splits are therefore approximate.
 
-    Of an id that is known already:
+    A row whose id is already known has one of these effects:
 
-    - with equal features, labels and weight, nothing happens;
-    - with equal features and another label or weight, the label or weight is corrected; the row stays where it is, and
-      nothing computed from its features is lost;
-    - with other features, the record has changed: its row goes out, and the batch has a new one;
-    - with the weight 0, its row goes out.
+    - with equal features, labels and weight, it has no effect;
+    - with equal features and another label or weight, it corrects the label or weight; the old row keeps its place, and
+      results computed from its features stay valid;
+    - with other features, it replaces the old row, which is removed;
+    - with the weight 0, the old row is removed.
 
-    Rows are compared as the shards hold them; images by their encoded bytes. A row that is left out for an error, by
-    ``errors="drop"``, changes nothing of what is known of its id.
+    Rows are compared in the encoding of the shards, and images by their encoded bytes. A row that ``errors="drop"``
+    leaves out has no effect on the earlier rows of its id.
 
     Parameters
     ----------
@@ -92,41 +92,41 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     store : Store
         Store that every worker can reach.
     name : str
-        Name of the folder ``prepared/<name>`` in the store. A name of its own keeps the state before this batch under
-        the name of `previous`, which is needed on; under the same name the data move on.
+        Name of the folder ``prepared/<name>`` in the store. A new name keeps the state before this batch under the name
+        of `previous`, whose files must stay in the store; the same name updates the data.
     id_column : str
-        Column that names a record: strings or whole numbers, none of them null.
+        Column of record ids: strings or integers without nulls.
     feature_columns, label_columns, weight_column
         See :func:`prepare`; the same in every batch, as are the tensors' types and shapes.
     num_shards : int
-        Number of shards of each split: one per worker. In the first batch every training shard needs a row; later ones
-        may leave shards as they are.
+        Number of shards of each split: one per worker. Every training shard needs a row of the first batch, but not of
+        later ones.
     test_fraction : float
-        Share of the ids held out of training, in ``[0, 1)``. Default a quarter; the first batch needs one such row.
+        Share of the ids held out of training, in ``[0, 1)``. Default 0.25; the first batch needs one such row.
     seed : int
-        Seed of the places, not negative. Default 0.
+        Seed of the assignment to splits and shards, non-negative. Default 0.
     image_size : int, optional
         See :func:`prepare`.
     errors : {"drop", "raise"}
         See :func:`prepare`.
     previous : GrowingData, optional
-        All batches so far. Default ``None``: this is the first batch.
+        Data with all batches so far. Default ``None``: this is the first batch.
     progress : callable, optional
         Called with the name of each step as it begins.
 
     Returns
     -------
     GrowingData
-        With one more increment. It is `previous` itself if the batch has nothing new. A batch that was added under
-        `name` before may be given again, and is not added twice.
+        Data with one more increment, or `previous` itself if the batch has no changes. A batch that was already added
+        under `name` is not added again.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid or differs from the first batch's; `name` holds other data; or the store does not hold
-        `previous` any more.
+        An argument is not valid or differs from that of the first batch; `name` contains other data; or `previous` is
+        no longer in the store.
     ColumnError, LabelError
-        See :func:`prepare`; or an id is null or comes twice, or the columns are unlike those of the first batch.
+        See :func:`prepare`; also if an id is null or occurs twice, or the columns differ from those of the first batch.
     EmptyInputError
         The batch has no complete row; or it is the first one, and a training shard or the validation split gets no row.
     StoreError, BusyError, ChangingInputError

@@ -14,42 +14,42 @@ if TYPE_CHECKING:
 
 __all__ = ["register_sql"]
 
-# Of a network's own, whose outputs are held before Spark gets them.
+# Batches of the network whose outputs are collected before they are passed to Spark.
 _BATCHES = 8
 
 
 def register_sql(spark: SparkSession, **models: TunedModel) -> tuple[str, ...]:
     """Register tuned models as SQL functions: ``predict_tuned(struct(price, weight), 'churn')``.
 
-    A call gives what the model's ``transform`` gives for the row. The functions are of the session, and an earlier
-    call's are replaced:
+    A call returns the same as ``transform`` of the model for the row. The functions belong to the session, and replace
+    those of an earlier call:
 
     ``predict_tuned(struct(columns), 'model')``
-        The prediction, a double, null for a row that the network cannot read.
+        Returns the prediction, a double; null for a row that the network cannot read.
     ``predict_tuned_or_error(struct(columns), 'model')``
-        A struct of ``prediction``, ``probability`` and ``raw_prediction`` (arrays of double), ``error`` (the reason;
-        null for a good row) and ``detail``. There is no probability where the label is a value.
+        Returns a struct of ``prediction``, ``probability`` and ``raw_prediction`` (arrays of double), ``error`` (the
+        reason; null for a good row) and ``detail``. The probability is null for a regression.
 
-    The struct has the columns that the model was trained on, by their names, in any order and with others beside them:
-    ``struct(*)`` does. Of a model that reads one column the argument may be that column itself. ``'model'`` may be left
-    out where one is registered.
+    The struct contains the columns that the model was trained on, by name, in any order, and may contain others, as
+    ``struct(*)`` does. For a model of a single column, the argument may be the column itself. ``'model'`` is optional
+    if a single model is registered.
 
     Parameters
     ----------
     spark : SparkSession
-        Classic or Connect.
+        Classic or Connect session.
     **models : TunedModel
-        By the names that queries call them by.
+        Models by the names that queries use.
 
     Returns
     -------
     tuple of str
-        The functions.
+        Names of the functions.
 
     Raises
     ------
     InvalidArgumentError
-        There is no model, something else is given, or a model has a class for each token of a row.
+        There is no model, an argument is not a :class:`TunedModel`, or a model predicts a class for each token.
 
     Examples
     --------

@@ -21,8 +21,8 @@ WALKED_ROWS = 4
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
-# So many numbers at a time: what one operator writes, the next one finds in a cache. Of a narrow table that are more
-# rows, and fewer calls for all of them.
+# Limit the numbers per chunk, so that an operator finds the output of the previous one in the cache. Narrow tables get
+# more rows per chunk, and therefore fewer calls.
 _WIDE, _NUMBERS = 256, 2**19
 
 

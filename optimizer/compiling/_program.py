@@ -191,12 +191,12 @@ class Program:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Program:
-        """Build the program again from what :meth:`document` gave.
+        """Rebuild a program from the result of :meth:`document`.
 
         Raises
         ------
         ProgramError
-            Of another version, damaged, or with an operator that does not exist.
+            The document has another version, is damaged, or contains an unknown operator.
         """
         if document.get("version") != _VERSION:
             raise ProgramError(f"a program of version {document.get('version')!r}; this package reads {_VERSION}")

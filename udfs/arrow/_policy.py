@@ -68,7 +68,7 @@ class RowPolicy:
         Raises
         ------
         RowError
-            Of the type :attr:`error`.
+            A row is bad and the policy is ``"raise"``. The type of the error is :attr:`error`.
         """
         if self.errors != "raise":
             return

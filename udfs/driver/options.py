@@ -34,7 +34,7 @@ class OptionGroup:
     Parameters
     ----------
     target : callable or sequence of callable
-        Dataclass or function that the options fill. Of several, the first that has a parameter describes it.
+        Dataclass or function that the options fill. If there are several, the first with a parameter describes it.
     names : sequence of str
         Parameters that become options.
     overrides : mapping of str to dict, optional

@@ -14,9 +14,9 @@ _frozen = 0
 class FrozenHeap:
     """Exclude all present objects from garbage collection while requests are answered within milliseconds.
 
-    It stops every thread while it looks through the objects of a process, time and again. Of a driver with torch,
-    MLflow and scikit-learn that takes a quarter of a second, which is many requests' deadline. Several may be frozen
-    at a time; the last one that is thawed ends it.
+    A collection stops every thread while it scans the objects of the process. In a driver with torch, MLflow and
+    scikit-learn it takes a quarter of a second, so that many requests miss their deadline. Several instances may be
+    frozen at a time; the objects are collected again when the last one is thawed.
 
     Examples
     --------

@@ -241,7 +241,7 @@ class PreparedData(ExplainedInNotebooks):
         Raises
         ------
         ShardError, udfs.store.StoreError
-            Of growing data, if what later batches changed cannot be read.
+            The changes in later batches of growing data cannot be read.
         """
         return (Part(self.path(shard), shard.rows, shard.digest),) if shard.rows else ()
 

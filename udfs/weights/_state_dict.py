@@ -46,10 +46,10 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     ----------
     uri : str or path
         A local path, or a URI of a file system that pyarrow knows: ``file://``, ``hdfs://``, ``s3://``, ``gs://``,
-        ``abfs://``. A remote file is copied once to each node, into the folder that the environment variable
-        ``CEREBRO_SPARK_CACHE`` names, and again when its size or its modification time changes. On a worker also
-        ``sparkfile:NAME``, a file that the session was given by ``addArtifacts(path, file=True)``. Of a local folder,
-        as ``transformers`` writes one, its ``model.safetensors``.
+        ``abfs://``. A remote file is copied once to each node, into the folder in the environment variable
+        ``CEREBRO_SPARK_CACHE``, and again when its size or modification time changes. Workers also accept
+        ``sparkfile:NAME``, a file that was added to the session by ``addArtifacts(path, file=True)``. A local folder,
+        as ``transformers`` writes it, stands for its ``model.safetensors``.
 
     Returns
     -------

@@ -103,8 +103,8 @@ class HasNetworkInput(HasInputCol):
 class HasNetwork(HasSeed):
     """Params for the network that a stage runs, its weights and its device.
 
-    The Param ``model`` has the model's name. Of a model that was given itself, the stage holds the card beside it, and
-    so it does of any network that it was saved with.
+    The Param ``model`` contains the name of the model. If the user passes a model object, or if the stage was saved
+    with a network, the stage also stores the card of the model.
     """
 
     model: Param[str] = Param(

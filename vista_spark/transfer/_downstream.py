@@ -41,9 +41,9 @@ _SAME_WIDTH = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Normali
 def point_at(stage: Params, features: str, label: str) -> Any:
     """Copy an estimator or evaluator so that it reads two columns.
 
-    Reaches into what holds others: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, the
-    classifier of a ``OneVsRest``. Of the stages of a ``Pipeline`` only columns that were never set are pointed: its
-    inner columns are the user's own, and the first of its stages reads ``features``.
+    This includes nested stages: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, and
+    the classifier of a ``OneVsRest``. In the stages of a ``Pipeline`` only columns that were never set are changed: the
+    user chooses the inner columns, and the first stage reads ``features``.
     """
     return stage.copy(dict(_settings(stage, features, label, inner=False)))
 

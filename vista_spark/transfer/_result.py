@@ -29,7 +29,7 @@ class InferencePass:
     Attributes
     ----------
     layers : tuple of str
-        Layers that it delivered, from the bottom to the top.
+        Layers that the pass computed, from the bottom to the top.
     seconds : float
         Wall time, in seconds.
     gflops : float
@@ -43,31 +43,31 @@ class InferencePass:
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """A downstream model trained on the structured features and one set of image features.
+    """Downstream model trained on the structured features and one set of image features, with its score.
 
     Attributes
     ----------
     name : str
-        The layer, or ``"structured"`` and ``"hog"`` for the baselines.
+        Name of the layer, or ``"structured"`` and ``"hog"`` for the baselines.
     size : int
         Length of the image features; 0 for the structured features alone.
     score : float
         Score of the evaluator on the held-out rows.
     inference_seconds : float
-        The layer's share of its pass's wall time, by FLOPs: those that the pass spends above the layer below. The
-        shares of a pass add up to :attr:`InferencePass.seconds`. Of the HOG baseline, its own pass.
+        Share of the layer in the wall time of its pass, in proportion to the FLOPs between the layer below and this
+        layer. The shares of a pass add up to :attr:`InferencePass.seconds`. For the HOG baseline, the time of its pass.
     training_seconds : float
         Wall time of fitting and scoring.
     gflops : float
-        The layer's share of its pass's, per record.
+        Share of the layer in the GFLOPs of its pass, per record.
     model : pyspark.ml.Model
-        Reads the assembled vector; :attr:`TransferResult.best_model` is the one that reads images.
+        Downstream model of the assembled vector; use :attr:`TransferResult.best_model` to predict from images.
     inference_pass : int or None
-        The place in :attr:`TransferResult.passes` of the pass that delivered the features; ``None`` of a baseline.
+        Index in :attr:`TransferResult.passes` of the pass that computed the features; ``None`` for a baseline.
     interval, lift_interval : tuple of float or None
-        Intervals that contain 95 % of the scores, and of the lifts over the structured features alone, when the rows
-        held out are drawn again with replacement. ``None`` where the metric is none of Spark ML's f1, accuracy,
-        weighted precision and recall, rmse, mse, mae and r2, where rows are weighed, or above 20,000 rows.
+        95 % bootstrap intervals of the score and of the lift over the structured features alone, from the held-out
+        rows. ``None`` if the metric is not Spark ML's f1, accuracy, weighted precision, weighted recall, rmse, mse, mae
+        or r2, if rows have weights, or if there are more than 20,000 rows.
     """
 
     name: str
@@ -83,12 +83,12 @@ class LayerResult:
 
     @property
     def seconds(self) -> float:
-        """Inference and training together."""
+        """Seconds of inference and training."""
         return self.inference_seconds + self.training_seconds
 
 
 def best_of(results: Sequence[LayerResult], *, larger_is_better: bool) -> LayerResult:
-    """Choose the result with the best score, of equal ones the first; a score that is not a number is the worst."""
+    """Return the result with the best score, the first one in a tie. NaN is the worst score."""
     sign = 1 if larger_is_better else -1
     return max(results, key=lambda result: -math.inf if math.isnan(result.score) else sign * result.score)
 
@@ -102,24 +102,24 @@ class TransferResult:
     layers : tuple of LayerResult
         Results of the layers, from the bottom to the top.
     passes : tuple of InferencePass
-        In the order in which they ran; one may have delivered several layers.
+        Inference passes in the order of execution. A pass may compute several layers.
     baseline : LayerResult
-        The structured features alone, on the same rows.
+        Result of the structured features alone, on the same rows.
     hog : LayerResult or None
-        The structured features and histograms of oriented gradients, if asked for.
+        Result of the structured features and histograms of oriented gradients, if requested.
     best : LayerResult
-        The best score among the layers and the structured features alone; of equal ones the structured features, then
-        the layer nearest to the image.
+        Best result among the layers and the structured features alone. In a tie, the structured features take
+        precedence, then the layer nearest to the image.
     best_model : pyspark.ml.PipelineModel
         Pipeline of :attr:`best`, which transforms a DataFrame or stream with the structured features and, if a layer is
-        best, the images. It saves and loads. A row that it cannot predict stays, with nulls and the reason in
+        best, the images. It can be saved and loaded. A row that it cannot predict is kept, with nulls and the reason in
         ``transfer_error``.
     metric : str
         Name of the score.
     larger_is_better : bool
         Whether a larger score is better.
     choice : Choice
-        The plan that was run, its memory plan, and what it was preferred to; ``print(result.choice.explain())``.
+        Executed plan, its memory plan, and the rejected alternatives; ``print(result.choice.explain())``.
     train_rows, test_rows : int
         Rows of the training set and of the held-out set.
     dropped : mapping of str to int

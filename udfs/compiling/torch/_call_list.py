@@ -116,8 +116,8 @@ def _finite_rule(operator: Finite) -> Callable[[Table, list[Table]], NDArray[np.
     """Return a rule that checks one sum of squares, and each number only if that is not finite."""
 
     def rule(value: Table, tables: list[Table]) -> NDArray[np.bool_] | None:
-        # Squares below float32's greatest number are of numbers that float32 has. Of numpy's products, this one does
-        # not warn of an overflow.
+        # If the sum of squares is in the range of float32, so are the numbers. np.vdot does not warn of an overflow,
+        # in contrast to other products of numpy.
         if value.dtype in _FLOATS and np.vdot(value, value) < _GREATEST:
             return None
         return _rule(operator, value, tables)

@@ -20,9 +20,9 @@ _AUTOMATIC = re.compile(r"(input_layer|keras_tensor)(_\d+)?")
 def value_names(captured: Capture) -> list[str]:
     """Name each value readably and uniquely.
 
-    A layer's value is named by its path; that of its second call ends in ``_1``. Keras numbers functions, and inputs
-    without a name, by all that the process ever made: these are counted anew here. Of several values of one call the
-    index is added: ``"split.0"``.
+    The value of a layer is named by the path of the layer; the value of its second call ends in ``_1``. Keras numbers
+    functions and unnamed inputs per process, so they are renumbered per model. If a call returns several values, their
+    names end in the index: ``"split.0"``.
     """
     names: dict[int, str] = {}
     used: set[str] = set()

@@ -37,9 +37,9 @@ def layer_graph(
     """Describe a captured model.
 
     A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
-    records, stored and fed again. Any other value (a size, a tuple, a parameter seen through a view) is folded into the
-    layers that consume it, each of which has its costs; parameters that several layers read count for each. Of what the
-    model returns, the layers are the outputs.
+    records, stored and fed again. Any other value (a size, a tuple, a view of a parameter) is merged into the layers
+    that consume it, and each of them has its cost. Parameters that several layers read count for each of them. The
+    outputs of the graph are the returned values that are layers.
 
     Parameters
     ----------

@@ -13,12 +13,12 @@ __all__ = ["frozen_modules", "set_training"]
 
 
 def set_training(model: nn.Module) -> None:
-    """Put a model into training mode, but for its frozen modules, as ``trainable=False`` does in Keras.
+    """Put a model into training mode except for its frozen modules, as ``trainable=False`` does in Keras.
 
-    A module is frozen if it has parameters, its own or inner ones, and none of them requires a gradient. It stays in
-    inference mode, and so does all that lies inside it: dropout within a frozen block does not draw, batch norm does
-    not move. A module without parameters, as a dropout between two layers, does as the module around it. Of a model
-    with nothing frozen all modules train.
+    A module is frozen if it or its submodules have parameters and none of them requires a gradient. A frozen module and
+    its submodules stay in inference mode: dropout is inactive and batch norm does not update its statistics. A module
+    without parameters, such as a dropout between two layers, has the mode of the module that contains it. Without
+    frozen modules, the whole model is in training mode.
 
     Examples
     --------
