@@ -188,7 +188,7 @@ class Store:
             return bool(system.get_file_info(self.path(*parts)).type != fs.FileType.NotFound)
 
     def list(self, *parts: str) -> builtins.list[str]:
-        """Names of what lies directly below a folder, in order; none where there is no folder.
+        """Return the sorted names of the entries directly below a folder; none if there is no such folder.
 
         What is still being written is not there yet.
         """

@@ -136,7 +136,7 @@ def _list_type(field: Any) -> pa.DataType:
 
 
 def _nested(column: pa.Array, field: Any) -> pa.Array:
-    """Tensors as lists of lists, without a Python object a number."""
+    """Convert tensors to nested lists, without a Python object per number."""
     decoded = [field.codec.decode(field, value.as_py()) if value.is_valid else None for value in column]
     kind = _number(field)
     good = [tensor for tensor in decoded if tensor is not None]

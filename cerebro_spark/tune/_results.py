@@ -208,7 +208,7 @@ class Results:
         return {trial.trial_id: list(trial.history) for trial in self._trials}
 
     def to_pandas(self) -> pd.DataFrame:
-        """Table of one row per trial and epoch: ``trial_id``, params, ``status``, ``epoch``, and the metrics."""
+        """Return a row per trial and epoch: ``trial_id``, params, ``status``, ``epoch`` and the metrics."""
         import pandas as pd  # heavy, and not everybody asks
 
         rows = [

@@ -69,7 +69,7 @@ class Arithmetic(Operator):
         check_choice("Arithmetic", "kind", self.kind, ("add", "subtract", "multiply", "divide"))
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.operand))
 
 
@@ -116,7 +116,7 @@ class Linear(Operator):
     bias: NDArray[Any]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], self.weights.shape[0])
         if self.weights.shape[1:] != self.bias.shape:
             raise ProgramError(f"bias must have shape {self.weights.shape[1:]}, got {self.bias.shape}.")
@@ -163,7 +163,7 @@ class Complement(Operator):
     """Two columns, ``1 - p`` and ``p``, for a probability ``p``."""
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], 1) + 1
 
 
@@ -184,7 +184,7 @@ class ArgMax(Operator):
         check_choice("ArgMax", "nan", self.nan, ("greatest", "stays first", "left out"))
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if not inputs[0]:
             raise ProgramError("ArgMax of no columns")
         return 1
@@ -206,5 +206,5 @@ class Above(Operator):
     or_equal: bool
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], 1)

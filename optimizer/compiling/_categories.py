@@ -53,7 +53,7 @@ class Encode(Operator):
             raise ProgramError(f"Encode: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
 
     def width(self, inputs: Sequence[int]) -> int:  # it reads columns, not tables
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return len(self.columns)
 
     def explain(self) -> str:
@@ -81,7 +81,7 @@ class Recode(Operator):
     sizes: NDArray[np.int64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result: those of the first column's codes, then those of the second's."""
+        """Return the number of columns of the result: those of the first column's codes, then those of the second's."""
         _check_sum("Recode", len(self.values), self.sizes)
         return width_of(self, inputs[0], len(self.sizes)) * int(self.values.shape[1])
 
@@ -102,7 +102,7 @@ class OneHot(Operator):
     dtype: str = "float64"
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], len(self.sizes))
         return int(self.sizes.sum())
 
@@ -123,7 +123,7 @@ class Known(Operator):
     who: str
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.sizes))
 
 
@@ -149,7 +149,7 @@ class Filled(Operator):
     nan: bool
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.marks))
 
 

@@ -32,7 +32,7 @@ class Select(Operator):
     columns: NDArray[np.int64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < inputs[0]:
             raise ProgramError(f"Select takes columns {self.columns.tolist()} of {inputs[0]}")
         return len(self.columns)
@@ -45,7 +45,7 @@ class Concatenate(Operator):
     arity: ClassVar[int | None] = None
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return sum(inputs)
 
 
@@ -65,7 +65,7 @@ class Impute(Operator):
     missing: float
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.values))
 
 

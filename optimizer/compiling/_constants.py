@@ -29,5 +29,5 @@ class Constant(Operator):
     values: NDArray[Any]
 
     def width(self, inputs: Sequence[int]) -> int:  # the input says how many rows there are
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return len(self.values)

@@ -62,7 +62,7 @@ class PowerTransform(Operator):
         check_choice("PowerTransform", "method", self.method, ("box-cox", "yeo-johnson"))
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.lambdas))
 
 
@@ -87,7 +87,7 @@ class Quantiles(Operator):
     normal: bool
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(self.quantiles) != len(self.references):
             raise ProgramError(f"quantiles must have {len(self.references)} rows, got {len(self.quantiles)}.")
         return width_of(self, inputs[0], self.quantiles.shape[1])
@@ -109,7 +109,7 @@ class Bins(Operator):
     sizes: NDArray[np.int64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(self.edges) != int(self.sizes.sum()):
             raise ProgramError(f"edges must have {int(self.sizes.sum())} entries, got {len(self.edges)}.")
         return width_of(self, inputs[0], len(self.sizes))
@@ -134,7 +134,7 @@ class Monomials(Operator):
     rounds: NDArray[np.int64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(self.left) != len(self.right) or int(self.rounds.sum()) != len(self.left):
             raise ProgramError(
                 f"left and right must have {int(self.rounds.sum())} entries, got {len(self.left)}, {len(self.right)}."
@@ -187,7 +187,7 @@ class Patch(Operator):
     high: float
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if not 0 <= self.column < inputs[0] or inputs[2] != 1:
             raise ProgramError(f"Patch of column {self.column} of {inputs[0]} by {inputs[2]} columns")
         return width_of(self, inputs[1], inputs[0])

@@ -44,7 +44,7 @@ class Distances(Operator):
         check_choice("Distances", "metric", self.metric, METRICS)
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
         return len(self.points)
 
@@ -94,7 +94,7 @@ class Neighbors(Operator):
         check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded"))
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
         if len(self.points) != len(self.values) or not 1 <= self.count <= len(self.points):
             raise ProgramError(f"Neighbors: {self.count} of {len(self.points)} points with {len(self.values)} values")
@@ -116,6 +116,6 @@ class Coupling(Operator):
     classes: int
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], self.classes * (self.classes - 1) // 2)
         return self.classes

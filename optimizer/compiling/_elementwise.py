@@ -21,7 +21,7 @@ class Choose(Operator):
     arity: ClassVar[int | None] = 3
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return _common(self, inputs)
 
 

@@ -34,7 +34,7 @@ class Average(Operator):
     divisor: float
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(set(inputs)) != 1 or len(self.weights) not in {0, len(inputs)}:
             raise ProgramError(
                 f"Average must have 0 or {len(inputs)} weights and tables of one width, got {len(self.weights)} "
@@ -57,7 +57,7 @@ class LogMean(Operator):
     divisor: float
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(set(inputs)) != 1:
             raise ProgramError(f"LogMean must have tables of one width, got {list(inputs)}.")
         return inputs[0]
@@ -82,7 +82,7 @@ class Votes(Operator):
     classes: int
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if self.hits.shape != self.misses.shape:
             raise ProgramError(f"misses must have {len(self.hits)} entries, got {len(self.misses)}.")
         width_of(self, inputs[0], len(self.hits))
@@ -105,7 +105,7 @@ class Pairwise(Operator):
     classes: int
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         for width in inputs:
             width_of(self, width, self.classes * (self.classes - 1) // 2)
         return self.classes
@@ -124,6 +124,6 @@ class WeightedMedian(Operator):
     weights: NDArray[np.float64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], len(self.weights))
         return 1

@@ -88,7 +88,7 @@ class Combine(Operator):
         check_choice("Combine", "kind", self.kind, _COMBINATIONS)
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if 1 not in inputs and inputs[0] != inputs[1]:
             raise ProgramError(f"Combine of {inputs[0]} and {inputs[1]} columns")
         return max(inputs)
@@ -120,7 +120,7 @@ class Reduce(Operator):
         check_choice("Reduce", "kind", self.kind, _REDUCTIONS)
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if self.groups < 1 or not inputs[0] or inputs[0] % self.groups:
             raise ProgramError(f"groups must be a positive divisor of the width {inputs[0]}, got {self.groups}.")
         return self.groups
@@ -169,7 +169,7 @@ class OrderedSum(Operator):
     bias: NDArray[Any]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         whole = len(self.starts) == len(self.bias) + 1 and self.starts[-1] == len(self.weights) == len(self.columns)
         if not whole or self.starts[0] != 0 or (self.starts[1:] < self.starts[:-1]).any():
             raise ProgramError(f"starts must ascend from 0 to {len(self.weights)}, got {self.starts.tolist()}.")
@@ -195,7 +195,7 @@ class Within(Operator):
     reason: str
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.low))
 
 
@@ -215,7 +215,7 @@ class Reject(Operator):
     reason: str
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], inputs[0])
 
 
@@ -226,5 +226,5 @@ class After(Operator):
     arity: ClassVar[int | None] = None
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return inputs[0]

@@ -52,5 +52,5 @@ class Interpolate(Operator):
             raise ProgramError(f"x must ascend, got {self.x.tolist()[:5]}.")
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], 1)

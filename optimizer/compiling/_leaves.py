@@ -37,7 +37,7 @@ class Leaves(Operator):
     columns: int = 0
 
     def width(self, inputs: Sequence[int]) -> int:  # the leaves are read, not the sums
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if self.columns and self.trees % self.columns:
             raise ProgramError(f"trees must be a multiple of columns={self.columns}, got {self.trees}.")
         return self.trees

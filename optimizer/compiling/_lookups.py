@@ -37,7 +37,7 @@ class Replace(Operator):
     value: NDArray[np.float64]
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if not len(self.low) == len(self.high) == len(self.value):
             raise ProgramError(
                 f"low, high and value must have one length, got {len(self.low)}, {len(self.high)}, {len(self.value)}."
@@ -122,7 +122,7 @@ class CodeLookup(Operator):
         )
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if len(self.column) and not 0 <= int(self.column.min()) <= int(self.column.max()) < inputs[0]:
             raise ProgramError(f"CodeLookup looks at columns {sorted(set(self.column.tolist()))} of {inputs[0]}")
         return len(self.column)

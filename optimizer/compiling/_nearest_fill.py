@@ -46,7 +46,7 @@ class NearestFill(Operator):
     step: float
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
         if len(self.means) != inputs[0] or self.count < 1:
             raise ProgramError(f"NearestFill: {len(self.means)} means of {inputs[0]} columns, {self.count} neighbours")

@@ -50,7 +50,7 @@ class Operator:
         OPERATORS[cls.__name__] = cls
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result.
+        """Return the number of columns of the result.
 
         Parameters
         ----------

@@ -147,7 +147,7 @@ class Bag(Operator):
         return {"list": list, "list of Spark": list, "pairs": dict}.get(self.analyzer, str)
 
     def width(self, inputs: Sequence[int]) -> int:  # it reads a column, not tables
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return self.buckets or len(self.terms)
 
     def explain(self) -> str:
@@ -195,5 +195,5 @@ class Damped(Operator):
         check_choice("Damped", "norm", self.norm, ("", "l1", "l2", "max"))
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         return width_of(self, inputs[0], len(self.weights)) if len(self.weights) else inputs[0]

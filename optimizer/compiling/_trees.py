@@ -173,13 +173,13 @@ class Trees(Operator):
         )
 
     def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
+        """Return the number of columns of the result."""
         if inputs[0] != self.features:
             raise ProgramError(f"input of Trees must have {self.features} columns, got {inputs[0]}.")
         return len(self.base)
 
     def depths(self) -> NDArray[np.int64]:
-        """Depth of each tree: the splits on its longest path.
+        """Return the depth of each tree: the number of splits on its longest path.
 
         Raises
         ------

@@ -136,7 +136,7 @@ class LayerGraph:
         return tuple(dict.fromkeys(self[name].name for name in _listed(names)))
 
     def consumers(self, name: str) -> tuple[str, ...]:
-        """Names of the layers that read ``name``, in topological order, each once."""
+        """Return the names of the layers that read ``name``, in topological order, each once."""
         return self._consumers[self[name].name]
 
     def ancestors(self, names: Iterable[str]) -> tuple[str, ...]:

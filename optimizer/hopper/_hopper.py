@@ -395,7 +395,7 @@ class Hopper:
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(alone))
 
     def visited(self, config: str) -> frozenset[int]:
-        """The partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``.
+        """Return the partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``.
 
         Parameters
         ----------

@@ -29,7 +29,7 @@ class TensorError(CerebroError, ValueError):
 
 
 def nbytes(spec: TensorSpec) -> int:
-    """Bytes of one record."""
+    """Return the size of one record in bytes."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
 
 
@@ -131,7 +131,7 @@ def _wrong_length(spec: TensorSpec, lengths: list[int]) -> TensorError:
 
 
 def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArray:
-    """Feature vectors as ``list<float>``, null where ``valid`` is false.
+    """Return the feature vectors as ``list<float>``, null where ``valid`` is false.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ class _Vocabulary:
         return pa.array(values, pa.binary()), places
 
     def codes(self, column: Any, place: int) -> NDArray[np.int64]:
-        """Codes of a column, int64."""
+        """Return the codes of a column, int64."""
         if isinstance(column, pa.Array | pa.ChunkedArray):
             return self._of_arrow(column, self.null, place)
         if column.dtype.kind in "biuf" and not self.numbers:

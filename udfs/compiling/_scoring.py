@@ -128,7 +128,7 @@ def _column(values: NDArray[Any], good: NDArray[np.bool_], kind: pa.DataType) ->
 
 
 def _of_lists(column: pa.Array, width: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Lists of numbers as one table of the rows that are there; a null inside is NaN."""
+    """Convert the non-null lists of numbers to one table; a null in a list becomes NaN."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.min_max(pc.list_value_length(column)).as_py()
     if present.any() and (lengths["min"], lengths["max"]) != (width, width):

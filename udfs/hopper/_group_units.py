@@ -259,7 +259,7 @@ class GroupUnits:
 
 
 def _batch_size(branches: Sequence[_Branch]) -> int:
-    """Rows of a step, which those that train together have in common."""
+    """Return the batch size, which the trials of a group have in common."""
     # Those that train whole shards alone have none, and say so at their first step.
     of_each = {branch.member.trial_id: getattr(branch.adapted.trainer, "batch_size", 1) for branch in branches}
     sizes = set(of_each.values())

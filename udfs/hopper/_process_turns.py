@@ -110,7 +110,7 @@ class Turn:
             self._changed.notify_all()
 
     def cpu_seconds(self, name: str) -> float:
-        """Seconds of the CPU that the process took in the turns of one."""
+        """Return the CPU seconds of the process in the turns of one caller."""
         with self._changed:
             return self._cpu(name)
 

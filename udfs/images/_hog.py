@@ -83,7 +83,7 @@ def hog(
 
 
 def hog_length(size: int = 128, *, orientations: int = 9, pixels_per_cell: int = 8, cells_per_block: int = 2) -> int:
-    """Length of the vector that `hog` returns for the same parameters, known without an image.
+    """Return the length of the vector that `hog` returns for the same parameters, known without an image.
 
     Raises
     ------

@@ -150,7 +150,7 @@ class Inference:
     def _infer(
         self, model: TracedModel, reads: Sequence[Read]
     ) -> tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.int64] | None]:
-        """Feature vectors of the records, tensors of their items, and how many items each record has."""
+        """Return the feature vectors of the records, tensors of their items, and how many items each record has."""
         inputs, counts = _together(reads)
         layers = list(
             dict.fromkeys([feature.layer for feature in self.features] + [tensor.layer for tensor in self.materialised])

@@ -94,7 +94,7 @@ class NetworkFile:
         return handler.open_network(path) if self.code is None else handler.unpack(self.code, path)
 
     def at(self, file: str) -> NetworkFile:
-        """The same network in another place."""
+        """Return the same network in another place."""
         return replace(self, file=file)
 
     def __eq__(self, other: object) -> bool:

@@ -166,7 +166,7 @@ def _seconds(
 
 
 def _resident() -> tuple[int, int]:
-    """Resident bytes of this process: its own, and those of mapped files."""
+    """Return the resident memory of this process in bytes: private memory and mapped files."""
     status = _status()
     return status["RssAnon"], status["RssFile"]
 

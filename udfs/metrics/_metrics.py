@@ -71,7 +71,7 @@ def _mean(sums: NDArray[np.float64]) -> float:
 
 
 def _binary(outputs: NDArray[Any]) -> NDArray[Any]:
-    """The score of the second of two classes; one output is that score already."""
+    """Return the score of the second of two classes; one output is that score already."""
     flat: NDArray[Any] = outputs.reshape(len(outputs), -1)
     if flat.shape[1] == 1:
         return flat[:, 0]

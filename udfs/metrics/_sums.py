@@ -59,7 +59,7 @@ class Sums:
         threshold: float,
         weights: NDArray[np.float32] | None = None,
     ) -> dict[str, NDArray[np.float64]]:
-        """Contributions of a batch to the metrics.
+        """Compute the contributions of a batch to the metrics.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Sums:
         return added
 
     def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-        """The numbers that the sums stand for."""
+        """Compute the metrics from the sums."""
         results = {}
         for name, part in sums.items():
             metric = self._by_name.get(name)

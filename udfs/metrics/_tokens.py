@@ -56,7 +56,7 @@ def entity_f1(classes: Sequence[str] | None = None) -> Metric:
 
 
 def _table(classes: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Type of each class, 0 for none, and whether it begins an entity."""
+    """Return the type of each class, 0 for none, and whether it begins an entity."""
     types: dict[str, int] = {}
     numbers, begins = [], []
     for tag in classes:

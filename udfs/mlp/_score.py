@@ -101,7 +101,7 @@ class Scoring:
     def _outputs(
         self, network: Perceptron, features: NDArray[np.float32], device: torch.device
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The network's outputs, and the probabilities made of them."""
+        """Return the network's outputs, and the probabilities made of them."""
         import torch  # an optional extra
 
         with torch.inference_mode():

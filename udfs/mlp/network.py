@@ -76,7 +76,7 @@ class Perceptron(nn.Module):
         return ((inputs.double() - self.mean) / self.scale).float()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Logits or values of shape ``(n, sizes[-1])``, float64, from inputs of shape ``(n, sizes[0])``."""
+        """Return the logits or values of shape ``(n, sizes[-1])``, float64, from inputs of shape ``(n, sizes[0])``."""
         outputs = self.layers(self.standardised(inputs))
         return cast("torch.Tensor", outputs.double() * self.target_scale + self.target_mean)
 

@@ -39,7 +39,7 @@ def memory_limit() -> tuple[int, bool]:
 
 
 def _limits() -> Iterator[Path]:
-    """Files that may hold a limit: of the container as a whole, and of the group that this process is in."""
+    """Yield the files that may contain a limit: of the whole container, and of the control group of this process."""
     yield from map(Path, _CGROUP_LIMITS)
     for line in _read(Path("/proc/self/cgroup")).splitlines():
         _, controllers, group = line.split(":", 2)

@@ -87,7 +87,7 @@ def _mapped(processor: Any) -> Preprocessing:
 
 
 def _geometry(processor: Any) -> tuple[int, int | tuple[int, int] | None]:
-    """The crop, and what the picture is resized to before it."""
+    """Return the crop size and the size to which the image is resized before."""
     if not processor.do_resize:
         raise _InexactError("does not resize, so that each picture has a size of its own")
     if getattr(processor, "do_pad", None):
@@ -111,7 +111,7 @@ def _geometry(processor: Any) -> tuple[int, int | tuple[int, int] | None]:
 
 
 def _sides(size: Any) -> int | tuple[int, int]:
-    """Length of the shorter side, or height and width."""
+    """Return the length of the shorter side, or height and width."""
     wanted = {key: value for key, value in dict(size).items() if value is not None}
     if set(wanted) == {"shortest_edge"}:
         return int(wanted["shortest_edge"])

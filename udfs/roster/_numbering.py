@@ -58,7 +58,7 @@ def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) 
 
 
 def _around(path: str, known: set[str]) -> str:
-    """The nearest module around a path that gives a tensor itself, or an empty string."""
+    """Return the nearest module around a path that gives a tensor itself, or an empty string."""
     separator = "/" if "/" in path else "."
     around = path.rpartition(separator)[0]
     while around and around not in known:

@@ -162,7 +162,7 @@ def _image_card(
 
 
 def _network_class(config: dict[str, Any], shown: str) -> tuple[Any, Any]:
-    """The class of a network for images, and its configuration."""
+    """Return the class of a network for images, and its configuration."""
     library = transformers()
     wanted = (config.get("architectures") or [""])[0] or ""
     if "auto_map" in config and not hasattr(library, wanted):
@@ -190,7 +190,7 @@ def _network_class(config: dict[str, Any], shown: str) -> tuple[Any, Any]:
 
 
 def _class_names(settings: Any) -> tuple[str, ...] | None:
-    """The names of the classes, where they are more than numbers."""
+    """Return the names of the classes, unless they are only numbers."""
     by_class = {int(number): str(label) for number, label in (settings.id2label or {}).items()}
     if all(label == f"LABEL_{number}" for number, label in by_class.items()):
         return None

@@ -130,7 +130,7 @@ class _Names:
         }.get(kind, {})
 
     def stem_path(self, stem: str, calls: Mapping[str, _Call]) -> str:
-        """Path of the stem's feature: of ResNet's convolution, before it is pooled."""
+        """Return the path of the stem's feature: of ResNet's convolution, before it is pooled."""
         convolution = f"{stem}.embedder"
         return convolution if self._kind == "resnet" and convolution in calls else stem
 
@@ -167,7 +167,7 @@ def _run(network: nn.Module, shape: tuple[int, ...]) -> tuple[Mapping[str, _Call
 
 
 def _blocks(network: nn.Module) -> Iterator[_Block]:
-    """The items of the outermost lists of blocks; of a list of stages, the blocks of each."""
+    """Yield the items of the outermost lists of blocks; of a list of stages, the blocks of each."""
     outer = ""
     stage = number = 0
     for path, module in network.named_modules():
@@ -186,7 +186,7 @@ def _blocks(network: nn.Module) -> Iterator[_Block]:
 
 
 def _stage(item: nn.Module) -> str | None:
-    """Path, within an item, of a stage's list of blocks; nothing where the item is a block itself."""
+    """Return the path, within an item, of a stage's list of blocks; nothing where the item is a block itself."""
     if isinstance(item, nn.ModuleList):
         return ""
     if not type(item).__name__.endswith("Stage"):

@@ -395,7 +395,7 @@ class StageContract:
 
 
 def _collected(df: DataFrame) -> list[dict[str, Any]]:
-    """Rows in the order of their ids, vectors as arrays, structs without the time they took."""
+    """Return the rows in the order of their ids, vectors as arrays, structs without the time they took."""
     rows = sorted((row.asDict(recursive=True) for row in df.collect()), key=lambda row: row["id"])
     for row in rows:
         for name, value in row.items():

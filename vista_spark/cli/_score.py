@@ -145,7 +145,7 @@ def _as_numbers(table: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _added(compiled: CompiledPipeline) -> list[str]:
-    """Columns that TensorPipeline adds, by their default names."""
+    """Return the columns that TensorPipeline adds, by their default names."""
     names = {"predict": "prediction", "predict_proba": "probability", "transform": "output"}
     return [names[output] for output in compiled.outputs if output in names]
 
@@ -157,7 +157,7 @@ def _check_free(columns: Sequence[str], compiled: CompiledPipeline, errors: str)
 
 
 def _plain(scored: DataFrame) -> DataFrame:
-    """Vectors of Spark ML as arrays, which every reader of Parquet knows."""
+    """Return the vectors of Spark ML as arrays, which every reader of Parquet knows."""
     for field in scored.schema:
         if isinstance(field.dataType, VectorUDT):
             scored = scored.withColumn(field.name, vector_to_array(scored[field.name]))

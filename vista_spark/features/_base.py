@@ -58,7 +58,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         self._setDefault(layers=1, outputFormat="vector")
 
     def getLayers(self) -> int | str | list[int | str]:
-        """The layers as they were asked for."""
+        """Return the layers as the user specified them."""
         return cast("int | str | list[int | str]", self.getOrDefault(self.layers))
 
     def setLayers(self, value: int | str | Sequence[int | str]) -> Self:
@@ -66,7 +66,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._set(layers=value)
 
     def getPooling(self) -> str:
-        """Pooling of feature maps."""
+        """Return the pooling of feature maps."""
         return self.getOrDefault(self.pooling)
 
     def setPooling(self, value: str) -> Self:
@@ -74,7 +74,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._set(pooling=value)
 
     def getOutputFormat(self) -> str:
-        """Type of the output columns."""
+        """Return the type of the output columns."""
         return self.getOrDefault(self.outputFormat)
 
     def setOutputFormat(self, value: str) -> Self:
@@ -82,7 +82,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._set(outputFormat=value)
 
     def getCombine(self) -> str | None:
-        """The way in which all layers become one column, or ``None`` for a column per layer."""
+        """Return the combination of all layers in one column, or ``None`` for a column per layer."""
         return self.getOrDefault(self.combine) if self.isDefined(self.combine) else None
 
     def setCombine(self, value: str) -> Self:
@@ -90,7 +90,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._set(combine=value)
 
     def getErrorDetailCol(self) -> str | None:
-        """Column for what a reason leaves open, or ``None`` for no such column."""
+        """Return the column for the detail of a reason, or ``None`` for no such column."""
         return self.getOrDefault(self.errorDetailCol) if self.isDefined(self.errorDetailCol) else None
 
     def setErrorDetailCol(self, value: str) -> Self:
@@ -102,7 +102,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._set(outputCols=value)
 
     def getOutputCols(self) -> list[str]:
-        """The output columns, ``<model>_<layer>`` or ``<model>_<combine>`` unless they were set."""
+        """Return the output columns, ``<model>_<layer>`` or ``<model>_<combine>`` unless they were set."""
         if self.isDefined(self.outputCols):
             return self.getOrDefault(self.outputCols)
         combine = self.getCombine()

@@ -150,7 +150,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getMaxPixels(self) -> int | None:
-        """Largest image that is decoded, in pixels, or ``None`` for the default."""
+        """Return the size of the largest image that is decoded, in pixels, or ``None`` for the default."""
         return self.getOrDefault(self.maxPixels) if self.isDefined(self.maxPixels) else None
 
     def setMaxPixels(self, value: int) -> Self:
@@ -158,7 +158,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(maxPixels=value)
 
     def getStartLayer(self) -> str | None:
-        """Layer whose tensors are read, or ``None`` where images are read."""
+        """Return the layer whose tensors are the input, or ``None`` for images."""
         return self.getOrDefault(self.startLayer) if self.isDefined(self.startLayer) else None
 
     def setStartLayer(self, value: str) -> Self:
@@ -170,7 +170,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(inputCols=value)
 
     def getImageAggregation(self) -> str:
-        """Aggregation of the vectors of a record's images."""
+        """Return the aggregation of the vectors of a record's images."""
         return self.getOrDefault(self.imageAggregation)
 
     def setImageAggregation(self, value: str) -> Self:

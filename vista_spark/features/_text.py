@@ -122,7 +122,7 @@ class TextFeaturizer(NetworkFeaturizer):
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getMaxLength(self) -> int | None:
-        """Tokens that a text is cut or padded to, or ``None`` for the model's own number."""
+        """Return the number of tokens to which a text is cut or padded, or ``None`` for that of the model."""
         return self.getOrDefault(self.maxLength) if self.isDefined(self.maxLength) else None
 
     def setMaxLength(self, value: int) -> Self:

@@ -66,7 +66,7 @@ class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasWeightCol
         return bool(self.isDefined(self.weightCol) and self.getWeightCol())
 
     def getDevice(self) -> str:
-        """Device of the network."""
+        """Return the device of the network."""
         return self.getOrDefault(self.device)
 
     def setDevice(self, value: str) -> Self:
@@ -109,7 +109,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         )
 
     def getLayers(self) -> list[int]:
-        """Units of each hidden layer."""
+        """Return the number of units of each hidden layer."""
         return cast("list[int]", self.getOrDefault("layers"))
 
     def setLayers(self, value: Sequence[int]) -> Self:
@@ -133,7 +133,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         return self._set(standardization=value)
 
     def getSolver(self) -> str:
-        """The optimiser."""
+        """Return the name of the optimizer."""
         return self.getOrDefault(self.solver)
 
     def setSolver(self, value: str) -> Self:
@@ -141,7 +141,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         return self._set(solver=value)
 
     def getBatchSize(self) -> int:
-        """Rows of a step, those of all workers together."""
+        """Return the number of rows of a step, summed over all workers."""
         return self.getOrDefault(self.batchSize)
 
     def setBatchSize(self, value: int) -> Self:
@@ -149,7 +149,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         return self._set(batchSize=value)
 
     def getBackend(self) -> str:
-        """Backend of the all-reduce that sums gradients over the workers."""
+        """Return the backend of the all-reduce that sums gradients over the workers."""
         return self.getOrDefault(self.backend)
 
     def setBackend(self, value: str) -> Self:
@@ -157,7 +157,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         return self._set(backend=value)
 
     def getNumWorkers(self) -> int | None:
-        """Tasks that train together, or ``None`` for as many as there are slots."""
+        """Return the number of tasks that train together, or ``None`` for one per task slot."""
         return self.getOrDefault(self.numWorkers) if self.isDefined(self.numWorkers) else None
 
     def setNumWorkers(self, value: int) -> Self:

@@ -88,7 +88,7 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
         return int(self._facts["tasks"])
 
     def toTorch(self) -> Perceptron:
-        """The network as a ``torch.nn.Module`` on raw features: logits of shape (n, classes), or values of (n, 1)."""
+        """Return the network as a ``torch.nn.Module`` of raw features, with logits (n, classes) or values (n, 1)."""
         from udfs.mlp.network import from_bytes  # imports torch
 
         return from_bytes(self._network)

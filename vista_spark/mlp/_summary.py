@@ -61,7 +61,7 @@ class MLPClassificationSummary(_Summary):
         return self._measured("weightedRecall")
 
     def weightedFMeasure(self, beta: float = 1.0) -> float:
-        """Mean F-measure of the classes, each by its share of the rows."""
+        """Return the mean F-measure of the classes, weighted by their shares of the rows."""
         return self._measured("weightedFMeasure", beta)
 
     def _measured(self, name: str, beta: float = 1.0) -> float:

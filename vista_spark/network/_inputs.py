@@ -51,7 +51,7 @@ class Images:
         return self.preprocessing.layout
 
     def resized(self, image_size: int | None, max_length: int | None) -> Images:
-        """The same for another image size."""
+        """Return a copy for another image size."""
         if max_length is not None:
             raise InvalidArgumentError(f"max_length must be None for a model of images, got {max_length}.")
         return self if image_size is None else Images(self.preprocessing.with_size(image_size))
@@ -62,7 +62,7 @@ class Images:
         return max(part.max_pixels for part in self.preprocessing.parts)
 
     def limited(self, max_pixels: int) -> Images:
-        """The same for another limit of an image's pixels."""
+        """Return a copy with another limit of pixels per image."""
         return Images(self.preprocessing.with_limit(max_pixels))
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:  # as of texts
@@ -70,7 +70,7 @@ class Images:
         return layer.module
 
     def remaining_pooling(self, pooling: str) -> Pooling:
-        """The part of a pooling that remains outside of the network: all of it."""
+        """Return the part of a pooling that remains outside of the network: all of it."""
         return cast("Pooling", pooling)
 
     def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:
@@ -111,7 +111,7 @@ class Texts:
         return "NCHW"
 
     def resized(self, image_size: int | None, max_length: int | None) -> Texts:
-        """The same for another number of tokens."""
+        """Return a copy for another number of tokens."""
         if image_size is not None:
             raise InvalidArgumentError(f"image_size must be None for a model of texts, got {image_size}.")
         return self if max_length is None else Texts(self.preprocessing.with_size(max_length))
@@ -128,7 +128,7 @@ class Texts:
         return f"{pooling}.{card.layers.index(layer)}"
 
     def remaining_pooling(self, pooling: str) -> Pooling:  # as of images
-        """The part of a pooling that remains outside of the network: nothing."""
+        """Return the part of a pooling that remains outside of the network: nothing."""
         return "none"
 
     @property
@@ -183,7 +183,7 @@ class Layers:
         return self.images.pooled(card, layer, pooling)
 
     def remaining_pooling(self, pooling: str) -> Pooling:
-        """The part of a pooling that remains outside of the network: all of it."""
+        """Return the part of a pooling that remains outside of the network: all of it."""
         return self.images.remaining_pooling(pooling)
 
     def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:

@@ -167,11 +167,11 @@ class Network:
         return self.reads.feeds(self.graph.inputs, columns)
 
     def layers(self, wanted: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
-        """The feature layers for names or numbers from the top, from the bottom to the top."""
+        """Return the feature layers for names or numbers from the top, from the bottom to the top."""
         return self.card.resolve(wanted)
 
     def layer(self, feature: FeatureLayer) -> str:
-        """The graph's layer whose output a feature layer is."""
+        """Return the graph's layer whose output a feature layer is."""
         return self.traced.layer(feature.module)
 
     def feature(self, layer: FeatureLayer, column: str, pooling: str | None) -> Feature:
@@ -199,7 +199,7 @@ class Network:
         return {self.feature(layer, "", pooling).layer: layer.name for layer in self.layers(wanted)}
 
     def remaining_pooling(self, pooling: str | None) -> Pooling:
-        """The pooling that remains for a target's tensor, which the network may have pooled itself."""
+        """Return the pooling that remains for a target's tensor, which the network may have pooled itself."""
         return self.reads.remaining_pooling(self.pooling(pooling))
 
     def pooling(self, wanted: str | None) -> str:
@@ -214,7 +214,7 @@ class Network:
         return wanted
 
     def shipped(self, spark: SparkSession, ship: Callable[..., str | None] = ship_weights) -> Network:
-        """The same network, built by the session's workers from what is in their reach."""
+        """Return the same network, built by the session's workers from what is in their reach."""
         weights = ship(spark, self.weights)
         inputs, card = self.reads, self.card
         if isinstance(inputs, Texts) and inputs.preprocessing.tokenizer is not None:
@@ -281,7 +281,7 @@ def network(
 
 
 def _beside(card: ModelCard, weights: str | None, texts: Texts) -> tuple[str | None, Texts]:
-    """The file of weights and the tokenizer that lies beside it."""
+    """Return the file of weights and the tokenizer in the same folder."""
     longest = getattr(card.builder, "longest", texts.preprocessing.max_length)
     if texts.preprocessing.max_length > longest:
         raise InvalidArgumentError(

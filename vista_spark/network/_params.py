@@ -76,7 +76,7 @@ class HasNetworkInput(HasInputCol):
         return self._set(inputCol=value)
 
     def getErrors(self) -> str:
-        """Policy for values that cannot be read."""
+        """Return the policy for values that cannot be read."""
         return self.getOrDefault(self.errors)
 
     def setErrors(self, value: str) -> Self:
@@ -84,7 +84,7 @@ class HasNetworkInput(HasInputCol):
         return self._set(errors=value)
 
     def getErrorCol(self) -> str:
-        """Column for the reason a value is bad."""
+        """Return the column for the reason why a value is bad."""
         return self.getOrDefault(self.errorCol)
 
     def setErrorCol(self, value: str) -> Self:
@@ -92,7 +92,7 @@ class HasNetworkInput(HasInputCol):
         return self._set(errorCol=value)
 
     def getBatchSize(self) -> int:
-        """Records handled at a time."""
+        """Return the number of records per run of the network."""
         return self.getOrDefault(self.batchSize)
 
     def setBatchSize(self, value: int) -> Self:
@@ -149,7 +149,7 @@ class HasNetwork(HasSeed):
         return made
 
     def getWeights(self) -> str | None:
-        """Path or URI of the weights, or ``None`` for random ones."""
+        """Return the path or URI of the weights, or ``None`` for random weights."""
         return self.getOrDefault(self.weights) if self.isDefined(self.weights) else None
 
     def setWeights(self, value: str) -> Self:
@@ -157,7 +157,7 @@ class HasNetwork(HasSeed):
         return self._set(weights=value)
 
     def getDevice(self) -> str:
-        """Device of the network."""
+        """Return the device of the network."""
         return self.getOrDefault(self.device)
 
     def setDevice(self, value: str) -> Self:
@@ -205,7 +205,7 @@ class HasImageSize(Params):
     )
 
     def getImageSize(self) -> int | None:
-        """Height and width of the network's input in pixels, or ``None`` for the model's own."""
+        """Return the height and width of the network's input in pixels, or ``None`` for that of the model."""
         return self.getOrDefault(self.imageSize) if self.isDefined(self.imageSize) else None
 
     def setImageSize(self, value: int) -> Self:

@@ -178,7 +178,7 @@ def _carried(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
 
 
 def _weights_of(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The file, or the folder, that the Param ``weights`` names on this machine. A URI stays a URI."""
+    """Return the file, or the folder, that the Param ``weights`` names on this machine. A URI stays a URI."""
     named = stage.getWeights()
     if named is None or "://" in named:
         return {}, {}
@@ -196,7 +196,7 @@ def _weights_of(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
 
 
 def _exported(net: Network) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The network as a graph that needs no code of its author, with its weights."""
+    """Return the network as a graph that needs no code of its author, with its weights."""
     card, handler = net.card, framework(net.card.framework)
     inputs = card.preprocessing.inputs
     builder = card.builder

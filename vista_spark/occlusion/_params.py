@@ -92,7 +92,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(outputCol=value)
 
     def getDetailsCol(self) -> str:
-        """Column of the details of the heat map."""
+        """Return the column of the details of the heat map."""
         return self.getOrDefault(self.detailsCol)
 
     def setDetailsCol(self, value: str) -> Self:
@@ -100,7 +100,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(detailsCol=value)
 
     def getTargetCol(self) -> str | None:
-        """Column of the class to explain, or ``None`` for the predicted one."""
+        """Return the column of the class to explain, or ``None`` for the predicted one."""
         return cast("str | None", self._get_optional("targetCol"))
 
     def setTargetCol(self, value: str) -> Self:
@@ -124,7 +124,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(head=value)
 
     def getVerify(self) -> int | None:
-        """Places per image that the original network computes again, or ``None`` for 1 in 50, at most 4."""
+        """Return the number of positions per image to verify, or ``None`` for 1 in 50 and at most 4."""
         return cast("int | None", self._get_optional("verify"))
 
     def setVerify(self, value: int) -> Self:
@@ -132,7 +132,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(verify=value)
 
     def getPatchSize(self) -> int:
-        """Height and width of the patch, in pixels."""
+        """Return the height and width of the patch, in pixels."""
         return self.getOrDefault(self.patchSize)
 
     def setPatchSize(self, value: int) -> Self:
@@ -140,7 +140,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(patchSize=value)
 
     def getStride(self) -> int:
-        """Pixels between two places of the patch."""
+        """Return the distance between two positions of the patch, in pixels."""
         return self.getOrDefault(self.stride)
 
     def setStride(self, value: int) -> Self:
@@ -148,7 +148,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(stride=value)
 
     def getPerturbation(self) -> str:
-        """Content of the patch."""
+        """Return the content of the patch."""
         return self.getOrDefault(self.perturbation)
 
     def setPerturbation(self, value: str) -> Self:
@@ -156,7 +156,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(perturbation=value)
 
     def getPatchColor(self) -> list[int]:
-        """Red, green and blue of the patch, from 0 to 255."""
+        """Return the red, green and blue values of the patch, from 0 to 255."""
         return self.getOrDefault(self.patchColor)
 
     def setPatchColor(self, value: list[int]) -> Self:
@@ -164,7 +164,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(patchColor=value)
 
     def getMode(self) -> str:
-        """Mode in which heat maps are computed."""
+        """Return the mode in which heat maps are computed."""
         return self.getOrDefault(self.mode)
 
     def setMode(self, value: str) -> Self:
@@ -172,7 +172,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(mode=value)
 
     def getDrillDownFraction(self) -> float:
-        """Fraction of the heat map in drill-down's second stage."""
+        """Return the fraction of the heat map in drill-down's second stage."""
         return self.getOrDefault(self.drillDownFraction)
 
     def setDrillDownFraction(self, value: float) -> Self:
@@ -180,7 +180,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(drillDownFraction=value)
 
     def getPrecision(self) -> str:
-        """Precision of places in the approximate mode."""
+        """Return the precision of positions in the approximate mode."""
         return self.getOrDefault(self.precision)
 
     def setPrecision(self, value: str) -> Self:
@@ -188,7 +188,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(precision=value)
 
     def getRegion(self) -> list[int] | None:
-        """Top, bottom, left and right that the patch stays in, in pixels, or ``None`` for the whole image."""
+        """Return the top, bottom, left and right limits of the patch in pixels, or ``None`` for the whole image."""
         return cast("list[int] | None", self._get_optional("region"))
 
     def setRegion(self, value: list[int]) -> Self:

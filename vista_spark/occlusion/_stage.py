@@ -257,7 +257,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getTargetSSIM(self) -> float:
-        """Similarity of approximate heat maps to exact ones."""
+        """Return the similarity (SSIM) of approximate heat maps to exact ones."""
         return self.getOrDefault(self.targetSSIM)
 
     def setTargetSSIM(self, value: float) -> Self:
@@ -265,7 +265,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return self._set(targetSSIM=value)
 
     def getTargetSpeedup(self) -> float:
-        """Speed-up by drill-down."""
+        """Return the speed-up by drill-down."""
         return self.getOrDefault(self.targetSpeedup)
 
     def setTargetSpeedup(self, value: float) -> Self:
@@ -273,7 +273,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return self._set(targetSpeedup=value)
 
     def getSampleSize(self) -> int:
-        """Images that fit measures."""
+        """Return the number of images that ``fit`` measures."""
         return self.getOrDefault(self.sampleSize)
 
     def setSampleSize(self, value: int) -> Self:
@@ -369,7 +369,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self.getOrDefault(self.summary) or f"mode {self.getMode()}: nothing was measured"
 
     def getSummary(self) -> str:
-        """Text of :meth:`explain`."""
+        """Return the text of :meth:`explain`."""
         return self.getOrDefault(self.summary)
 
     def setSummary(self, value: str) -> Self:
@@ -377,7 +377,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self._set(summary=value)
 
     def getTargetSSIM(self) -> float:
-        """Similarity of approximate heat maps to exact ones."""
+        """Return the similarity (SSIM) of approximate heat maps to exact ones."""
         return self.getOrDefault(self.targetSSIM)
 
     def setTargetSSIM(self, value: float) -> Self:
@@ -393,7 +393,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self._set(placesPerImage=value)
 
     def getTau(self) -> float:
-        """Fraction of each change that is followed."""
+        """Return the fraction of each change that is followed."""
         return self.getOrDefault(self.tau)
 
     def setTau(self, value: float) -> Self:
@@ -401,7 +401,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self._set(tau=value)
 
     def getStageOneStride(self) -> int:
-        """Stride of drill-down's first stage, in pixels."""
+        """Return the stride of drill-down's first stage, in pixels."""
         return self.getOrDefault(self.stageOneStride)
 
     def setStageOneStride(self, value: int) -> Self:
@@ -409,7 +409,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         return self._set(stageOneStride=value)
 
     def getEstimatedSSIM(self) -> float | None:
-        """Similarity of approximate heat maps to exact ones on the images of the tuning, or ``None``."""
+        """Return the similarity (SSIM) to exact heat maps on the images of the tuning, or ``None``."""
         return cast("float | None", self._get_optional("estimatedSSIM"))
 
     def setEstimatedSSIM(self, value: float) -> Self:

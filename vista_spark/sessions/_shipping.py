@@ -110,7 +110,7 @@ def write_packages(folder: Path) -> Path:
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    """Names within the archive and contents, sorted, wherever this code was itself imported from."""
+    """Yield the names within the archive and contents, sorted, wherever this code was itself imported from."""
     root = Path(__file__).parents[2]
     if root.is_file():  # a submitted archive
         with zipfile.ZipFile(root) as archive:

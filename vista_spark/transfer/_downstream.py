@@ -210,7 +210,7 @@ def default_evaluator(estimator: Estimator[Any]) -> Evaluator:
 
 
 def metric_name(evaluator: Evaluator) -> str:
-    """The evaluator's own name of its metric."""
+    """Return the evaluator's own name of its metric."""
     if evaluator.hasParam("metricName"):
         return str(evaluator.getOrDefault("metricName"))
     return type(evaluator).__name__

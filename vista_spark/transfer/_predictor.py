@@ -140,7 +140,7 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         return self._inputs
 
     def getErrors(self) -> str:
-        """Policy for rows that cannot be predicted."""
+        """Return the policy for rows that cannot be predicted."""
         return self.getOrDefault(self.errors)
 
     def setErrors(self, value: str) -> Self:

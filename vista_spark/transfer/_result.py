@@ -305,7 +305,7 @@ class TransferResult:
         return f"{self.plan.model}{random}: what each layer adds to {added}"
 
     def _pass(self, row: LayerResult) -> int | None:
-        """The number of a layer's pass, from 1."""
+        """Return the number of the pass of a layer, from 1."""
         return None if row.inference_pass is None else row.inference_pass + 1
 
     def _label(self, row: LayerResult) -> str:

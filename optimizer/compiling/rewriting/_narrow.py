@@ -80,7 +80,7 @@ def _unchanged(operator: Any, mask: Mask, columns: Sequence[Any]) -> Narrowed:  
 
 
 def _per_column(*names: str) -> Narrow:
-    """Arrays whose last axis is that of the columns."""
+    """Return the arrays whose last axis is that of the columns."""
 
     def without(operator: Any, mask: Mask, columns: Sequence[Any]) -> Narrowed:  # noqa: ARG001
         kept = np.flatnonzero(mask)
@@ -136,7 +136,7 @@ _SELECT = Narrow(
 
 
 def _wanted_products(operator: Monomials, mask: Mask, width: int) -> Mask:
-    """Products that are wanted, and those that they are made of."""
+    """Return the products that are wanted, and those that they are made of."""
     wanted = mask.copy()
     for place in reversed(range(len(operator.left))):
         if wanted[1 + width + place]:

@@ -119,7 +119,7 @@ def _link(graph: Graph, operator: ops.Link, x: Table) -> Table:
 
 
 def _differences(graph: Graph, x: Table, points: np.ndarray, dtype: str) -> Table:
-    """Differences of shape (rows, points, columns)."""
+    """Return the differences of shape (rows, points, columns)."""
     rows = graph.shaped(graph.cast(x, dtype), 1, points.shape[1])
     return graph.add("Sub", rows, graph.constant(points, dtype))
 

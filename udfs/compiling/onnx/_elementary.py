@@ -19,7 +19,7 @@ def sigmoid(graph: Graph, x: Table) -> Table:
 
 
 def softmax(graph: Graph, x: Table, *, log: bool = False) -> Table:
-    """Shares of a row's exponentials, or their logarithms."""
+    """Return the softmax of each row, or its logarithm."""
     moved = graph.add("Sub", x, graph.greatest(x))
     powers = graph.add("Exp", moved)
     total = graph.reduce("ReduceSum", powers)
@@ -48,13 +48,13 @@ def expm1(graph: Graph, x: Table) -> Table:
 
 
 def maximum(graph: Graph, left: Table, right: Table) -> Table:
-    """The greater of two; NaN where one of them is."""
+    """Return the elementwise maximum of two tables; NaN if either number is NaN."""
     first = graph.add("Or", graph.compare("Greater", left, right), graph.missing(left), dtype="bool")
     return graph.either(first, left, right)
 
 
 def minimum(graph: Graph, left: Table, right: Table) -> Table:
-    """The lesser of two; NaN where one of them is."""
+    """Return the elementwise minimum of two tables; NaN if either number is NaN."""
     first = graph.add("Or", graph.compare("Less", left, right), graph.missing(left), dtype="bool")
     return graph.either(first, left, right)
 

@@ -66,7 +66,7 @@ def _normalise(graph: Graph, operator: ops.Normalise, x: Table) -> Table:
 
 
 def _arg_max(graph: Graph, operator: ops.ArgMax, x: Table) -> Table:
-    """The place of the greatest number, the first of equals. Runtimes differ where NaN is among them."""
+    """Return the index of the largest number, the first one in a tie. Runtimes differ if there is a NaN."""
     scores = graph.cast(x, "float64") if x.dtype == "int64" else x
     holes = graph.missing(scores)
     seen = graph.either(holes, graph.constant(-np.inf, scores.dtype), scores)

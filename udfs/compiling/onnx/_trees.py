@@ -63,7 +63,7 @@ def sum_of(graph: Graph, trees: ops.Trees, leaf: Table) -> Table:
 
 
 def _rounds(trees: ops.Trees) -> NDArray[np.int64]:
-    """Trees by round and column of the result; the number of trees stands for none."""
+    """Return the trees by round and column of the result; the number of trees stands for none."""
     if trees.value.shape[1] > 1 or len(trees.base) == 1:
         return np.arange(len(trees.root), dtype=np.int64)[:, None]
     members_of = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]

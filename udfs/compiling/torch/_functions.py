@@ -199,7 +199,7 @@ _RUNS = 8
 
 
 def _neighbours(columns: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Runs of neighbouring columns, each as its first and the one after its last; none if there are many."""
+    """Return the runs of neighbouring columns, each as its first and the one after its last; none if there are many."""
     breaks = np.flatnonzero(np.diff(columns) != 1) + 1
     if not len(columns) or len(breaks) >= _RUNS:
         return []

@@ -21,7 +21,7 @@ _LARGEST = 88.7
 
 
 def _exp_rounded(x: torch.Tensor) -> torch.Tensor:
-    """The exponential, correctly rounded to float32: torch's own is off by a step here and there."""
+    """Return the exponential, correctly rounded to float32; torch's own is sometimes off by one unit."""
     return torch.exp(x.to(torch.float64)).to(torch.float32)
 
 

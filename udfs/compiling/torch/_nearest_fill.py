@@ -69,7 +69,7 @@ class NearestFillModule(torch.nn.Module):
     def _mean(
         self, square: torch.Tensor, error: torch.Tensor, values: torch.Tensor, plain: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean of the nearest values for each row, and whether it is in doubt."""
+        """Return the mean of the nearest values for each row, and whether it is in doubt."""
         count = min(self.count, square.shape[1])
         near, place = square.topk(count, dim=1, largest=False)
         last, shared = near[:, -1:], torch.isfinite(near)

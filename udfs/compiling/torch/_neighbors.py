@@ -60,7 +60,7 @@ class Shortlist(torch.nn.Module):
         self.off = float(torch.linalg.vector_norm(middle))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Distances and places of shape (rows, size), and the least distance that a point not listed may have."""
+        """Return distances and indices of shape (rows, size), and the least distance of a point that is not listed."""
         around = x - self.middle
         square = around.square().sum(dim=1)
         # But for the square of the row, which is one for all points.
@@ -78,7 +78,7 @@ class Shortlist(torch.nn.Module):
         return distance, places, least
 
     def _least(self, partial: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The least numbers of each row and their places: they are in the groups that have the least numbers."""
+        """Return the smallest numbers of each row and their indices, from the groups with the smallest numbers."""
         grouped = partial.view(-1, _GROUP, self.groups)
         group = grouped.amin(dim=1).topk(min(self.size, self.groups), dim=1, largest=False).indices
         among = (group[:, None, :] + self.groups * torch.arange(_GROUP)[:, None]).flatten(1)
@@ -132,7 +132,7 @@ class NeighborsModule(torch.nn.Module):
         return rounding + torch.minimum(square.sqrt(), square / distance)
 
     def _ordered(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Distances of the nearest points, one more than are wanted if there are so many, and their places."""
+        """Return distances and indices of the nearest points, one more than wanted if there are as many."""
         count = min(self.count + 1, len(self.points))
         if self.shortlist is None:
             distance, place = self._distances(x).topk(count, dim=1, largest=False)

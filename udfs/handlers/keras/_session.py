@@ -278,7 +278,7 @@ def _listed(outputs: Any) -> list[Any]:
 
 
 def _not_training(function: Callable[..., Any]) -> dict[str, bool]:
-    """The argument that says so, where the author's function has it."""
+    """Return the argument ``training=False`` if the author's function has this parameter."""
     return {"training": False} if "training" in inspect.signature(function).parameters else {}
 
 

@@ -28,7 +28,7 @@ _CROPPINGS = (layers.Cropping1D, layers.Cropping2D, layers.Cropping3D)
 
 
 def window(operation: Any, shape: Sequence[int | None]) -> Window | None:
-    """Kernel, stride, padding and dilation of a layer, or None where it has no window of a fixed size.
+    """Return the kernel, stride, padding and dilation of a layer, or None where it has no window of a fixed size.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def _cast(value: torch.Tensor) -> torch.Tensor:
 
 
 def _last(module: fx.GraphModule) -> list[fx.Node]:
-    """Layers above which there are no more parameters, in all places that they are called from."""
+    """Return the layers above which there are no more parameters, in all places that they are called from."""
     modules = dict(module.named_modules())
     below: set[fx.Node] = set()  # of a layer with parameters
     last: list[fx.Node] = []

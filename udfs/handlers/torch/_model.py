@@ -134,7 +134,7 @@ class TorchModel:
         return shared
 
     def fused(self) -> TorchModel:
-        """The same network in fewer passes: batch norms folded into convolutions, activations in place.
+        """Return the same network in fewer passes: batch norms folded into convolutions, activations in place.
 
         Its outputs are the same to rounding. Its graph has no layer for what was folded, and a tensor that an
         activation overwrites has that activation's values.
@@ -157,7 +157,7 @@ class TorchModel:
         return fused
 
     def bfloat16(self) -> TorchModel:
-        """The same network in half the memory: its parameters are bfloat16's, and so are the tensors that it reads.
+        """Return the same network in half the memory: its parameters and input tensors are bfloat16.
 
         But for its last layers, where those are modules: they stay in float32, and so do its outputs. Twice as fast
         where the processor has instructions for bfloat16, or the accelerator has; slower on others.
@@ -267,7 +267,7 @@ class TorchModel:
         return {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
 
     def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
-        """The same as :meth:`run` from and to torch's own tensors, where they are.
+        """Run on torch tensors and return torch tensors, without a copy; see :meth:`run`.
 
         Parameters
         ----------
@@ -390,7 +390,7 @@ class TorchModel:
         return self._tensor(name, array)
 
     def module_of(self, name: str) -> nn.Module | None:
-        """The module that a layer is a call of, or nothing where it is a function."""
+        """Return the module whose call a layer is, or ``None`` for a function."""
         node = self._node(name)
         return self._modules[str(node.target)] if node.op == "call_module" else None
 
@@ -427,7 +427,7 @@ class TorchModel:
         return self._laid(self._node(name), torch.from_numpy(_lent(array)).to(self._placed()))
 
     def _placed(self) -> torch.device | str:
-        """Device of the weights: the model's own, until :meth:`prepare` moves them."""
+        """Return the device of the weights: the model's own, until :meth:`prepare` moves them."""
         if self._prepared:
             return self._device
         tensor = next(chain(self._module.parameters(), self._module.buffers()), None)

@@ -78,13 +78,13 @@ def operation(node: fx.Node) -> str:
 
 
 def _module_of(node: fx.Node) -> list[str]:
-    """Path of the module whose tuple a node takes a value from."""
+    """Return the path of the module whose tuple a node takes a value from."""
     source = node.args[0] if node.args and node.target is operator.getitem else None
     return [str(source.target)] if getattr(source, "op", "") == "call_module" else []  # type: ignore[union-attr]
 
 
 def _leaf(node: fx.Node, module: fx.GraphModule) -> str:
-    """Path of the childless module that a node comes from, or an empty string."""
+    """Return the path of the childless module that a node comes from, or an empty string."""
     if node.op == "call_module":
         return str(node.target)
     innermost = list(_stack(node).values())[-1:]

@@ -287,7 +287,7 @@ def as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
 
 
 def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
-    """The inverse, in memory of its own."""
+    """Convert an array back to a tensor with its own memory."""
     if kind == "numpy":
         return array.copy()
     tensor = torch.from_numpy(np.array(array))
@@ -297,7 +297,7 @@ def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
 
 
 def _classes(label: torch.Tensor) -> torch.Tensor:
-    """Numbers of classes, which may come as floats, from StringIndexer for example."""
+    """Convert class numbers to integers; they may be floats, for example from StringIndexer."""
     whole = label.long()
     if label.is_floating_point() and not torch.equal(whole.to(label.dtype), label):
         odd = float(label[whole.to(label.dtype) != label][0])

@@ -31,7 +31,7 @@ _FUNCTIONS = {
 
 
 def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node], tuple[int, ...]]) -> Window | None:
-    """Kernel, stride, padding and dilation of a node, or None where it has no window.
+    """Return the kernel, stride, padding and dilation of a node, or None where it has no window.
 
     A padding by a constant is a window of one element with an offset.
 

@@ -142,7 +142,7 @@ class _Columns:
         self.table = build.add(ops.Concatenate(), *parts) if len(parts) > 1 else parts[0]
 
     def of_tree(self, tree: TextTree) -> list[int]:
-        """Columns of a tree's splits."""
+        """Return the columns of a tree's splits."""
         columns = []
         for feature, at, decision in zip(tree.feature.tolist(), tree.threshold, tree.decision, strict=True):
             if decision & _CATEGORICAL:

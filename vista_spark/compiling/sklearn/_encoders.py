@@ -105,7 +105,7 @@ def _dtype(model: Any) -> type:
 def _grouped(
     model: Any, column: int, places: NDArray[np.int64], missing: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Places after rare categories have become one, and which are shown; the last is that of the unknown."""
+    """Return the places after rare categories have become one, and which are shown; the last is that of the unknown."""
     shown = np.arange(len(places)) < len(places) - 1
     if not model._infrequent_enabled or model._infrequent_indices[column] is None:
         return places, shown

@@ -115,7 +115,7 @@ def lower_bagging_regressor(model: Any, build: ops.Builder, table: str) -> Mappi
 
 
 def _parts(model: Any, build: ops.Builder, table: str) -> list[tuple[Any, str]]:
-    """Members, each with the columns that it was fitted on."""
+    """Return the members, each with the columns that it was fitted on."""
     return [
         (estimator, column(build, table, *np.asarray(features).tolist()))
         for estimator, features in zip(model.estimators_, model.estimators_features_, strict=True)

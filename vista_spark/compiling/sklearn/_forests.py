@@ -223,7 +223,7 @@ def lower_isolation(model: Any, build: ops.Builder, table: str) -> Mapping[str, 
 
 
 def _usual_depth(model: Any) -> float:
-    """Mean depth of a leaf in a tree of that many rows, as the library computes it."""
+    """Return the mean depth of a leaf in a tree of that many rows, as the library computes it."""
     rows = int(model._max_samples)
     if rows <= 2:
         return float(rows == 2)
@@ -231,7 +231,7 @@ def _usual_depth(model: Any) -> float:
 
 
 def _least_depth(whole: float, offset: float) -> float:
-    """The least sum of depths whose score is not below the offset, by bisection over the floats.
+    """Return the least sum of depths whose score is not below the offset, by bisection over the floats.
 
     The score of a row of the training data may be the offset itself: a comparison of scores would go astray by a bit.
     """

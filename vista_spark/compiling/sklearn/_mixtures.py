@@ -41,7 +41,7 @@ def lower_mixture(model: Any, build: ops.Builder, table: str) -> Mapping[str, op
 
 
 def _squares(build: ops.Builder, rows: str, means: NDArray[Any], factors: NDArray[Any], kind: str) -> str:
-    """Squared distances from each mean, in the measure of its component."""
+    """Return the squared distances from each mean, in the measure of its component."""
     if kind in {"full", "tied"}:
         every = list(factors) if kind == "full" else [factors] * len(means)
         weights = np.concatenate(every, axis=1)
@@ -65,7 +65,7 @@ def _squares(build: ops.Builder, rows: str, means: NDArray[Any], factors: NDArra
 
 
 def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[Any]:
-    """Logarithms of the determinants."""
+    """Return the logarithms of the determinants."""
     if kind == "full":
         return np.array([np.log(np.diag(factor)).sum() for factor in factors], factors.dtype)
     if kind == "tied":
@@ -76,7 +76,7 @@ def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[A
 
 
 def _weights(model: Any) -> NDArray[Any]:
-    """Logarithms of the weights, and of a Bayesian mixture what it adds for not knowing the precisions."""
+    """Return the logarithms of the weights, and of a Bayesian mixture what it adds for not knowing the precisions."""
     start = plain(model._estimate_log_weights())  # constants
     if not hasattr(model, "degrees_of_freedom_"):
         return start

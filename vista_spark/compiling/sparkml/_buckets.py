@@ -153,7 +153,7 @@ def lower_indexer(model: Any, columns: Columns) -> None:
 
 
 def _pairs(model: Any) -> Iterator[tuple[str, str]]:
-    """Columns that are read, and those that are added."""
+    """Yield the columns that are read, and those that are added."""
     if model.isSet("inputCols"):
         yield from zip(model.getInputCols(), model.getOutputCols(), strict=True)
     else:

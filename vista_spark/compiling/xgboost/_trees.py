@@ -137,7 +137,7 @@ class _Grown:
         return sets
 
     def child(self, side: str, start: int) -> NDArray[np.int64]:
-        """Children of the kept nodes in the table of all trees."""
+        """Return the children of the kept nodes in the table of all trees."""
         children = np.asarray(self._tree[side], np.int64)[self.kept]
         return np.where(self._leaf, -1, self._place[np.where(self._leaf, 0, children)] + start)
 
