@@ -168,7 +168,7 @@ class Adaptation(CampaignSettings):
             return self._campaign.begin_cycle(batch)
 
     def resume(self) -> Cycle:
-        """Go on with the last cycle, in any process with the same settings and name.
+        """Resume the last cycle, in any process with the same settings and name.
 
         Returns
         -------

@@ -110,7 +110,7 @@ class Campaign:
         return self._train(search, layers, planning, materialised, probed)
 
     def resume_cycle(self) -> Cycle:
-        """Go on with the last cycle in the store, under the lease."""
+        """Resume the last cycle in the store, under the lease."""
         data, cycle = self.load_data(), self.record.last
         assert data is not None and cycle is not None  # noqa: PT018 - cycles do not go away
         search, layers = self._open(data)

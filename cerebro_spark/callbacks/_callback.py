@@ -33,25 +33,25 @@ class Callback:
     """
 
     def run_started(self, event: RunStarted) -> None:
-        """Hear that the run starts, for the first time or again."""
+        """Handle the start of the run, for the first time or after an interruption."""
 
     def unit_finished(self, event: UnitFinished) -> None:
-        """Hear that one trial was trained, or evaluated, on one shard."""
+        """Handle the end of a unit: one trial was trained or evaluated on one shard."""
 
     def epoch_finished(self, event: EpochFinished) -> None:
-        """Hear that trials have finished an epoch, with the metrics of each."""
+        """Handle the end of an epoch of trials, with the metrics of each."""
 
     def trial_started(self, event: TrialStarted) -> None:
-        """Hear that a procedure started a trial while the run went on."""
+        """Handle the start of a trial by a procedure during the run."""
 
     def trial_finished(self, event: TrialFinished) -> None:
-        """Hear that a trial ended, and why."""
+        """Handle the end of a trial, with its reason."""
 
     def worker_lost(self, event: WorkerLost) -> None:
-        """Hear that a worker was lost."""
+        """Handle the loss of a worker."""
 
     def run_finished(self, event: RunFinished) -> None:
-        """Hear that all trials have ended."""
+        """Handle the end of the run, when all trials have ended."""
 
     def run_failed(self, event: RunFailed) -> None:
-        """Hear that the run stopped before its end."""
+        """Handle an interruption of the run before its end."""

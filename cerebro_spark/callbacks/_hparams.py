@@ -21,7 +21,7 @@ __all__ = ["Sessions"]
 
 
 class Sessions:
-    """Writes a session per trial, beside its scalars: the dashboard finds params and metrics by the folder.
+    """Writer of one session per trial, next to its scalars: the dashboard assigns params and metrics by folder.
 
     Parameters
     ----------

@@ -224,7 +224,7 @@ class _Writing:
     num_shards: int
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> Increment:
-        """Let the workers write what is new and what changed."""
+        """Write new and changed rows on the workers."""
         planned = self.planned
         # What a batch left here whose driver was lost is of no use: its description was not written.
         planned.store.delete(FOLDER, planned.name)

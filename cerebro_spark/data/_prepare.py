@@ -197,7 +197,7 @@ class _Writing:
     errors: str
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
-        """Let the workers write the shards, then write the description, so that a partial dataset is never read."""
+        """Write the shards on the workers, then the description, so that a partial dataset is never read."""
         planned = self.planned
         planned.store.sweep(FOLDER, planned.name, unchanged_s=_ABANDONED_S)
         tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")

@@ -224,7 +224,7 @@ class Coordinator:
             return self._state.changed.wait_for(lambda: self._state.over, timeout_s)
 
     def abort(self) -> None:
-        """Have every process of the run end at its next beat, whatever it does."""
+        """Terminate every process of the run at its next heartbeat."""
         with self._state.changed:
             self._state.aborting = True
 

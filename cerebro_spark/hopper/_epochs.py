@@ -250,7 +250,7 @@ class Epochs:
             self.step()
 
     def _enter(self) -> None:
-        """Let trials enter their next epoch, where they may train more; the lock must be free."""
+        """Start the next epoch of trials that may train more. The caller must not hold the lock."""
         entered = self._state.entered
         self._groups.enter(lambda: [trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
 

@@ -56,7 +56,7 @@ class Groups:
         )
 
     def enter(self, trials: Callable[[], Sequence[Trial]]) -> None:
-        """Let trials enter their next epoch, in groups: all of it, or what remains of it in a resumed run.
+        """Start the next epoch of trials, in groups: the whole epoch, or the rest of it in a resumed run.
 
         The lock is to be free: the grouping, which may open models and plan, takes its time.
 
@@ -86,7 +86,7 @@ class Groups:
                     self._entered |= {trial.trial_id: formed for trial in alike}
 
     def regroup(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
-        """Form the groups of some trials anew where a trial left, or where they are not alike any more.
+        """Regroup trials if a trial left its group, or if the trials of a group differ.
 
         Groups whose unit of training is in flight stay as they are: the receiver of the report calls this.
 
@@ -114,7 +114,7 @@ class Groups:
         self.regroup(trial for trial in self._state.running if self._state.waits(trial))
 
     def split(self, trials: Iterable[Trial], why: str) -> None:
-        """Have the trials of a group, none of whose units is in flight, train one by one until their epoch ends."""
+        """Train the trials of a group one by one until their epoch ends; none of their units may be in flight."""
         for group in dict.fromkeys(self._of[trial.trial_id] for trial in trials if trial.trial_id in self._of):
             if len(group.trials) > 1:
                 _LOG.warning("%d configurations that trained together train one by one: %s", len(group.trials), why)
@@ -159,7 +159,7 @@ class Groups:
         return any(assignment.kind == "train" and assignment.group is group for assignment in self._state.assignments)
 
     def _alike(self, trials: Iterable[Trial]) -> list[list[Trial]]:
-        """Part trials by what those of a group have in common; one that rests, or is tried alone, is by itself."""
+        """Group trials by their common properties; a paused trial, or one that is tried alone, forms its own group."""
         alike: dict[Hashable, list[Trial]] = {}
         for trial in trials:
             alone = trial.is_paused or trial.suspect or self._state.waits(trial)

@@ -232,7 +232,7 @@ class Journal:
         return orders
 
     def forget_orders(self) -> None:
-        """Let the procedure decide anew: for a grid that is given more epochs."""
+        """Delete the recorded decisions of the procedure, so that a grid with more epochs decides again."""
         self.store.delete("runs", self.run, "orders")
         self._numbers.pop("orders", None)
 

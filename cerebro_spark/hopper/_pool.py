@@ -145,7 +145,7 @@ class Pool:
         return run
 
     def announce(self, run: _Run, location: str) -> None:
-        """Have the workers serve a run, whose endpoint is there."""
+        """Assign the workers to a run whose endpoint is listening."""
         run.location = location
         for name in self._names:
             run.served[name] = _Served(next(self._starts), given_up=name in self._given_up)
@@ -326,7 +326,7 @@ class Pool:
             return self._changed.wait_for(lambda: self.closing, timeout_s)
 
     def abort(self) -> None:
-        """Have every process of the last run end at its next beat."""
+        """Terminate every process of the last run at its next heartbeat."""
         for run in self._going_on():
             run.coordinator.abort()
 
@@ -406,7 +406,7 @@ class Member:
             return self._run.credentials
 
     def announce(self, location: str) -> None:
-        """Have the workers serve the run.
+        """Assign the workers to the run.
 
         Parameters
         ----------

@@ -205,7 +205,7 @@ class Run:
         )
 
     def _supervise(self, coordinator: Coordinator, member: Member) -> int:
-        """Let the workers serve the run until its end, and return the number of refused calls.
+        """Run until the end with the workers, and return the number of refused calls.
 
         An interrupt at any place ends the run as well.
         """

@@ -205,7 +205,7 @@ class RunState:
             trial.copy = earlier
 
     def drop_copy(self, trial: Trial) -> None:
-        """Have the copy of a trial's earlier state dropped."""
+        """Request that the copy of an earlier state of a trial is dropped."""
         copy, trial.copy = trial.copy, None
         if copy is not None:
             self._drop(trial, copy)

@@ -21,7 +21,7 @@ _NORMS = (
     keras.layers.GroupNormalization,
     keras.layers.LayerNormalization,
 )
-# What draws in training whether it is trainable or not: within a frozen part it would make it another one each epoch.
+# Layers with random numbers in training, trainable or not. In a frozen part they would change its output every epoch.
 _DRAWING = (
     keras.layers.AlphaDropout,
     keras.layers.Dropout,
@@ -36,7 +36,7 @@ _DRAWING = (
 def feature_transfer(
     net: Any, layers: Sequence[str], combine: str, head: Any, inputs: Sequence[TensorSpec] | None
 ) -> Any:
-    """Put a head on features; see :func:`cerebro_spark.schemes.feature_transfer`."""
+    """Attach a head to features; see :func:`cerebro_spark.schemes.feature_transfer`."""
     del inputs  # a Keras model has its own
     order = _names(net)
     unknown = [name for name in layers if name not in order]
@@ -48,7 +48,7 @@ def feature_transfer(
 
 
 def fine_tune(net: Any, top: int, head: Any, blocks: Sequence[str] | None) -> Any:
-    """Let the last blocks learn; see :func:`cerebro_spark.schemes.fine_tune`."""
+    """Make the last blocks trainable; see :func:`cerebro_spark.schemes.fine_tune`."""
     order = _names(net)
     classifier = _classifier(net)
     listed = _blocks(net) if blocks is None else [[name] for name in blocks]

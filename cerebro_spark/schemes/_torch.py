@@ -117,7 +117,7 @@ def _check_alike(opened: Extraction, layers: Sequence[str], combine: str) -> Non
 
 
 def fine_tune(net: nn.Module, top: int, head: Any, paths: Sequence[str] | None) -> nn.Module:
-    """Let the last blocks learn; see :func:`cerebro_spark.schemes.fine_tune`."""
+    """Make the last blocks trainable; see :func:`cerebro_spark.schemes.fine_tune`."""
     copied = frozen(net)
     chosen, above = top_of(copied, top, paths, with_head=head is not None)
     tuned = on_top(copied, head, [path for block in chosen for path in block])

@@ -79,7 +79,7 @@ def top_blocks(blocks: Sequence[Block], top: int, net: nn.Module) -> list[Block]
 
 
 def learn(modules: Iterable[nn.Module]) -> None:
-    """Let modules learn, on memory of their own: what is frozen shares that of the network that it was made from."""
+    """Make modules trainable, with their own memory; frozen modules share the memory of the original network."""
     for module in modules:
         for parameter in module.parameters():
             if not parameter.requires_grad:

@@ -205,7 +205,7 @@ class Experiment:
         self._attached().set_paused(trial_id, paused=True)
 
     def resume(self, trial_id: str) -> None:
-        """Go on with a configuration that was paused.
+        """Resume a paused configuration.
 
         Parameters
         ----------

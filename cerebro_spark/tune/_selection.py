@@ -135,7 +135,7 @@ class Selection(Results, Model, MLWritable):
         tensorboard: str | None = None,
         progress: bool = True,
     ) -> Selection:
-        """Go on with a run that stopped, from the last checkpoints that its store has.
+        """Resume an interrupted run from the last checkpoints in its store.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ def to_spark_conf(plan: Apportionment) -> dict[str, str]:
 
 
 def _beside(plan: Apportionment) -> int:
-    """MiB of an executor beside its heap: the JVM's own, Python's and the networks'."""
+    """Return the memory of an executor outside its heap in MiB: JVM, Python and networks."""
     return divided(plan.overhead_bytes + plan.python_bytes + plan.dl_bytes, MIB)
 
 
@@ -74,7 +74,7 @@ def _cluster(plan: Apportionment) -> dict[str, str]:
 
 
 def _fractions(plan: Apportionment, heap: int) -> dict[str, str]:
-    """User Memory is no smaller than planned; Core and Storage Memory share the rest."""
+    """Compute the memory fractions: at least the planned User Memory; Core and Storage Memory share the rest."""
     usable = max(1, heap - _RESERVED)
     user = plan.user_bytes + (plan.driver_bytes if plan.cluster.local else 0)
     fraction = _decimal(max(0, usable - user), usable)

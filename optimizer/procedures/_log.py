@@ -67,7 +67,7 @@ class Exchange:
 
 
 def replay(procedure: Procedure, log: Iterable[Exchange]) -> None:
-    """Bring a new procedure to the state of another one, by repeating its calls.
+    """Restore the state of a procedure in a new one by repeating its calls.
 
     Parameters
     ----------

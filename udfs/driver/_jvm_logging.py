@@ -23,7 +23,7 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def quiet_spark() -> None:
-    """Have the JVM that this process starts log errors alone; Spark prints two lines about its levels all the same.
+    """Make the JVM of this process log only errors; Spark still prints two lines about its log levels.
 
     ``spark.log.level`` comes into force only once a session is there. What the user has set stays: a
     ``log4j2.properties`` in Spark's folder of settings, or log4j in ``SPARK_SUBMIT_OPTS``.

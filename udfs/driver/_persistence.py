@@ -31,7 +31,7 @@ _RENAMED_VALUES = {("pooling", "avg"): "mean"}
 
 
 class StageReader(DefaultParamsReader[Any]):
-    """Reads a stage that ``DefaultParamsWritable`` saved; Params and values may have the names of former versions."""
+    """Reader of stages saved by ``DefaultParamsWritable``, with the names of this version or of earlier ones."""
 
     def __init__(self, cls: type[Any]) -> None:
         super().__init__(cls)
@@ -73,9 +73,9 @@ class StageReadable(MLReadable[Any]):
 
 
 class NetworkWriter(DefaultParamsWriter):
-    """Writes a model's Params, its ``_facts`` and, as the one value of a Parquet table, the bytes of its ``_network``.
+    """Writer of a model's Params, its ``_facts`` and, as the single value of a Parquet table, its ``_network``.
 
-    By way of Spark, so that any path does which Spark can write, on Connect the server's.
+    Spark writes the files, so every path that Spark can write is valid; on Connect, a path of the server.
     """
 
     def saveImpl(self, path: str) -> None:
@@ -87,7 +87,7 @@ class NetworkWriter(DefaultParamsWriter):
 
 
 class NetworkReader(StageReader):
-    """Reads what :class:`NetworkWriter` wrote, by ``Model(network, facts)``."""
+    """Reader of models saved by :class:`NetworkWriter`, created by ``Model(network, facts)``."""
 
     def load(self, path: str) -> Any:
         """Load from a path.

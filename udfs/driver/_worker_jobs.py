@@ -77,7 +77,7 @@ class Supervisor(Protocol):
         """Count the losses of a worker that do not count against its restarts: its work was the reason, or may be."""
 
     def abort(self) -> None:
-        """Have every process of the run end at once, whatever it does; Spark has given its task up."""
+        """Terminate every process of the run at once, because Spark has given up its task."""
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until no process of a worker is at work for the run, and give whether that is so."""
@@ -212,7 +212,7 @@ class WorkerJobs:
             spark.removeTag(tag)
 
     def _is_wanted(self, name: str) -> bool:
-        """Let a spare worker wait until the others are attached; ``False`` where all is over before."""
+        """Make a spare worker wait until the others are attached; return ``False`` if the run ends before."""
         while name not in self._needed and not self._supervisor.complete:
             if self._over.wait(_LOOK_S):
                 return False

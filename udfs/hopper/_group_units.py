@@ -62,7 +62,7 @@ class _Branch:
 
 
 class GroupUnits:
-    """Trains and evaluates the trials of a unit together.
+    """Joint training and evaluation of the trials of a unit.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class GroupUnits:
             return self._outcomes.unit_failed(unit, error)
 
     def _opened(self, unit: TrainUnit | EvaluateUnit, failures: dict[str, MemberFailure]) -> list[_Branch]:
-        """Bring the trials to their checkpoints."""
+        """Restore the trials from their checkpoints."""
         self._sessions.keep({member.trial_id for member in unit.members})
         branches = []
         for member in unit.members:

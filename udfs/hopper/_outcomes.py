@@ -31,7 +31,7 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 class Outcomes:
-    """Makes what a worker reports of each trial.
+    """Reports of a worker about each trial.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Place:
             self.give_up()
 
     def give_up(self) -> None:
-        """Let the others train."""
+        """Pass the turn to the other runs."""
         self._turn.give_up(self.attempt)
 
     def leave(self) -> None:

@@ -91,7 +91,7 @@ class Turn:
             return self._holder == name and any(self._had(other) <= self._had(name) for other in self._waiting)
 
     def give_up(self, name: str) -> None:
-        """Let others train, if it has the turn."""
+        """Pass the turn to another caller, if this caller has it."""
         with self._changed:
             if self._holder != name:
                 return

@@ -89,7 +89,7 @@ class Sessions:
         self._kept = frozenset(trial_ids)
 
     def at(self, member: Member) -> tuple[Session, int]:
-        """Bring a trial's session to the checkpoint that a unit starts from.
+        """Restore the session of a trial from the checkpoint that a unit starts from.
 
         Returns
         -------
@@ -193,7 +193,7 @@ class Sessions:
             )
 
     def _adopt(self, session: Session, source: SourceState) -> int:
-        """Have a new session adopt the state of a clone's source; return the number of bytes that were read for it."""
+        """Load the state of a clone's source into a new session; return the number of bytes read."""
         kept = self._states.get(f"{source.trial_id}/{source.version}")
         if kept is not None and kept.digest == source.digest:
             session.adopt(kept.content)
@@ -203,7 +203,7 @@ class Sessions:
         return len(state)
 
     def _warm(self, session: Session, params: dict[str, Any]) -> int:
-        """Have a new session begin with the weights of an earlier run, if that had the same configuration."""
+        """Load the weights of an earlier run into a new session, if that run had the same configuration."""
         settings = self._worker.adaptation
         start = None if settings is None else settings.warm.of(params)
         if settings is None or start is None:

@@ -26,7 +26,7 @@ __all__ = ["Units"]
 
 
 class Units:
-    """Trains and evaluates the trials of a unit, one after the other.
+    """Training and evaluation of the trials of a unit, one after the other.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def _scores(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None
 
 
 def _area(table: NDArray[np.float64]) -> float:
-    """Under the ROC curve: the share of pairs of a positive and a negative in the right order, ties one half.
+    """Compute the area under the ROC curve: the share of correctly ordered pairs, ties one half.
 
     With weights, in a third column, a pair counts by their product.
     """

@@ -18,7 +18,7 @@ _TRIM_DEFAULT, _MMAP_DEFAULT = 128 << 10, 65536
 
 
 def keep_freed_memory() -> bool:
-    """Have glibc keep freed memory for the next allocation, for the rest of this process.
+    """Configure glibc to keep freed memory for later allocations of this process.
 
     By default glibc maps every large block anew and the kernel zeroes it, one page fault at a time. A network allocates
     its activations once an operation and batch: for MobileNetV2 at a batch of 32 that is more than half of the time.

@@ -20,11 +20,11 @@ _LEAST = 19
 
 
 def background(function: Callable[P, T]) -> Callable[P, T]:
-    """Have a function run in a thread of the least priority, which waits wherever another thread wants the core.
+    """Wrap a function to run in a thread of the lowest priority, which yields to every other thread.
 
-    The thread alone is slowed down, because an unprivileged process cannot raise a lowered priority. Threads
-    that the function starts inherit it, those of torch among them; those that a library started before keep theirs,
-    as TensorFlow's do. Without effect but on Linux, where a thread has a priority of its own.
+    Only the thread gets a lower priority, because an unprivileged process cannot raise a lowered priority. Threads
+    that the function starts inherit it, for example those of torch. Threads that a library started before keep theirs,
+    for example those of TensorFlow. It has an effect on Linux only, where each thread has a priority.
 
     Parameters
     ----------

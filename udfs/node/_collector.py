@@ -33,7 +33,7 @@ class FrozenHeap:
         self._is_frozen = False
 
     def freeze(self) -> None:
-        """Free what is in cycles and unused, and pass over the rest from now on; again, after large objects went."""
+        """Collect garbage, and exclude the remaining objects from later ones; repeat after freeing large objects."""
         global _frozen  # noqa: PLW0603 - the collector is one for the process
         with _lock:
             gc.unfreeze()
@@ -44,7 +44,7 @@ class FrozenHeap:
                 _frozen += 1
 
     def thaw(self) -> None:
-        """Have the collector look at everything again, unless another one is frozen still."""
+        """Enable the collection of all objects again, unless another instance is still frozen."""
         global _frozen  # noqa: PLW0603
         with _lock:
             if not self._is_frozen:

@@ -85,7 +85,7 @@ class BackendSpec:
 
 
 class Backend:
-    """Serves groups of sessions until it is stopped. :class:`udfs.rpc.Endpoint` calls :meth:`answer`.
+    """Backend that serves groups of sessions until it is stopped. :class:`udfs.rpc.Endpoint` calls :meth:`answer`.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class DeadlineTimer(Generic[_T]):
-    """Calls a function for each item that is not settled by its deadline; any thread may call every method.
+    """Timer that calls a function for each item that is not settled by its deadline. The class is thread-safe.
 
     Parameters
     ----------

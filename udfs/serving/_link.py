@@ -85,7 +85,7 @@ class Link:
             self._changed.notify_all()
 
     def adopt(self, placements: Sequence[Placed], timeout_s: float) -> dict[str, str]:
-        """Have the backend serve exactly these groups; return the error of each group that could not be opened.
+        """Make the backend serve exactly these groups; return the error of each group that could not be opened.
 
         Raises
         ------

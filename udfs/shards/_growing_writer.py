@@ -90,7 +90,7 @@ class IncrementReport:
 
 @dataclass(frozen=True, slots=True)
 class IncrementWriter:
-    """Writes a batch's shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
+    """Writer of the shards of a batch that reports each. Pass it to ``mapInArrow`` with rows sorted by shard.
 
     A shard's rows must be in one Spark partition, with equal ids next to each other. The task of a shard reads the
     earlier records of its ids from the store.

@@ -169,7 +169,7 @@ def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
 
 
 class _Rows:
-    """Takes blocks of rows, one after the other, into an array."""
+    """Sink that writes consecutive blocks of rows to an array."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
@@ -181,7 +181,7 @@ class _Rows:
 
 
 class _Blocks:
-    """Takes blocks of rows, one after the other, into a file of numpy's format."""
+    """Sink that writes consecutive blocks of rows to a file in numpy's format."""
 
     def __init__(self, file: Any, group: TensorGroup, rows: int) -> None:
         self._file, self._group = file, group
@@ -197,7 +197,7 @@ class _Blocks:
 
 
 class _Nothing:
-    """Takes blocks of rows, to see that they can be taken."""
+    """Sink that discards blocks of rows, to check that they can be read."""
 
     def __init__(self, group: TensorGroup) -> None:
         self._group = group

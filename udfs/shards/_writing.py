@@ -60,7 +60,7 @@ class ShardReport:
 
 @dataclass(frozen=True, slots=True)
 class ShardWriter:
-    """Writes shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
+    """Writer of shards that reports each. Pass it to ``mapInArrow`` with rows sorted by shard.
 
     A shard's rows have to be in one partition of Spark's. Its file appears only once it is complete, and a task that
     runs again writes the same one.

@@ -38,7 +38,7 @@ def initial_seed(seed: int, config: str) -> int:
 
 
 def row_order(seed: int, config: str, epoch: int, partition: int, rows: int) -> NDArray[np.int64]:
-    """In which order a unit reads the rows of its shard: the same on any worker.
+    """Compute the order in which a unit reads the rows of its shard, the same on every worker.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ _WAITING = 512
 
 
 class Applications:
-    """Answers requests for applications by calls to a router; any thread may call every method.
+    """Request handler for applications, which calls a router. The class is thread-safe.
 
     Attributes
     ----------

@@ -109,7 +109,7 @@ class BackendPool(Protocol):
 
 
 class Control:
-    """Keeps the plan on the traffic, and the backends on the plan.
+    """Control loop that adapts the plan to the traffic, and the backends to the plan.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ _LOOK_S = 0.05
 
 
 class Server:
-    """Serves models from long-lived tasks of a Spark session, each request within its session's deadline.
+    """Server of models in long-lived tasks of a Spark session, which answers each request within its deadline.
 
     Parameters
     ----------

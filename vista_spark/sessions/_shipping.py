@@ -32,7 +32,7 @@ _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
 def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
-    """Bring a file of weights to the workers' nodes, once a session and content.
+    """Ship a weights file to the nodes of the workers, once per session and content.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
 
 
 def ship_packages(spark: SparkSession) -> None:
-    """Bring these packages to the session's workers, whose Python then needs the third-party ones only."""
+    """Ship these packages to the workers of the session, which then need only third-party packages."""
     _send(spark, _staged_packages(), pyfile=True)
 
 

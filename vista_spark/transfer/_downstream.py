@@ -203,7 +203,7 @@ def is_classification(estimator: Params) -> bool:
 
 
 def default_evaluator(estimator: Estimator[Any]) -> Evaluator:
-    """F1 for a classifier (as in Vista, section 5.2), the root mean squared error for anything else."""
+    """Return the default evaluator: F1 for a classifier (as in Vista, section 5.2), else root mean squared error."""
     if is_classification(estimator):
         return MulticlassClassificationEvaluator(metricName="f1")
     return RegressionEvaluator(metricName="rmse")

@@ -61,7 +61,7 @@ class Follower:
         self._closed: dict[str, tuple[Trial, int]] = {}
 
     def follow(self, begun: Callable[[Trial], Any]) -> None:
-        """Bring the study up to date.
+        """Update the study.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ class Freezing:
         return self._begun is not None
 
     def end(self) -> None:
-        """Let all layers learn that did as the model was built."""
+        """Unfreeze all layers that were trainable when the model was built."""
         if self._begun is None:
             return
         network, layer = self._begun

@@ -81,7 +81,7 @@ class Freezing:
             parameter.requires_grad_(id(parameter) not in frozen)
 
     def end(self) -> None:
-        """Let all parameters learn that did as the model was built."""
+        """Unfreeze all parameters that were trainable when the model was built."""
         if self._off:
             for parameter in self._learning:
                 parameter.requires_grad_()

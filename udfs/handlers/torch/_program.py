@@ -126,7 +126,7 @@ def _returned(network: nn.Module, module: fx.GraphModule, inputs: Sequence[Tenso
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a graph and keeps the tensors of its nodes."""
+    """Interpreter of a graph that records the tensors of its nodes."""
 
     def __init__(self, module: fx.GraphModule, values: dict[str, torch.Tensor]) -> None:
         super().__init__(module, garbage_collect_values=False)

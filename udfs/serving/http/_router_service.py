@@ -57,7 +57,7 @@ class _FrontEnd:
 
 
 class RouterService:
-    """Answers the front-end processes of a router. :class:`udfs.rpc.Endpoint` calls :meth:`answer`."""
+    """Request handler for the front-end processes of a router. :class:`udfs.rpc.Endpoint` calls :meth:`answer`."""
 
     protocol = FORWARDING
 

@@ -153,7 +153,7 @@ class Graph:
         return np.arange(table.width).reshape(1, *table.shape)
 
     def widened(self, node: Any, *values: Any) -> list[Table]:
-        """Bring tables and constants to one shape, as ONNX broadcasts.
+        """Broadcast tables and constants to one shape, as ONNX does.
 
         Raises
         ------
