@@ -34,7 +34,7 @@ _TYPES = {
 }
 _NUMPY = {name: np.dtype(own) for own, name in _TYPES.items()}
 
-# Arrays up to so many bytes are copied out of a state, which they would else keep in memory.
+# Arrays up to this number of bytes are copied out of a state, which they would otherwise keep in memory.
 _SMALL = 1 << 16
 
 # Keys of JSON objects that stand for what JSON has no word for.

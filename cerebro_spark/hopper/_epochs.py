@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Epochs:
-    """Start and end of the epochs of each trial. Its callers hold the run's lock, but for :meth:`shut_down`.
+    """Start and end of the epochs of each trial. Callers must hold the lock of the run, except for :meth:`shut_down`.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 class Groups:
     """The groups that trials are in, and what the scheduler knows of them.
 
-    Its callers hold the run's lock, but for :meth:`enter`.
+    Callers must hold the lock of the run, except for :meth:`enter`.
 
     The scheduler has every trial as a configuration. A group is scheduled as its first trial; the others have nothing
     pending meanwhile. Trials of a group are in the same epoch, and have visited the same shards of it.

@@ -173,7 +173,7 @@ class Answers:
             trial = self._trial(request.trial_id)
             dropped = [self._trial(trial_id) for trial_id in request.dropped]
             if self._liveness.heard(request.worker, request.attempt) is None:
-                # An attempt that was taken for lost: its unit is trained again, maybe after others.
+                # The attempt was considered lost: its unit is trained again, possibly after others.
                 return Obsolete()
             state.checkpoint_seconds += request.seconds
             # The report of the unit itself may arrive later.

@@ -22,7 +22,7 @@ __all__ = ["Recovery"]
 
 _LOG = logging.getLogger(__name__)
 
-# After so many tries in a row a checkpoint in the store is taken for damaged.
+# Number of consecutive failed tries after which a checkpoint in the store is considered damaged.
 _TRIES = 3
 
 

@@ -59,7 +59,7 @@ class Slots:
         self.users = 0
 
     def spares(self, workers: int) -> bool:
-        """Return ``True`` if a slot is free beside so many workers."""
+        """Return whether a slot is free in addition to a number of workers."""
         return self.count is not None and self.count > workers
 
     def settled(self) -> Holder | None:

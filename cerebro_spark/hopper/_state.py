@@ -101,7 +101,7 @@ class RunState:
     aborting : bool
         Whether every process that still beats is to be ended.
     dismissed : set of str
-        Attempts that were taken for lost.
+        Attempts that were considered lost.
     changes : int
         Number of changes that may make a unit available to a worker.
     shared : bool

@@ -22,7 +22,7 @@ __all__ = ["Copy", "Death", "Trial"]
 
 _UNBROKEN = ("running", "paused", "stopped", "finished")
 
-# A trial that took so many workers with it, one after the other, is tried alone.
+# A trial during which this number of consecutive workers died is tried alone.
 _SUSPECT = 2
 
 
@@ -159,7 +159,7 @@ class Trial:
 
     @property
     def epoch(self) -> int:
-        """The epoch that it trains: so many are over."""
+        """Index of the epoch that it trains, which is the number of completed epochs."""
         return len(self.history)
 
     def done(self, epoch: int) -> tuple[int, ...]:

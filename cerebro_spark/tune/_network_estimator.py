@@ -203,7 +203,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         dataset : DataFrame
             Rows with the feature and label columns.
         params : dict, or list or tuple of dict, optional
-            A param map or several; what they do not set is as the estimator has it.
+            One or several param maps; the other Params are those of the estimator.
 
         Returns
         -------

@@ -34,7 +34,7 @@ class Output:
     labels : array of shape (classes,), tuple of such arrays, or None
         Names of classes, if the node gives their places; of a tuple, each column has names of its own.
     split : tuple of int, or None
-        The library gives a list of arrays, of so many columns each: probabilities of several outputs.
+        Numbers of columns of the arrays in the library's list of results: probabilities of several outputs.
     shape : tuple of int, or None
         The library gives an array of shape (rows, *shape).
     dtype : str or None

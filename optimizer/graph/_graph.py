@@ -165,7 +165,7 @@ class LayerGraph:
         return sum(self[name].param_bytes for name in (self.names if names is None else self.resolve(names)))
 
     def subgraph(self, outputs: Iterable[str]) -> LayerGraph:
-        """Keep only what ``outputs`` need; they become the outputs. Expressions stay as they are in this graph."""
+        """Return the subgraph of the layers that ``outputs`` need, with these outputs and unchanged expressions."""
         outputs = self.resolve(outputs)
         needed = set(self.ancestors(outputs))
         return LayerGraph((layer for layer in pinned(self.layers) if layer.name in needed), outputs)

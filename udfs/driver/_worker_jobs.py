@@ -68,7 +68,7 @@ class Supervisor(Protocol):
         """Record that a worker will not come back."""
 
     def fail(self, error: BaseException) -> None:
-        """End what they serve with an error."""
+        """End the runs of the workers with an error."""
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it is over, and give whether it is."""
@@ -186,7 +186,7 @@ class WorkerJobs:
                 if not self._over.is_set():
                     self._supervisor.lose(worker.worker, f"its Spark job ended: {cause(error)}")
             else:
-                # One that was taken for lost is told to stop as well, and is wanted again.
+                # A worker that was considered lost is stopped as well, and started again.
                 if self._supervisor.wait(0.0):
                     return
             if not self._may_start_again(worker.worker, attempt + 1):

@@ -95,7 +95,7 @@ def run_command(app: Callable[[], object]) -> None:
     Parameters
     ----------
     app : callable
-        Usage errors end it with exit code 2 by themselves.
+        Usage errors end the command with exit code 2.
     """
     from pyspark.errors import PySparkException  # beside its only use
 

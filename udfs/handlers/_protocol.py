@@ -49,7 +49,7 @@ class TracedModel(Protocol):
     def prepare(self, threads: int) -> TracedModel:
         """Make ready to run many batches: weights on the device, in the memory layout that runs fastest.
 
-        Cheap where nothing changes, so that it may come before each run; the user's model stays as it is.
+        Cheap if nothing changes, so that it may be called before each run. The user's model is not changed.
 
         Parameters
         ----------

@@ -191,5 +191,5 @@ class Checkpoints:
 
 
 def _name(version: int, digest: str) -> str:
-    # Two workers may write one version: the one that was taken for lost, and the one that trained it again.
+    # Two workers may write the same version: one that was considered lost, and one that trained the unit again.
     return f"{version:06d}-{digest[:8]}"

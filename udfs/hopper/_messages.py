@@ -55,7 +55,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Obsolete:
-    """The sender was taken for lost; its unit is trained again, so that it must not delete older checkpoints."""
+    """Reply: the sender was considered lost, and its unit is trained again, so it must not delete older checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

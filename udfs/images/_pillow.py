@@ -112,7 +112,7 @@ def load(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 
 def check_pixels(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
-    """Refuse an image of more than `max_pixels` pixels before memory is taken for it."""
+    """Refuse an image of more than `max_pixels` pixels before memory is allocated for it."""
     if width * height > max_pixels:
         raise ImageError("too many pixels", f"{width} x {height} is more than {max_pixels}")
 

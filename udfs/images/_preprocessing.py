@@ -17,7 +17,7 @@ Layout = Literal["NCHW", "NHWC"]
 """Order of the axes of a batch of feature maps: channels before height and width (torch), or last (Keras)."""
 
 Resample = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
-"""Filter of a resize: one of Pillow's, which average over the pixels that become one, but for ``"nearest"``."""
+"""Filter of a resize: a filter of Pillow. All except ``"nearest"`` average over the pixels that become one."""
 
 _SIDES = 2
 

@@ -51,7 +51,7 @@ class NetworkFile:
 
     @classmethod
     def of(cls, model: Any, handler: Framework, inputs: Sequence[TensorSpec]) -> NetworkFile:
-        """Copy a model that a user gave, with its weights of now; the model stays as it is.
+        """Copy a model of the user with its current weights; the model is not changed.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ __all__ = ["batch_shares"]
 def batch_shares(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     """Cut an epoch into global batches, each with rows of every task in proportion to what it holds.
 
-    Every batch has exactly ``size`` rows, but for the last one, and every row is in one batch: an epoch is the same
+    Every batch except the last one has exactly ``size`` rows, and every row is in one batch: an epoch is the same
     number of steps for all tasks, however uneven their partitions.
 
     Parameters

@@ -63,7 +63,7 @@ def task_device(device: str) -> str:
     ----------
     device : str
         Device that the user requested. ``"auto"`` and ``"cuda"`` become the GPU that Spark gave the task as a resource
-        (``spark.task.resource.gpu.amount``); anything else, and a task without one, stays as it is.
+        (``spark.task.resource.gpu.amount``); other values, and tasks without a GPU, are unchanged.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class ModelCard:
         Makes a new network with each call, with any weights. It must be picklable. A builder for torch must run under
         ``torch.device("meta")``; one for Keras returns a built model, and where it takes an ``input_shape``, which is
         ``preprocessing.shape``, it serves every image size. A model, or a builder that hands out one and the same
-        model, is copied with the weights that it has when it is used, and stays as it is.
+        model, is copied with its current weights when it is used, and is not changed.
     preprocessing : Preprocessing, Preprocessings or Tokenization
         Turns an image, several images in a column each, or a text into the network's inputs.
     layers : sequence of FeatureLayer or str, optional

@@ -138,7 +138,7 @@ def _image_card(
     from udfs.roster._pretrained_layers import find_layers, has_pooler
 
     try:
-        # A checkpoint of another task often has no pooler, and a random one would give numbers all the same.
+        # A checkpoint of another task often has no pooler, and a random one would still return numbers.
         if has_pooler(builder) and not any("pooler." in key for key in read_state_dict(weights)):
             builder = replace(builder, pooler=False)
         builder, layers, parameters = find_layers(builder, preprocessing.shape, settings)

@@ -219,7 +219,7 @@ class FrameworkContract(HandlerContract):
         return self.repeated([1] * len(weights), np.array(weights, np.float32))
 
     def repeated(self, times: Sequence[int], weights: NDArray[np.float32] | None = None) -> Tensors:
-        """Repeat the first rows, so many times each."""
+        """Repeat each of the first rows a number of times."""
         places, data = np.repeat(np.arange(len(times)), times), self.training.data
         inputs, labels = (tuple(array[places] for array in arrays) for arrays in (data.inputs, data.labels))
         return replace(data, inputs=inputs, labels=labels, rows=len(places), weights=weights)

@@ -137,7 +137,7 @@ class TensorPipeline(
 
     @keyword_only
     def setParams(self, *, compiled: CompiledPipeline | None = None, **params: Any) -> Self:
-        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
         if compiled is not None:
             self.setCompiled(compiled)
         return self._set(**{name: value for name, value in params.items() if value is not None})

@@ -228,7 +228,7 @@ class _Trained(HasNetworkCols, HasTraining):
 
     @keyword_only
     def setParams(self, **params: Any) -> Any:
-        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def _train(self, dataset: DataFrame) -> tuple[bytes, dict[str, Any]]:

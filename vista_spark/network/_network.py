@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Network", "network"]
 
-# What a file of weights is called, where a URI does not tell it from a folder.
+# Suffixes of weights files, which distinguish the URI of a file from that of a folder.
 _FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".ckpt")
 
 
@@ -83,7 +83,7 @@ class Network:
         return self.reads.max_pixels if isinstance(self.reads, Images) else None
 
     def limited(self, max_pixels: int | None) -> Network:
-        """Take images of so many pixels at most; of the model's own limit without a number.
+        """Return a copy with a maximum number of pixels per image; ``None`` stands for the limit of the model.
 
         Raises
         ------

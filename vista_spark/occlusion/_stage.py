@@ -253,7 +253,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
 
     @keyword_only
     def setParams(self, **params: Any) -> Self:
-        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getTargetSSIM(self) -> float:

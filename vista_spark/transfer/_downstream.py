@@ -94,7 +94,7 @@ def _accepts_nulls(stage: Params) -> bool:
 
 
 def columns_read(estimator: Params, evaluator: Params | None, columns: Collection[str]) -> ColumnsRead:
-    """List the columns of a table that an estimator, an evaluator, or what they hold, were set to read.
+    """List the columns of a table that an estimator or evaluator, or its nested stages, read.
 
     Parameters
     ----------

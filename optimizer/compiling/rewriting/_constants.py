@@ -88,7 +88,7 @@ def _folded(table: Operator, operator: Operator, dtype: str | None) -> Operator 
 
 
 def _in_lookup(table: CodeLookup, operator: Operator, dtype: str | None) -> Operator | None:
-    """Fold into what numbers become: numbers of the result's type, which float64 has all the same."""
+    """Fold constants into the converted numbers: numbers of the result's type, which float64 represents exactly."""
     if dtype not in FLOATS:
         return None
     columns = np.arange(len(table.column))

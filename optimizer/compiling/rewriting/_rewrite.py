@@ -53,7 +53,7 @@ class Rewritten:
 
 
 def rewrite(program: Program, dtype: str) -> Rewritten:
-    """Rewrite a program for tables of one type. The original stays as it is.
+    """Rewrite a program for tables of one type, without a change of the original.
 
     The same rows are refused; a reason names the first step that refuses a row, and a later one only where it refuses
     more. Everything is equal bit by bit but the sums of linear layers, whose terms may be added in another order.

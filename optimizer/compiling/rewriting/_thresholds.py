@@ -69,7 +69,7 @@ def pull_thresholds(program: Program, dtype: str) -> tuple[Program, list[Rewrite
 
 
 def _drop_read(program: Program, pulled: Mapping[str, _Pulled]) -> dict[str, _Pulled]:
-    """Keep the changes whose scalers nothing else reads, since others would be computed all the same."""
+    """Keep the changes whose scalers have no other readers, since other scalers would still be computed."""
     chosen = dict(pulled)
     while True:
         gone = {name for change in chosen.values() for name in change.skipped} | set(chosen)

@@ -142,7 +142,7 @@ class Engine:
 
 
 def _empty(rows: int, like: torch.Tensor) -> torch.Tensor:
-    """Allocate results of so many rows, by numpy where huge pages come at once, since numpy asks for them."""
+    """Allocate results for a number of rows; large ones with numpy, because it requests huge pages."""
     shape = (rows, *like.shape[1:])
     if math.prod(shape) * like.element_size() > _HUGE:
         return like.new_empty(shape)

@@ -19,7 +19,7 @@ _EXPONENTS = {"euclidean": 2.0, "sqeuclidean": 2.0, "manhattan": 1.0, "chebyshev
 _NEAR = 1e-12
 
 
-# A list is made of so many points and columns and more, and has so many points more than are wanted.
+# Minimum numbers of points and columns for a shortlist, number of extra points in it, and size of a group.
 _FEW_POINTS, _FEW_COLUMNS, _SPARE, _GROUP = 256, 16, 6, 16
 
 
@@ -50,7 +50,7 @@ class Shortlist(torch.nn.Module):
         squares = around.square().sum(dim=1)
         self.register_buffer("points", points)
         self.register_buffer("middle", middle)
-        # Every so many points are one group, of which the nearest is found first. Points that fill it up are nowhere.
+        # Points are divided into groups, whose nearest points are searched first. Padding points are infinitely far.
         self.groups = -(-len(points) // _GROUP)
         missing = self.groups * _GROUP - len(points)
         fill = torch.nn.functional.pad

@@ -15,7 +15,7 @@ __all__ = ["torch_threads"]
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """Let torch run on so many threads, and then on as many as before; ``None`` leaves their number alone."""
+    """Set the number of torch threads within a ``with`` block, and restore it afterwards; ``None`` keeps the number."""
     before = torch.get_num_threads()
     if threads is None or threads == before:
         yield

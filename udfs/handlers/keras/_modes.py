@@ -20,7 +20,8 @@ def is_frozen(layer: Any) -> bool:
 def frozen_in_inference(model: Any) -> Iterator[None]:
     """Keep the frozen layers of a model in inference mode while the others train, with all that lies inside them.
 
-    Keras itself does so for batch norm alone: a dropout in a frozen block would draw. It counts where a step is traced.
+    Keras does this only for batch norm: a dropout in a frozen block would be active. It takes effect when a step is
+    traced.
 
     Examples
     --------

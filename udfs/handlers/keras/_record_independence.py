@@ -31,7 +31,7 @@ _APART = frozenset(
 
 
 def keeps_records_apart(step: Step) -> bool:
-    """Return whether a step surely computes a record independently of the others in its batch, but for rounding.
+    """Return whether a step certainly computes a record independently of its batch, except for rounding.
 
     Others may as well; :func:`udfs.handlers._record_checks.check_records` finds out.
     """

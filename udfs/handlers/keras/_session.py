@@ -269,7 +269,7 @@ def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
 
 
 def scaled(array: NDArray[Any]) -> NDArray[Any]:
-    """Divide eight-bit pixels by 255; anything else stays as it is."""
+    """Divide eight-bit pixels by 255; return other inputs unchanged."""
     return array.astype(np.float32) / 255.0 if array.dtype == np.uint8 else np.ascontiguousarray(array)
 
 

@@ -151,7 +151,7 @@ def _moving(module: fx.GraphModule, measured: Measure) -> frozenset[int]:
 
 
 def _matched(traced: TorchModel, evaluated: TorchModel, feeds: Sequence[str]) -> list[str]:
-    """Find the same layers in the graph of inference, by what they compute."""
+    """Find the same layers in the graph of inference by their expressions."""
     theirs = {key: name for name, key in evaluated.keys().items()}
     names = traced.keys()
     missing = next((name for name in feeds if names[name] not in theirs), None)

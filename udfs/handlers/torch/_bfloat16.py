@@ -1,4 +1,4 @@
-"""A captured graph in bfloat16, but for its last layers."""
+"""Captured graph in bfloat16, except for its last layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def to_bfloat16(module: fx.GraphModule) -> fx.GraphModule:
-    """Make a captured graph whose parameters are bfloat16's; the one given stays as it is.
+    """Make a copy of a captured graph with parameters in bfloat16.
 
     Parameters that do not change are shared. The last layers that have any, where those are modules, stay in float32
     and read in float32: eight bits are too few for a logit, of which the softmax makes a probability.

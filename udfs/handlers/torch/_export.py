@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "open_export"]
 
-# Two, because a batch of one would be taken for a constant.
+# Two, because torch.export would treat a batch size of one as a constant.
 _TRACED_ROWS = 2
 
 

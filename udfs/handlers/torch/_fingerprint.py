@@ -141,7 +141,7 @@ def _plain(value: Any) -> str:
 
 
 def _body(value: Any) -> str:
-    """Distinguish functions of one name, as lambdas are: by their code, their defaults and what they close over."""
+    """Distinguish functions of the same name, such as lambdas, by their code, defaults and closures."""
     if isinstance(value, partial):
         return _plain([value.func, value.args, value.keywords])
     if isinstance(value, CodeType):

@@ -23,9 +23,9 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def fuse(module: fx.GraphModule) -> fx.GraphModule:
-    """Make a captured graph that gives the same to rounding; the one given stays as it is.
+    """Make a fused copy of a captured graph with the same results up to rounding.
 
-    Parameters that do not change are shared. Layers keep their names, but for those whose tensors get their axes in
+    Parameters that do not change are shared. Layers keep their names, except those whose tensors have the axes in
     another order: the channels second. Functions are called as the modules that do the
     same, and a batch norm without running statistics gives each record what it gives it alone. A module with hooks is
     called as it is.

@@ -420,7 +420,7 @@ def _by_export(model: nn.Module, inputs: Sequence[TensorSpec], *, learning: bool
 
 
 def _check_exported(module: fx.GraphModule) -> None:
-    """Refuse what writes to the model or fixes its batch size; drop writes to inputs, for feeds stay as they are."""
+    """Refuse writes to the model and a fixed batch size; drop writes to inputs, because feeds must not change."""
     for node in module.graph.nodes:
         if node.op == "placeholder" and node.users and is_concrete_int(node.meta["val"].shape[0]):
             raise TypeError(f"the batch size of {node.name} is fixed in the code")

@@ -51,7 +51,7 @@ def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
 
 
 def _leave_parametrized(inner: nn.Module) -> None:
-    """Copy a module as torch does, but for the class, which the module shares with its copy."""
+    """Copy a module as torch does, except for the class, which the module shares with its copy."""
     trained = any(parameter.requires_grad for parameter in inner.parametrizations.parameters())  # type: ignore[union-attr]
     with torch.no_grad():
         values = {name: getattr(inner, name).detach().clone() for name in inner.parametrizations}  # type: ignore[union-attr]

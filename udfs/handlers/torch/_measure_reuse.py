@@ -100,7 +100,7 @@ class Questions:
     Parameters
     ----------
     module : torch.fx.GraphModule
-        Captured; its tensors stay as they are meanwhile.
+        Captured module; its tensors must not change meanwhile.
     buffers : collection of int
         Ids of its buffers.
 

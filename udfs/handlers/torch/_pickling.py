@@ -35,7 +35,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def pack(model: nn.Module, path: Path) -> bytes:
-    """Write a module's tensors to a file, and return everything else; the module stays as it is.
+    """Write a module's tensors to a file, and return everything else. The module is not changed.
 
     All tensors are written, wherever the module holds them: in a state dict, or in an attribute.
 

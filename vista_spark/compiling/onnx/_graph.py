@@ -125,7 +125,7 @@ class Graph:
         return value
 
     def add(self, operator: ops.Operator, *tables: Table, like: Table | None = None, **changes: Any) -> Table:
-        """Add an operator; the result is like the first table but for the changes."""
+        """Add an operator; the result is like the first table except for the changes."""
         name = self.build.add(operator, *(table.node for table in tables))
         return replace(like or tables[0], node=name, **changes)
 

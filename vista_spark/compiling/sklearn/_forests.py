@@ -128,7 +128,7 @@ def _boosted(model: Any, build: ops.Builder, table: str) -> tuple[str, str]:
 
 
 def local_leaves(grown: Sequence[Any]) -> NDArray[np.int64]:
-    """Number the nodes of each tree by themselves, as the library does."""
+    """Number the nodes of each tree separately, as the library does."""
     return np.concatenate([np.arange(tree.node_count) for tree in grown]).astype(np.int64)
 
 
