@@ -37,6 +37,8 @@ def refuse(
 
 def damaged(document: str, error: object) -> UnsupportedOperatorError:
     """Return the error of a model file that cannot be read."""
+    if isinstance(error, UnsupportedOperatorError):  # a refusal within a complete document
+        return UnsupportedOperatorError(str(error))
     cause = repr(error).partition("\\n")[0]
     return UnsupportedOperatorError(f"{document} must be complete, got a damaged one ({cause}). Save it again.")
 

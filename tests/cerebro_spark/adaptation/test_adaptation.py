@@ -217,7 +217,7 @@ def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSe
     score = {trial.trial_id: (trial.metric, trial.history) for trial in cycle.trials}
     assert score == {trial.trial_id: (trial.metric, trial.history) for trial in cycles.second.trials}
     assert [line.run for line in again.resume().cycles] == [cycle.run_id]
-    with pytest.raises(RunError, match="no replay repeats"):
+    with pytest.raises(RunError, match="a replay must repeat a run of a search"):
         cycle.replay(backend=again.backend)
     with pytest.raises(RunError, match=r"name must be that of an adaptation with a cycle .*got 'other'.*fit\(batch\)"):
         campaign(spark, cycles.store, name="other").resume()

@@ -211,16 +211,16 @@ def test_a_run_of_an_earlier_release_has_one(spark: SparkSession, prepared: Prep
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"metric": []}, "the name of the metric that decides"),
-        ({"metric": [""]}, "the name of the metric that decides"),
-        ({"metric": ["accuracy", 3]}, "the name of the metric that decides"),
-        ({"metric": ["loss", "loss"]}, "has 'loss' twice"),
-        ({"metric": ["accuracy", "val_accuracy"]}, "has 'accuracy' twice"),
+        ({"metric": []}, "must be a name or a sequence of names"),
+        ({"metric": [""]}, "must be a name or a sequence of names"),
+        ({"metric": ["accuracy", 3]}, "must be a name or a sequence of names"),
+        ({"metric": ["loss", "loss"]}, "once, got 'loss' twice"),
+        ({"metric": ["accuracy", "val_accuracy"]}, "once, got 'accuracy' twice"),
         ({"mode": "max"}, "mode must have one entry for each metric"),
-        ({"mode": ["max"]}, "one mode"),
+        ({"mode": ["max"]}, "one direction for each of the 2 metrics"),
         ({"mode": ["max", "least"]}, "'least'"),
         ({"metric": "loss", "mode": "most"}, "'most'"),
-        ({"metric": "loss", "mode": ["min", "min"]}, "2 modes"),
+        ({"metric": "loss", "mode": ["min", "min"]}, "one direction for each of the 1 metrics"),
     ],
     ids=str,
 )

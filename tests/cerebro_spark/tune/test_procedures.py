@@ -158,7 +158,7 @@ def test_a_search_that_knows_a_study_keeps_to_what_it_knew(spark: SparkSession, 
     study.tell(study.ask(distributions), 0.6)
     assert "knows 1 trials of a study" in str(task.plan())
     assert "knows 2 trials of a study" in str(make(Hyperband, spark, prepared.store, sampler="tpe", study=study).plan())
-    with pytest.raises(InvalidArgumentError, match="has no parameter 'width'"):
+    with pytest.raises(InvalidArgumentError, match="must have the parameter 'width'"):
         make(Hyperband, spark, prepared.store, sampler="tpe", study=study, search_space={"width": [1, 2]})
 
 
@@ -237,9 +237,9 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (GridSearch, {"search_space": {"lr": log_uniform(0.1, 1)}, "num_epochs": 1}, r"search_space=Space\("),
         (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
         (RandomSearch, {"max_seconds": 0}, "max_seconds must be a positive number or None, got 0"),
-        (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
+        (RandomSearch, {"stoppers": ["patience"]}, "stoppers must be rules.*got 'patience'"),
         (Hyperband, {"sampler": "tpa"}, "did you mean 'tpe'"),
-        (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"has no seed.*TPESampler\(seed=5\)"),
+        (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"must have a seed.*TPESampler\(seed=5\)"),
         (RandomSearch, {"study": optuna.create_study()}, "sampler must learn from the trials of study"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):

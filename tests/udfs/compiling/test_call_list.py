@@ -63,12 +63,12 @@ def test_one_row_gives_the_bits_of_the_eager_program(model: Any, dtype: Any, mon
     rows = hard_rows(dtype)
     rows.flags.writeable = False
     names = tuple(name for name in compiled.outputs if name != "apply")
-    assert engine._direct(names) is not None
+    assert engine._call_list(names) is not None
     found = [engine.run(rows[at : at + count], (), names) for count in (1, 2, 7) for at in range(len(rows) - count + 1)]
     turned = engine.run(np.asfortranarray(rows)[5:8], (), names)
     monkeypatch.setattr(CallList, "takes", staticmethod(lambda _: False))
     eager = Engine(engine.program, plan=engine.plan)
-    assert eager._direct(names) is None
+    assert eager._call_list(names) is None
     spans = [(at, count) for count in (1, 2, 7) for at in range(len(rows) - count + 1)]
     for ours, (at, count) in zip([*found, turned], [*spans, (5, 3)], strict=True):
         truth = eager.run(rows[at : at + count], (), names)

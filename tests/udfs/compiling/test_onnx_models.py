@@ -150,7 +150,7 @@ def test_boosters_keep_their_precision(tmp_path: Path) -> None:
     rows = holes(rows)
     models = (
         lightgbm.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1),
-        lightgbm.LGBMRegressor(n_estimators=5, linear_tree=True, verbose=-1, n_jobs=1),
+        lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1),
         xgboost.XGBClassifier(n_estimators=20, n_jobs=1),
     )
     for model in models:

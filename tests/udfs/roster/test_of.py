@@ -223,11 +223,11 @@ def test_a_function_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        (3, InvalidArgumentError, r"model=3: give a model of torch"),
+        (3, InvalidArgumentError, r"model must be a model of torch.*got 3"),
         ("resnet19", UnknownModelError, r"did you mean 'resnet18'"),
         ("no.such:thing", InvalidArgumentError, r"cannot be imported.*package\.module:function"),
         ("torch:nothing", InvalidArgumentError, r"cannot be imported"),
-        (lambda: 3, InvalidArgumentError, r"model=3: give a model"),
+        (lambda: 3, InvalidArgumentError, r"model must be a model of torch.*got 3"),
     ],
 )
 def test_what_is_no_model_is_refused(model: Any, error: type[Exception], message: str) -> None:

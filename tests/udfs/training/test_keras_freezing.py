@@ -249,7 +249,7 @@ class Own(keras.Model):
         (network, "base/lo", "do you mean 'base/low'"),
         (network, "low", "the model has no layer 'low'"),
         (network, "add", "Keras itself gave a layer the name 'add"),
-        (Own, "below", "Own has a call of its own"),
+        (Own, "below", "Own, has a call of its own"),
     ],
 )
 def test_what_is_no_schedule_is_refused_when_it_is_opened(build: Any, layer: str, said: str) -> None:

@@ -101,7 +101,7 @@ class Branching(torch.nn.Module):
     ("model", "reason"),
     [
         ("broken_nets:broken", r"broken_nets\.py, line 5: RuntimeError: no licence"),
-        ("broken_nets:number", "model=3: give a model"),
+        ("broken_nets:number", "model must be a model of torch"),
         ("broken_nets:absent", "no attribute 'absent'"),
         ("broken_nets:Branching", "its forward chooses by the values of a tensor"),
         ("", "names no network"),

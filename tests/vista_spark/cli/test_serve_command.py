@@ -58,7 +58,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = CliRunner().invoke(app, ["serve", str(tmp_path / "traffic.py"), "--port", str(taken.getsockname()[1])])
     assert done.exit_code == 2
-    assert "is taken by another process" in done.output
+    assert "which another process uses" in done.output
 
 
 def test_a_token_and_none(tmp_path: Path) -> None:

@@ -491,7 +491,7 @@ def test_what_is_wrong_is_said_before_a_job(
         ({"layers": 2, "outputCols": ["a", "a"]}, df, ColumnError, r"'a' exists already"),
         ({"outputCols": ["image_error"]}, df, ColumnError, r"'image_error' exists already"),
         ({}, numbers, ColumnError, r"must be an image: binary.*string.*struct.*array of float.*got bigint"),
-        ({"inputCol": "list"}, numbers, ColumnError, r"'list' is array<bigint>"),
+        ({"inputCol": "list"}, numbers, ColumnError, r"'list' of CNNFeaturizer must be an image.*got array<bigint>"),
         ({"inputCol": "img"}, df, ColumnError, r"no column 'img'.*did you mean 'image'"),
     ]
     with no_job():

@@ -150,7 +150,7 @@ def test_a_function_and_its_bad_rows(api: Api, spark: SparkSession) -> None:
         "not an input of the model",
     ]
     assert rows[1]["why"] == "ValueError: below zero"
-    assert rows[3]["why"] == "'x' has the shape (1, 1), and has to have (-1, 2)"
+    assert rows[3]["why"] == "Input 'x' must have the shape (-1, 2), got (1, 1)."
     assert rows[0]["picky_y"].toArray().tolist() == [2, 4]
     assert rows[5]["picky_y"].toArray().tolist() == [10, 13]
     assert rows[0]["picky_n"] == 1, "a batch that fails is run again a row at a time"
@@ -202,7 +202,7 @@ def test_columns_are_checked_before_a_job(api: Api, photos: DataFrame) -> None:
         api.scorer("dogs", inputCol="picture").transform(photos)
     with pytest.raises(ColumnError, match="'id' exists already"):
         api.scorer("dogs", outputCol="id").transform(photos)
-    with pytest.raises(ColumnError, match="column 'id' is int"):
+    with pytest.raises(ColumnError, match=r"column 'id' of the scorer.*must be an image.*got int"):
         api.scorer("dogs", inputCol="id").transform(photos)
 
 
