@@ -179,7 +179,10 @@ def test_scoring_is_checked_before_spark(text: Path) -> None:
         (["--table", folder / "taken.csv", "--out", folder / "o"], "columns prediction, which are to be added"),
         (["--table", folder / "no.csv", "--out", folder / "o"], "no such file"),
         (["--table", folder / "table.csv", "--out", folder / "there", "--features", good], "is there already"),
-        (["--table", folder / "table.csv", "--out", folder / "o", "--features", "radius"], "names 1 columns"),
+        (
+            ["--table", folder / "table.csv", "--out", folder / "o", "--features", "radius"],
+            "--features must name the 3 columns",
+        ),
         (["--table", folder / "table.csv", "--out", folder / "o", "--errors", "skip"], "null, drop, raise"),
     ):
         done = run("score", text, *wrong)

@@ -19,7 +19,7 @@ def test_batches_are_measured_for_a_plan() -> None:
     assert list(profile.latency_ms) == [1, 4]
     # It may be given to the planner here, and nowhere else.
     profile.check_machine(hardware(), threads=2)
-    with pytest.raises(ServingError, match="measure it here"):
+    with pytest.raises(ServingError, match="Measure the model here"):
         profile.check_machine(hardware(), threads=1)
     assert profile.memory[1] < profile.memory[4]
     # The latencies of random weights are those of trained ones.
@@ -31,7 +31,9 @@ def test_batches_are_shown() -> None:
     assert "requests/s" in done.stdout
 
 
-@pytest.mark.parametrize(("batches", "words"), [("4,8", "add 1"), ("1,x", "'x' is no size"), ("1,0", "'0' is no size")])
+@pytest.mark.parametrize(
+    ("batches", "words"), [("4,8", "--batches must include 1"), ("1,x", "'x' is no size"), ("1,0", "'0' is no size")]
+)
 def test_sizes_that_say_nothing(batches: str, words: str) -> None:
     done = CliRunner().invoke(app, ["profile", "squeezenet1_1", "--batches", batches])
     assert done.exit_code == 2
@@ -41,9 +43,9 @@ def test_sizes_that_say_nothing(batches: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--threads", "2"), "--threads 2 is for --batches"),
-        (("--batches", "1", "--batch-size", "8"), "--batch-size 8 and --batches"),
-        (("--batches", "1", "--fresh"), "--fresh and --batches"),
+        (("--threads", "2"), "--threads must be given with --batches"),
+        (("--batches", "1", "--batch-size", "8"), "--batch-size and --batches must not be given together"),
+        (("--batches", "1", "--fresh"), "--fresh must not be given with --batches"),
     ],
 )
 def test_options_of_the_other_measurement(options: tuple[str, ...], words: str) -> None:
