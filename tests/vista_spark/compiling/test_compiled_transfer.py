@@ -81,7 +81,7 @@ def test_one_graph_gives_what_features_and_model_give(
     rows = np.concatenate([table[list(NUMBERS)].to_numpy(np.float64), features], axis=1)
     program = compile_pipeline(model.fit(rows, table["label"])).program
     inputs = PredictorInputs(structured=NUMBERS, structured_size=2, image="image", image_size=features.shape[1])
-    monkeypatch.setattr("vista_spark.compiling._transfer.lower_whole", lambda *_: program)
+    monkeypatch.setattr("vista_spark.compiling._transfer.program_of", lambda *_: program)
     featurizer = CNNFeaturizer(
         model="mobilenet_v2", weights=mobilenet_v2_weights(), layers=[layer], pooling=pooling, imageSize=SIZE
     )
@@ -113,7 +113,7 @@ def test_options_are_obeyed_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SklearnTree(max_depth=4).fit(rows, rows[:, 5] > rows[:, 100])
     program = compile_pipeline(model).program
     inputs = PredictorInputs(structured=NUMBERS, structured_size=2, image="image", image_size=512)
-    monkeypatch.setattr("vista_spark.compiling._transfer.lower_whole", lambda *_: program)
+    monkeypatch.setattr("vista_spark.compiling._transfer.program_of", lambda *_: program)
     ways: list[list[str]] = []
     monkeypatch.setattr(
         "udfs.compiling.network._joined.ProgramModule",
