@@ -28,6 +28,8 @@ def test_all_systems_have_programs() -> None:
 def test_help(program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if program == "benchmarks.serving.ray_serve":
         pytest.importorskip("ray")
+    for name in (program, f"{program}.__main__"):  # another test of this process may have imported it
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "argv", [program, "--help"])
     with pytest.raises(SystemExit) as stopped:
         runpy.run_module(program, run_name="__main__", alter_sys=True)

@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.adaptation import AdaptationPlan
 from optimizer.compiling import Plan as CompilingPlan
-from optimizer.hopper import Schedule
 from optimizer.memory import TransferPlan
 from optimizer.notebook import ExplainedInNotebooks, html_picture, html_table
 from optimizer.procedures import Plan as ProcedurePlan
@@ -26,7 +25,7 @@ class Named(ExplainedInNotebooks):
 
 
 def test_every_plan_shows_its_explanation() -> None:
-    plans = (AdaptationPlan, Choice, CompilingPlan, LogicalPlan, ProcedurePlan, Schedule, ServingPlan, TransferPlan)
+    plans = (AdaptationPlan, Choice, CompilingPlan, LogicalPlan, ProcedurePlan, ServingPlan, TransferPlan)
     assert all(issubclass(plan, ExplainedInNotebooks) and "explain" in vars(plan) for plan in plans)
 
 
