@@ -177,6 +177,7 @@ def test_aging_evolution_mutates_and_trains_from_new_weights(spark: SparkSession
     exact(found)
 
 
+@pytest.mark.slow
 @pytest.mark.extended
 @pytest.mark.parametrize("orders", [1, 2, 3])
 @pytest.mark.parametrize("place", ["order", "write_trial"])

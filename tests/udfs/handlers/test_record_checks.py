@@ -140,6 +140,7 @@ def test_networks_of_the_roster_pass(name: str) -> None:
     checked(framework("torch").build(card.builder, inputs, 0), *inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.extended
 @pytest.mark.parametrize("name", [name for name in roster.names() if roster.card(name).kind == "image"])
 def test_all_networks_of_the_roster_pass(name: str) -> None:

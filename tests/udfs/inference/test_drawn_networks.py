@@ -129,6 +129,7 @@ def _wrong(name: str, seeds: range) -> dict[int, tuple[list[str], str]]:
     return {seed: (draw(name, seed)[0].kinds, told) for seed, told in found.items() if told not in ("same", "refused")}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

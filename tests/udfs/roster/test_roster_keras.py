@@ -112,6 +112,7 @@ def test_the_tables_cover_the_roster() -> None:
     assert set(NAMES) == set(SHAPES) == set(PUBLISHED) == {*MODES, "keras_efficientnet_b0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_layers_shapes_parameters_and_flops(name: str) -> None:
     card = roster.card(name)

@@ -150,6 +150,7 @@ GRADUAL = (UNFREEZING, ["base/high", "base/high", "base/low", None])
 PROGRESSIVE = (FREEZING, [None, "base/low", "base/high", "base/high"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phases", "frozen", "adapted"),
     [

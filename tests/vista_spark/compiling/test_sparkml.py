@@ -116,6 +116,7 @@ TREES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [

@@ -40,6 +40,7 @@ def own_features(model: torch.nn.Module, folder: Path, paths: list[str]) -> dict
     return {path: pool(tensor, "max2x2") for path, tensor in maps.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layers"),
     [

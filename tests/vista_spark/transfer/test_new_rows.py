@@ -201,6 +201,7 @@ def test_a_pipeline_may_index_columns_of_the_table(tables: tuple[DataFrame, Data
     assert task.fit(joined).result.best_score == found.best_score
 
 
+@pytest.mark.slow
 def test_a_pca_wider_than_the_baseline_is_refused_in_words(tables: tuple[DataFrame, DataFrame]) -> None:
     stages = [
         PCA(k=3, inputCol="transfer_features", outputCol="few"),
