@@ -223,7 +223,7 @@ def test_several_targets_and_sizes_take_the_same_options() -> None:
     with pytest.raises(InvalidArgumentError, match="targets must have at least one"):
         explain_image_targets(PICTURE, CARD, targets=[], **SQUARE)
     with pytest.raises(TypeError, match="has no parameter 'perturbatoin'; did you mean 'perturbation'"):
-        explain_image_sizes(PICTURE, CARD, perturbatoin="blur")
+        explain_image_sizes(PICTURE, CARD, perturbatoin="blur")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="has no parameter 'patch_size'; did you mean 'patch_sizes'"):
         explain_image_sizes(PICTURE, CARD, patch_size=4)
 

@@ -252,9 +252,9 @@ def test_what_has_no_photograph_is_refused(explainer: ExplainerSession) -> None:
     with pytest.raises(InvalidArgumentError, match="cancel must be an event"):
         explainer.explain(PICTURE, cancel=True)
     with pytest.raises(TypeError, match="has no parameter 'patchsize'; did you mean 'patch_size'"):
-        explainer.explain(PICTURE, patchsize=3)
+        explainer.explain(PICTURE, patchsize=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="has no parameter 'model'"):
-        explainer.explain(PICTURE, model="squeezenet1_1")
+        explainer.explain(PICTURE, model="squeezenet1_1")  # type: ignore[call-arg]
     with pytest.raises(InvalidArgumentError, match="model must be a network for images"):
         open_explainer("minilm_l6")
 
