@@ -324,7 +324,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         measured = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
         if not measured:
             raise EmptyInputError(
-                f"column {self.getInputCol()!r} must have an image that can be read to tune on, got none"
+                f"column {self.getInputCol()!r} must have rows with an image that can be read to tune on, got none"
             )
         return [Measured.from_numbers(numbers) for numbers in measured]
 

@@ -187,7 +187,7 @@ def test_what_cannot_be_is_said_before_a_job_starts(df: DataFrame) -> None:
         OcclusionExplainer(**SETTINGS).fit(df.withColumn("image", F.array("image")))
     with pytest.raises(InvalidArgumentError, match="no model"):
         OcclusionExplainer().fit(df)
-    with pytest.raises(EmptyInputError, match="must have an image that can be read to tune on"):
+    with pytest.raises(EmptyInputError, match="must have rows with an image that can be read to tune on"):
         OcclusionExplainer(**SETTINGS, mode="approximate", targetSpeedup=1.0).fit(
             df.withColumn("image", F.lit(b"no picture"))
         )
