@@ -1,12 +1,11 @@
-"""Where things are: a test that moves to another folder finds them still."""
+"""Folders of the project, independent of the folder of a test."""
 
 from pathlib import Path
 
-__all__ = ["BENCHMARKS", "EXAMPLES", "IMPORTS", "ROOT", "SUPPORT"]
+__all__ = ["EXAMPLES", "IMPORTS", "ROOT", "SUPPORT"]
 
 SUPPORT = Path(__file__).resolve().parent
 ROOT = SUPPORT.parents[1]
-BENCHMARKS = ROOT / "benchmarks"
 EXAMPLES = ROOT / "examples"
 IMPORTS = [str(ROOT), str(SUPPORT)]
 """For the ``sys.path`` of a test's own process."""

@@ -81,7 +81,7 @@ def plan_batch_oblivious(sessions: Sequence[Session], backends: int | None = Non
 
 
 def split_evenly(query: Query, *, batches: float = 2.0) -> QuerySplit:
-    """Give every stage an equal part of the deadline: the baseline of section 3.6.3.3.
+    """Assign every stage an equal part of the deadline: the baseline of section 3.6.3.3.
 
     Parameters
     ----------
