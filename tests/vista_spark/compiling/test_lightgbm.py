@@ -112,7 +112,7 @@ def test_every_strategy_takes_categories_and_missing(strategy: str) -> None:
 
 
 def test_leaves_with_linear_models_are_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="linear_tree=True cannot be compiled"):
+    with pytest.raises(UnsupportedOperatorError, match=r"^LightGBM with linear_tree=True cannot be compiled"):
         compile_pipeline(Regressor(linear_tree=True).fit(TABLE, SPECIES))
 
 
