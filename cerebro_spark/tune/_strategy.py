@@ -17,7 +17,7 @@ __all__ = ["Strategy", "as_space"]
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """Procedure of a search, made anew for each run, and the configurations that its runs record.
+    """Procedure of a search, created for each run, and the configurations that its runs record.
 
     Parameters
     ----------
