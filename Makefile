@@ -165,7 +165,7 @@ lint: style $(VENV)/test.stamp
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/codespell
 	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy --explicit-package-bases --exclude 'tests/(support|saved)/' tests
+	$(VENV)/bin/mypy --config-file tests/mypy.ini tests
 
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix
