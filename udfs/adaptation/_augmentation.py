@@ -146,14 +146,8 @@ class Augmentation:
 class Augmenter:
     """Augmentation of a campaign, which draws the same copies in any process; :meth:`checked` creates it.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the campaign.
-    groups : tuple of TensorGroup
-        Inputs of the data, whose columns are those of records.
-    key : str
-        Hash of the function and the seed, which distinguishes stored copies.
+    ``groups`` are the inputs of the data; ``key`` is a hash of the function and the seed, which distinguishes stored
+    copies.
     """
 
     augmentation: Augmentation
@@ -165,13 +159,8 @@ class Augmenter:
     def checked(cls, augmentation: Augmentation, data: GrowingData, seed: int) -> Augmenter:
         """Try the function on the first training records, before anything is computed.
 
-        Raises
-        ------
-        AugmentationError
-            It raises, returns other columns, shapes or types, or returns different copies for the same generator. The
-            message names the record.
-        ShardError, StoreError
-            The records cannot be read.
+        Raise AugmentationError, with the name of the record, if it raises, returns other columns, shapes or types, or
+        returns different copies for the same generator.
         """
         augmenter = cls(augmentation, seed, data.inputs, "")
         digest = hashlib.blake2b(f"{seed}|{described(augmentation.fn)}".encode())
@@ -227,15 +216,7 @@ class Augmenter:
     ) -> tuple[NDArray[Any], ...]:
         """Make copies of some records.
 
-        Parameters
-        ----------
-        inputs : sequence of array, each of shape (rows, ...)
-            Tensors of each group.
-
-        Raises
-        ------
-        AugmentationError
-            The message names the record.
+        ``inputs`` has an array of shape ``(rows, ...)`` for each group. An AugmentationError names the record.
         """
         made = tuple(np.empty(array.shape, array.dtype) for array in inputs)
         for row, record_id in enumerate(record_ids):
@@ -254,13 +235,7 @@ class Augmenter:
         return columns
 
     def copy(self, record_id: str, record: Mapping[str, NDArray[Any]], copy: int) -> dict[str, NDArray[Any]]:
-        """Make one copy of a record.
-
-        Raises
-        ------
-        AugmentationError
-            The message names the record.
-        """
+        """Make one copy of a record; an AugmentationError names the record."""
         try:
             return self.augmentation(record, Augmentation.generator(self.seed, record_id, copy))
         except AugmentationError as error:

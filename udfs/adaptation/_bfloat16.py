@@ -19,12 +19,7 @@ _NAN = 0x7FC0
 class StorageError:
     """Errors of stored numbers.
 
-    Parameters
-    ----------
-    absolute : float
-        Largest absolute error.
-    relative : float
-        Largest relative error, without zeros, which are stored exactly.
+    ``relative`` leaves out zeros, which are stored exactly.
 
     Examples
     --------

@@ -32,18 +32,9 @@ __all__ = ["Computed", "compute"]
 class Computed:
     """Result of storing layers for a segment.
 
-    Parameters
-    ----------
-    passed : int
-        Number of rows that passed the trunk from its inputs for some layer, now or in an earlier attempt.
-    nbytes : dict of str to int
-        Bytes written, by expression.
-    errors : dict of str to StorageError
-        Errors of all layers, by expression.
-    damaged : tuple of str
-        Expressions of damaged files that were computed again.
-    flops : int
-        FLOPs of the frozen layers that ran, over all rows.
+    ``passed`` counts the rows that passed the trunk from its inputs for some layer, now or in an earlier attempt;
+    ``flops`` are those of the frozen layers that ran, over all rows. Bytes written and errors are by expression;
+    ``damaged`` are the expressions of damaged files that were computed again.
     """
 
     segment: Segment
@@ -67,27 +58,10 @@ def compute(
 ) -> Computed:
     """Store the missing outputs of layers for the rows of a segment, in one pass.
 
-    Parameters
-    ----------
-    segment : Segment
-        Segment of `data`.
-    wants : sequence of str
-        Expressions of the layers; stored ones do not change.
-    models : sequence of TrunkModel
-        Models that have the layers.
-    batch_size : int
-        Number of rows at a time, in the order of the segment; the last batch may be shorter.
-    augmenter : Augmenter, optional
-        Augmenter that draws the rows of a segment of copies.
-
-    Raises
-    ------
-    AugmentationError
-        A record cannot be augmented.
-    optimizer.errors.InvalidArgumentError
-        No model has a layer.
-    udfs.shards.ShardError, udfs.store.StoreError
-        The rows cannot be read, or the outputs cannot be written, and are removed.
+    ``wants`` are expressions of layers; stored ones do not change. The rows pass in the order of the segment,
+    ``batch_size`` at a time. ``augmenter`` draws the rows of a segment of copies. Raise InvalidArgumentError if no
+    model has a layer, AugmentationError if a record cannot be augmented, and ShardError or StoreError if rows cannot be
+    read or outputs cannot be written; partial outputs are removed.
     """
     began = time.monotonic()
     missing = [want for want in dict.fromkeys(wants) if not features.has(want, segment)]
@@ -139,14 +113,7 @@ def compute(
 class _SegmentRows:
     """Rows of a segment in batches.
 
-    Parameters
-    ----------
-    inputs : dict of str to int
-        Numbers of the data's inputs by expression.
-    opened : dict of str to StoredArray
-        Stored layers by expression.
-    size : int
-        Size of a batch.
+    ``inputs`` are numbers of the data's inputs by expression, ``opened`` the stored layers by expression.
     """
 
     data: GrowingData

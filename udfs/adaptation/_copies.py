@@ -39,13 +39,7 @@ class CopiedRows:
 
 
 class CopiedInput:
-    """Array-like input of :class:`CopiedRows`.
-
-    Parameters
-    ----------
-    array : array, shape (rows, ...)
-        Records without augmentation.
-    """
+    """Array-like input of :class:`CopiedRows`; ``array`` has the records without augmentation."""
 
     def __init__(self, rows: CopiedRows, number: int, array: NDArray[Any]) -> None:
         self._rows, self._number = rows, number

@@ -30,21 +30,9 @@ def farthest_first(
     """Choose the point that is farthest from all centres and chosen points, repeatedly.
 
     This is greedy k-centre (Gonzalez 1985; Sener and Savarese 2018, algorithm 1), which covers the points within twice
-    the best radius.
-
-    Parameters
-    ----------
-    centres : array, shape (centres, dimensions)
-        Centres that cover points already. Without any, the first point is chosen first, at an infinite distance.
-    count : int
-        Number of points to choose, at most all.
-
-    Returns
-    -------
-    array of int64, shape (chosen,)
-        Indices in the order of choice; the first among equally distant points.
-    array of float64, shape (chosen,)
-        Distances at the time of choice, in descending order.
+    the best radius. ``centres`` cover points already; without any, the first point is chosen first, at an infinite
+    distance. Return the indices in the order of choice, the first among equally distant points, and the distances at
+    the time of choice, in descending order.
 
     Examples
     --------
@@ -73,16 +61,7 @@ class CoreSet:
     Each block of records is reduced to `count` records by :func:`farthest_first`, and so are all blocks together at the
     end. Let r be the best radius at which `count` records and the centres cover all records. A reduction covers its
     records within 2r, so the union of core-sets covers all within 4r if each part was a single block, and within 6r
-    otherwise (composable core-sets: Indyk et al. 2014).
-
-    Parameters
-    ----------
-    centres : array, shape (centres, dimensions)
-        Centres that cover records already.
-    count : int
-        Number of records to choose.
-    block : int
-        Number of records in memory at a time. Default 8,192.
+    otherwise (composable core-sets: Indyk et al. 2014). ``block`` is the number of records in memory at a time.
     """
 
     centres: NDArray[np.float32]
@@ -124,11 +103,6 @@ class Projection:
 
     Longer vectors are multiplied by a Gaussian matrix, which follows from the seed (Johnson and Lindenstrauss 1984).
 
-    Parameters
-    ----------
-    dimensions : int
-        Largest length of a vector. Default 128.
-
     Examples
     --------
     >>> Projection(0)(np.ones((2, 3), np.float32)).tolist()
@@ -156,12 +130,7 @@ class Projection:
 def flattened(arrays: Sequence[NDArray[Any]], present: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     """Convert the features of each record to a vector.
 
-    Parameters
-    ----------
-    arrays : sequence of array, each of shape (rows, ...)
-        Outputs of layers.
-    present : array of bool, shape (rows, tokens), optional
-        Tokens without padding, over which outputs with a vector per token are averaged.
+    ``present`` marks the tokens without padding, over which outputs with a vector per token are averaged.
 
     Examples
     --------

@@ -44,22 +44,9 @@ _BLOCK = 1 << 20
 class FeatureFile:
     """Manifest of a file, which is written once the file is complete.
 
-    Parameters
-    ----------
-    expression : str
-        Expression of the layer, a hash of the layer and all below it with their weights.
-    shape : tuple of int
-        Shape of one row's output.
-    dtype : str
-        Type of the output.
-    stored : str
-        Type in the file: ``dtype`` or ``"bfloat16"``.
-    digest : str
-        Digest of the file.
-    made_with : str
-        Origin of the numbers, as in :class:`FeatureStore`.
-    passed : int
-        Number of rows that passed the trunk from its inputs, and not from a stored layer.
+    ``shape`` and ``dtype`` are those of one row's output; ``stored`` is the type in the file, ``dtype`` or
+    ``"bfloat16"``. ``made_with`` is as in :class:`FeatureStore`; ``passed`` counts the rows that passed the trunk from
+    its inputs, and not from a stored layer.
     """
 
     expression: str
@@ -119,20 +106,9 @@ class FeatureStore:
 
     It is a value that can be sent to workers. The key of features has everything that determines them: the expression
     is a hash of the layer, its weights and the layers below; the fingerprint is a hash of the rows; `made_with` has the
-    rest.
-
-    Parameters
-    ----------
-    name : str
-        Name of the campaign, whose files are in the folder ``features/<name>``.
-    storage_dtype : {"float32", "bfloat16"}
-        Type of stored float32 outputs. ``"bfloat16"`` takes half the bytes; outputs are read as float32, and each file
-        has its error. Default ``"float32"``.
-    made_with : str
-        Other factors of the numbers: versions of the framework, the device, the batch size. Features with another value
-        are not used.
-    bytes_per_second : float, optional
-        Limit of the reading rate, to try plans for a slower disk. By default there is none.
+    rest. With ``storage_dtype="bfloat16"``, float32 outputs take half the bytes; they are read as float32, and each
+    file has its error. ``made_with`` names versions of the framework, the device and the batch size; features with
+    another value are not used. ``bytes_per_second`` limits the reading rate, to try plans for a slower disk.
 
     Examples
     --------
@@ -198,15 +174,7 @@ class FeatureStore:
         return self.store.usage(FOLDER, self.name, suffix=".bin")
 
     def file(self, expression: str, segment: Segment) -> FeatureFile:
-        """Read the manifest of a file.
-
-        Raises
-        ------
-        MissingFeatureError
-            There is no manifest.
-        DamagedFeatureError
-            The manifest is damaged, or belongs to other rows.
-        """
+        """Read the manifest of a file; raise DamagedFeatureError if it belongs to other rows."""
         path = self._path(expression, segment, "json")
         if not self.store.exists(*path):
             raise MissingFeatureError(
@@ -227,16 +195,8 @@ class FeatureStore:
         """Map the outputs of a layer for the rows of a segment.
 
         The digest of the file is verified when this process opens it for the first time. Files of a store that is not a
-        local folder are copied to the node's cache.
-
-        Raises
-        ------
-        MissingFeatureError
-            The outputs are not stored.
-        DamagedFeatureError
-            A file is damaged.
-        udfs.store.StoreError, udfs.node.NodeCacheError
-            The store cannot be read, or the node's cache folder cannot be used.
+        local folder are copied to the node's cache. Raise MissingFeatureError if the outputs are not stored, and
+        DamagedFeatureError if a file is damaged.
         """
         file = self.file(expression, segment)
         place = self._path(expression, segment, "bin")
@@ -266,17 +226,8 @@ class FeatureStore:
     ) -> Iterator[dict[str, FeatureWriter]]:
         """Provide writers for the outputs of several layers, which all become files when the block succeeds.
 
-        Parameters
-        ----------
-        outputs : mapping of str to pair
-            Shape and type of one row's output by expression.
-
-        Raises
-        ------
-        udfs.store.StoreError
-            Writing to the store fails; the files of the block are removed.
-        FeatureError
-            The block has written another number of rows.
+        ``outputs`` has the shape and type of one row's output by expression. If the block fails, or has written another
+        number of rows (FeatureError), its files are removed.
         """
         try:
             with ExitStack() as stack:
@@ -307,17 +258,8 @@ class FeatureStore:
     def retain(self, expressions: Collection[str], segments: Collection[Segment] | None = None) -> None:
         """Delete all other layers, and outputs with another `made_with`.
 
-        Parameters
-        ----------
-        expressions : collection of str
-            Expressions of the layers to keep.
-        segments : collection of Segment, optional
-            Segments to keep, with the augmented copies that are used. By default all segments.
-
-        Raises
-        ------
-        udfs.store.StoreError
-            Writing to the store fails.
+        Of the kept ``expressions``, all segments stay by default, else those of ``segments`` with the augmented copies
+        that are used.
         """
         for expression in self.expressions():
             if expression not in expressions:
@@ -343,11 +285,6 @@ class FeatureStore:
         """Delete partial files of processes that were killed.
 
         A process that still writes fails when it finishes its file.
-
-        Raises
-        ------
-        udfs.store.StoreError
-            Writing to the store fails.
         """
         self.store.sweep(FOLDER, self.name)
 
@@ -386,13 +323,7 @@ class FeatureWriter:
         self.error = StorageError()
 
     def write(self, rows: NDArray[Any], *, passed: int = 0) -> None:
-        """Write the next rows, some of which passed the trunk from its inputs.
-
-        Raises
-        ------
-        FeatureError
-            The rows have another shape or type.
-        """
+        """Write the next rows, some of which passed the trunk from its inputs."""
         if rows.shape[1:] != self._shape or rows.dtype != self._dtype:
             raise FeatureError(
                 f"a layer must return {self._dtype}{list(self._shape)}, as in its graph, got "

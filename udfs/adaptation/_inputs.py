@@ -29,15 +29,7 @@ def column_names(data: PreparedData) -> list[str]:
 def input_expressions(models: Iterable[TrunkModel], data: PreparedData) -> dict[str, int]:
     """Number the inputs of the data that models read, by the expressions of the graphs' input layers.
 
-    Parameters
-    ----------
-    models : iterable of TrunkModel
-        Models, whose n-th input layer reads the n-th input of the data.
-
-    Raises
-    ------
-    FeatureError
-        A model has other inputs than the data.
+    The n-th input layer of a model reads the n-th input of the data; raise FeatureError if a model has other inputs.
     """
     numbers: dict[str, int] = {}
     for model in models:

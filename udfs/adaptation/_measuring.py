@@ -44,10 +44,7 @@ __all__ = ["LayerTime", "MeasuringTask", "ReaderSpeed", "TrunkSpeed", "measure_r
 class ReaderSpeed:
     """Rates of reading stored outputs in batches of random rows.
 
-    Parameters
-    ----------
-    cold, warm : float
-        Bytes per second from the disk, or from the store to the node's cache, and from memory.
+    ``cold`` is in bytes per second from the disk, or from the store to the node's cache; ``warm`` is from memory.
     """
 
     cold: float
@@ -56,17 +53,7 @@ class ReaderSpeed:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """Time of the layers between two stopping points.
-
-    Parameters
-    ----------
-    expression : str
-        Expression of the last layer.
-    flops : int
-        FLOPs of these layers for one record.
-    seconds : float
-        Seconds for one record.
-    """
+    """Time of the layers between two stopping points, for one record; the expression is that of the last layer."""
 
     expression: str
     flops: int
@@ -75,13 +62,7 @@ class LayerTime:
 
 @dataclass(frozen=True, slots=True)
 class TrunkSpeed:
-    """Rates of frozen layers.
-
-    Parameters
-    ----------
-    segments : tuple of LayerTime
-        Times of the layers between stopping points, from the inputs.
-    """
+    """Rates of frozen layers: times of the layers between stopping points, from the inputs."""
 
     segments: tuple[LayerTime, ...]
 
@@ -97,27 +78,9 @@ def measure_reader(
 ) -> ReaderSpeed:
     """Write outputs of a synthetic layer, measure the rate of reading them, and delete them.
 
-    Parameters
-    ----------
-    features : FeatureStore
-        Store whose ``storage_dtype`` and ``bytes_per_second`` apply.
-    row_bytes : int
-        Bytes of a row as float32. Default 64 KiB.
-    nbytes : int
-        Bytes of all rows. Default 64 MiB.
-    batch_size : int
-        Rows of a batch. Default 16.
-
-    Returns
-    -------
-    ReaderSpeed
-        Rates in bytes of the file, which are half of the float32 numbers with bfloat16. The cold rate follows a request
-        to the system to drop the file from memory, which it may ignore.
-
-    Raises
-    ------
-    udfs.store.StoreError, udfs.node.NodeCacheError
-        The store or the node's cache cannot be used.
+    The ``storage_dtype`` and ``bytes_per_second`` of the store apply; ``row_bytes`` are those of a row as float32. The
+    rates are in bytes of the file, which are half of the float32 numbers with bfloat16. The cold rate follows a request
+    to the system to drop the file from memory, which it may ignore.
     """
     # A unique folder, since other workers measure in the same store.
     probe = replace(features, name=f"probe-{uuid.uuid4().hex}")
@@ -171,21 +134,9 @@ def measure_trunk(
 ) -> TrunkSpeed:
     """Time the frozen layers of a model, from each stopping point to the next.
 
-    FLOPs alone are a poor predictor: element-wise layers take longer per FLOP than convolutions.
-
-    Parameters
-    ----------
-    rows : mapping of str to array
-        Batch of each input by expression.
-    stops : sequence of str
-        Expressions of layers that a plan may store, in topological order.
-    seconds : float
-        Seconds for each part, and at least one batch after the first one. Default 1.
-
-    Raises
-    ------
-    optimizer.errors.InvalidArgumentError, optimizer.errors.GraphError
-        See :class:`Trunk`.
+    FLOPs alone are a poor predictor: element-wise layers take longer per FLOP than convolutions. ``rows`` has a batch
+    of each input by expression; ``stops`` are the layers that a plan may store, in topological order. Each part runs
+    for ``seconds``, and at least one batch after the first one.
     """
     at_hand = dict(rows)
     count = len(next(iter(rows.values())))
@@ -208,18 +159,8 @@ def measure_trunk(
 class MeasuringTask:
     """Measurement in the workers, for ``mapInArrow`` on as many rows as workers, each in a task.
 
-    Parameters
-    ----------
-    params : mapping
-        Params of a configuration.
-    stops : tuple of str
-        See :func:`measure_trunk`.
-    seconds : float
-        Seconds for each stop.
-    nbytes : int
-        Bytes to read.
-    registered : tuple of Framework
-        Frameworks that were registered on the driver.
+    ``params`` are those of a configuration, ``nbytes`` the bytes to read, and ``registered`` the frameworks that were
+    registered on the driver; for ``stops`` and ``seconds`` see :func:`measure_trunk`.
     """
 
     features: FeatureStore

@@ -54,13 +54,7 @@ class AdaptedOpener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BestModel:
-    """Trained configuration that workers open.
-
-    Parameters
-    ----------
-    state : callable
-        Function that reads the checkpoint.
-    """
+    """Trained configuration that workers open; ``state`` reads its checkpoint."""
 
     opener: AdaptedOpener
     params: Mapping[str, Any]
@@ -78,18 +72,9 @@ class BestModel:
 class PoolBatch:
     """Batch of rows of a pool.
 
-    Parameters
-    ----------
-    bucket : int
-        Number of the shard of the ids; the number of shards for rows without an id.
-    rows : pyarrow.RecordBatch
-        Rows from Spark, without the bucket.
-    good : array of bool, shape (rows,)
-        True for rows that could be read.
-    feeds : tuple of array, each of shape (good rows, ...)
-        Inputs of the trained part of the model; empty if no row is good.
-    present : array of bool, shape (good rows, tokens), or None
-        Tokens without padding.
+    ``bucket`` is the number of the shard of the ids, or the number of shards for rows without an id. ``rows`` come from
+    Spark, without the bucket; ``good`` marks those that could be read. ``feeds`` are the inputs of the trained part of
+    the model, of the good rows alone; ``present`` marks their tokens without padding.
     """
 
     bucket: int
@@ -103,25 +88,10 @@ class PoolBatch:
 class PoolPass:
     """Pass of a pool's rows through the frozen layers of the best model.
 
-    Parameters
-    ----------
-    data : GrowingData
-        Labelled records.
-    features : FeatureStore
-        Store of their layers.
-    stored : mapping of str to mapping
-        Expressions of the stored layers, each with params of a configuration that has it. The pool's are stored too.
-    room : int
-        Number of bytes that may be stored for the records of each shard.
-    images : tuple of str
-        Columns of images.
-    batch_size : int
-        Number of rows at a time, as for labelled records.
-    augmented : bool
-        Whether copies of the training records are stored in their place. Their layers without augmentation are then
-        computed here, and those of pool records for training are not stored. Default false.
-    registered : tuple of Framework
-        Frameworks that were registered on the driver.
+    ``features`` stores the layers of the labelled records ``data``. ``stored`` has the expressions of the stored
+    layers, each with params of a configuration that has it; the pool's are stored too, in up to ``room`` bytes for each
+    shard. If ``augmented``, copies of the training records are stored in their place: their layers without augmentation
+    are then computed here, and those of pool records for training are not stored.
     """
 
     model: BestModel
@@ -227,12 +197,8 @@ class PoolPass:
 class PoolUncertainty:
     """Uncertainty of the best model about the records of a pool, for ``mapInArrow``.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Columns to keep.
-    output : str
-        Name of the new column of type double, null if a row cannot be read or the output is NaN.
+    ``names`` are the columns to keep; the new column ``output`` is null if a row cannot be read or the uncertainty is
+    NaN.
     """
 
     source: PoolPass
@@ -262,14 +228,8 @@ class PoolUncertainty:
 class PoolCoreSet:
     """Core-set of each shard of a pool, for ``mapInArrow``.
 
-    Parameters
-    ----------
-    centres : array of float32, shape (centres, dimensions)
-        Vectors of labelled records.
-    count : int
-        Number of records of each shard.
-    seed : int
-        Seed of the projection.
+    ``centres`` are the vectors of labelled records, ``count`` is the number of records of each shard, and ``seed`` that
+    of the projection.
     """
 
     source: PoolPass
@@ -301,15 +261,7 @@ class PoolCoreSet:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCoreSet:
-    """Core-set of the labelled records of each shard, for ``mapInArrow`` on numbers of shards.
-
-    Parameters
-    ----------
-    count : int
-        Number of records of each shard, at most all.
-    seed : int
-        Seed of the projection.
-    """
+    """Core-set of the labelled records of each shard, for ``mapInArrow`` on numbers of shards."""
 
     source: PoolPass
     count: int

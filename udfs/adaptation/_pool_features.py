@@ -46,14 +46,8 @@ _LEDGER = pa.schema([("id", pa.string()), ("features", pa.int64())])
 class PoolChunk:
     """Records of a pool whose layers share files.
 
-    Parameters
-    ----------
-    segment : Segment
-        Segment that locates the files, as for a batch of labels.
-    hashes : array of int64, shape (rows,)
-        Hashes of the records' features, as in the data's ledger.
-    expressions : tuple of str
-        Expressions of the stored layers.
+    ``segment`` locates the files, as for a batch of labels; ``hashes`` are of the records' features, as in the data's
+    ledger.
     """
 
     segment: Segment
@@ -91,13 +85,7 @@ class PoolFeatures:
         hashes: NDArray[np.int64],
         outputs: Mapping[str, NDArray[Any]],
     ) -> None:
-        """Store layers of records of one shard.
-
-        Raises
-        ------
-        udfs.store.StoreError
-            Writing to the store fails, and nothing is stored.
-        """
+        """Store layers of records of one shard; after a StoreError nothing is stored."""
         segment = Segment(_NOT_LABELLED, _fingerprint(ids, hashes), split, partition, len(ids))
         shapes = {key: (array.shape[1:], str(array.dtype)) for key, array in outputs.items()}
         with self.features.writing(segment, shapes) as files:
@@ -180,24 +168,9 @@ class PoolFeatures:
 class PoolReader:
     """Reader of layers of records, which uses those of a scored pool where that saves work, and computes others.
 
-    Parameters
-    ----------
-    partition : int
-        Partition of all records.
-    models : sequence of TrunkModel
-        Models that have the layers.
-    inputs : collection of str
-        Expressions of the networks' inputs.
-    wants : sequence of str
-        Expressions of the layers.
+    ``inputs`` are expressions of the networks' inputs, ``wants`` those of the layers; ``flops`` counts the frozen
+    layers that ran so far, over all records.
 
-    Attributes
-    ----------
-    flops : int
-        FLOPs of the frozen layers that ran so far, over all records.
-
-    Notes
-    -----
     The bits of a row depend on its batch. A stored layer comes from a batch of the pool, and a computed one from a
     batch without the stored records, so both agree with a pass over all records within 1e-5.
     """
@@ -237,19 +210,8 @@ class PoolReader:
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         """Return the layers of a batch of records.
 
-        Parameters
-        ----------
-        hashes : array of int64, shape (rows,)
-            Hashes of the features.
-        raw : mapping of str to array, each of shape (rows, ...)
-            Inputs by expression.
-
-        Returns
-        -------
-        dict of str to array
-            Layers by expression.
-        array of bool, shape (rows,)
-            True for records that passed the frozen layers from the inputs.
+        ``hashes`` are of the features, ``raw`` has the inputs by expression. Return the layers by expression, and a
+        mask of the records that passed the frozen layers from the inputs.
         """
         while True:
             stored = [self._places.get(key, (-1, -1)) for key in zip(ids, hashes.tolist(), strict=True)]
@@ -301,16 +263,8 @@ class PoolReader:
 class PoolKeeper:
     """Writer of computed layers of a pool's records, in files of limited size.
 
-    A failure of the store ends writing with a warning; the pool is scored without stored layers.
-
-    Parameters
-    ----------
-    partition : int
-        Partition of all records.
-    keys : tuple of str
-        Expressions of the layers.
-    room : int
-        Number of bytes that may be written.
+    A failure of the store ends writing with a warning; the pool is scored without stored layers. ``room`` is the number
+    of bytes that may be written.
     """
 
     def __init__(self, pool: PoolFeatures, split: str, partition: int, keys: tuple[str, ...], room: int) -> None:

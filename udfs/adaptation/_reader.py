@@ -35,19 +35,9 @@ _LOG = logging.getLogger(__name__)
 class FeatureReader:
     """Reader of growing data as outputs of frozen layers, which keeps its files open.
 
-    Parameters
-    ----------
-    batch_size : int
-        Number of rows at a time for repairs, as in the materialising job, which gives the same bits.
-    memory_bytes : int, optional
-        Memory for rows of the networks' inputs; further rows are mapped from the node's disk. By default without limit.
-    augmenter : Augmenter, optional
-        Augmenter of training records. Default none.
-
-    Attributes
-    ----------
-    remade : int
-        Number of damaged or missing files that were computed again.
+    Repairs take ``batch_size`` rows at a time, as in the materialising job, which gives the same bits. ``memory_bytes``
+    limits the memory for rows of the networks' inputs; further rows are mapped from the node's disk. ``remade`` counts
+    the damaged or missing files that were computed again.
     """
 
     def __init__(
@@ -86,26 +76,11 @@ class FeatureReader:
     ) -> FeatureRows:
         """Open the rows of a shard.
 
-        Parameters
-        ----------
-        loads : sequence of str
-            Expressions of stored layers, and of input layers of `models`, which are rows of the data.
-        models : sequence of TrunkModel
-            Models that read the rows, and repair damaged or missing files.
-        epoch : int, optional
-            Epoch of training, which determines the copy of augmented records. By default records are not augmented.
-
-        Returns
-        -------
-        FeatureRows
-            Rows in the order of :func:`udfs.shards.load_shard`.
-
-        Raises
-        ------
-        optimizer.errors.InvalidArgumentError
-            A file has to be repaired, and no model has the layer.
-        udfs.shards.ShardError, udfs.store.StoreError, udfs.node.NodeCacheError
-            The rows or features cannot be read.
+        ``loads`` are expressions of stored layers, and of input layers of ``models``, which are rows of the data; the
+        models also repair damaged or missing files. ``epoch`` determines the copy of augmented records; without it
+        records are not augmented. The rows are in the order of :func:`udfs.shards.load_shard`. Raise
+        InvalidArgumentError if a file has to be repaired and no model has the layer, and ShardError, StoreError or
+        NodeCacheError if the rows or features cannot be read.
         """
         place = (split, partition)
         labels = self._labels_of(place)

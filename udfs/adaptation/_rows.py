@@ -22,16 +22,8 @@ __all__ = ["FeatureBatch", "FeatureRows", "batches"]
 class FeatureRows:
     """Lazy rows of a shard over all batches of growing data, as :class:`udfs.training.Rows`.
 
-    Parameters
-    ----------
-    loads : tuple of str
-        Expressions of the layers or of the network's inputs.
-    inputs : tuple of Stacked
-        Array-like rows of each of `loads`.
-    row_bytes : int
-        Bytes of one row to read.
-    bytes_per_second : float, optional
-        Limit of the rate of :func:`batches`.
+    ``inputs`` has the array-like rows of each of ``loads``, expressions of layers or of the network's inputs.
+    ``bytes_per_second`` limits the rate of :func:`batches`.
     """
 
     loads: tuple[str, ...]
@@ -45,15 +37,7 @@ class FeatureRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureBatch:
-    """Batch of rows in memory.
-
-    Parameters
-    ----------
-    inputs : dict of str to array
-        Inputs of a :class:`Trunk` by expression.
-    read_seconds : float
-        Seconds of reading in the thread.
-    """
+    """Batch of rows in memory: inputs of a :class:`Trunk` by expression, and the seconds of reading in the thread."""
 
     inputs: dict[str, NDArray[Any]]
     labels: tuple[NDArray[Any], ...]
@@ -65,17 +49,7 @@ class FeatureBatch:
 def batches(data: FeatureRows, order: NDArray[np.int64], size: int) -> Iterator[FeatureBatch]:
     """Read rows in batches, while a thread reads the next batch.
 
-    Parameters
-    ----------
-    order : array of int
-        Rows to read, in order.
-    size : int
-        Number of rows of a batch; the last batch may be shorter.
-
-    Raises
-    ------
-    udfs.training.TrainerError
-        A weight is not positive.
+    ``order`` lists the rows to read; the last batch may be shorter. Raise TrainerError if a weight is not positive.
     """
     starts = range(0, len(order), size)
     with ThreadPoolExecutor(1, "next-batch") as reader:

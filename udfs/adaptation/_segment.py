@@ -18,16 +18,9 @@ COPY = "copy"
 class Segment:
     """Rows of one batch in one shard.
 
-    Parameters
-    ----------
-    increment : int
-        Number of the batch.
-    fingerprint : str
-        Fingerprint of the batch's rows, under which features are stored.
-    rows : int
-        Number of rows, at least 1, with those that later batches removed.
-    copy : int, optional
-        Number of the augmented copy. Default ``None``: rows without augmentation.
+    ``increment`` is the number of the batch, and ``fingerprint`` that of its rows, under which features are stored.
+    ``rows`` counts those too that later batches removed. ``copy`` is the number of the augmented copy, ``None`` without
+    augmentation.
     """
 
     increment: int

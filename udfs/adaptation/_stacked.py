@@ -31,17 +31,8 @@ class RowArray(Protocol):
 class Stacked:
     """Lazy concatenation of arrays without some of their rows.
 
-    Parameters
-    ----------
-    parts : sequence of pair
-        Arrays, each with the indices of its rows in order, or ``None`` for all rows.
-    shape : tuple of int
-        Shape of one row.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape with the rows first.
+    ``parts`` are arrays, each with the indices of its rows in order, or ``None`` for all rows; the argument ``shape``
+    is that of one row, the attribute has the rows first.
 
     Examples
     --------

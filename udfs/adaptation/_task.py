@@ -40,13 +40,7 @@ class ModelOpener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentOrder:
-    """Layers to store for the rows of a segment.
-
-    Parameters
-    ----------
-    wants : tuple of str
-        Expressions of the layers to store.
-    """
+    """Layers to store for the rows of a segment, by their expressions."""
 
     segment: Segment
     wants: tuple[str, ...]
@@ -56,20 +50,9 @@ class SegmentOrder:
 class SegmentReport:
     """Report of a task about a segment.
 
-    Parameters
-    ----------
-    task, place : int
-        Numbers of the task and of its order.
-    passed : int
-        Number of rows that passed the trunk from its inputs.
-    damaged : int
-        Number of damaged files that were computed again.
-    flops : int
-        FLOPs of the frozen layers that ran.
-    errors : dict of str to StorageError
-        Errors by expression.
-    full : str
-        Reason why storing stopped; ``""`` for success.
+    ``task`` and ``place`` are the numbers of the task and of its order; ``passed`` counts rows that passed the trunk
+    from its inputs, ``damaged`` the damaged files that were computed again, ``flops`` the frozen layers that ran.
+    ``full`` is the reason why storing stopped, ``""`` for success.
     """
 
     task: int
@@ -112,22 +95,9 @@ class SegmentReport:
 class MaterialisingTask:
     """Task that stores outputs of frozen layers, for ``mapInArrow`` on the numbers of the tasks.
 
-    A task that runs again keeps the completed files of the first attempt.
-
-    Parameters
-    ----------
-    orders : tuple of tuple of SegmentOrder
-        Orders of each task.
-    candidates : mapping of str to mapping
-        Params of a configuration that has the layer, by expression.
-    disk_bytes : int, optional
-        Limit of all stored outputs of the campaign. By default the size of the disk.
-    used_bytes : int
-        Bytes of these outputs at the start of the job.
-    augmenter : Augmenter, optional
-        Augmenter that draws the rows of segments of copies.
-    registered : tuple of Framework
-        Frameworks that were registered on the driver.
+    A task that runs again keeps the completed files of the first attempt. ``candidates`` has, by expression, params of
+    a configuration that has the layer. ``disk_bytes`` limits all stored outputs of the campaign, by default to the size
+    of the disk; ``used_bytes`` are those at the start of the job.
     """
 
     features: FeatureStore

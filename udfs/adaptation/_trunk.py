@@ -41,34 +41,14 @@ class _Step:
 class Trunk:
     """Function of stored outputs that computes frozen layers of several models.
 
-    Parameters
-    ----------
-    loads : collection of str
-        Expressions of available layers, with inputs of the models. Those that are not needed are not read.
-    wants : sequence of str
-        Expressions of the layers to return.
+    ``loads`` are expressions of available layers, with inputs of the models; the attribute has those that the function
+    needs, in the same order. ``flops`` are for one record. Raise InvalidArgumentError if no model has a layer of
+    ``wants`` frozen, and GraphError if a layer cannot be computed from ``loads``.
 
-    Attributes
-    ----------
-    loads : tuple of str
-        Expressions that the function needs, in the order of `loads`.
-    flops : int
-        FLOPs for one record.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No model has a frozen layer of an expression of `wants`.
-    GraphError
-        A layer cannot be computed from `loads`.
-
-    Notes
-    -----
     Each model computes its wanted layers that are still unknown, and those of its layers that later models need. So no
-    layer runs twice, even if it is neither available nor wanted.
-
-    The bits of a row depend on the size of its batch and its place there, since vectorised code computes the last
-    numbers of a tensor differently. The same batch gives the same bits.
+    layer runs twice, even if it is neither available nor wanted. The bits of a row depend on the size of its batch and
+    its place there, since vectorised code computes the last numbers of a tensor differently. The same batch gives the
+    same bits.
     """
 
     def __init__(self, models: Sequence[TrunkModel], loads: Collection[str], wants: Sequence[str]) -> None:
@@ -79,18 +59,7 @@ class Trunk:
         self.loads = tuple(expression for expression in loads if expression in read)
 
     def __call__(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run the layers on a batch.
-
-        Parameters
-        ----------
-        arrays : mapping of str to array
-            Arrays of at least :attr:`loads`, each of shape ``(rows, ...)``.
-
-        Returns
-        -------
-        dict of str to array
-            Arrays of `wants`.
-        """
+        """Run the layers on a batch, from arrays of at least :attr:`loads` to those of ``wants``."""
         known = {expression: arrays[expression] for expression in self.loads}
         for step in self._steps:
             outputs = step.model.trunk({name: known[key] for key, name in step.have}, [name for _, name in step.want])

@@ -15,19 +15,8 @@ __all__ = ["rebatch"]
 def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
     """Regroup rows, in order, into batches of exactly ``size``; only the last one may be shorter, none is empty.
 
-    Rows wait only until their batch is full, so at most ``size`` of them beside one incoming batch are held.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        Batches of one schema and any lengths, empty ones included.
-    size : int
-        At least 1.
-
-    Raises
-    ------
-    ValueError
-        ``size`` is less, which no loop would survive.
+    Rows wait only until their batch is full, so at most ``size`` of them beside one incoming batch are held. Batches
+    may have any lengths, empty ones included. Raise ValueError if ``size`` is below 1, which no loop would survive.
 
     Examples
     --------

@@ -10,17 +10,8 @@ __all__ = ["RowError"]
 class RowError(CerebroError, ValueError):
     """A value that cannot be read; an error about this one row, never about the program or the machine.
 
-    Parameters
-    ----------
-    reason : str
-        A short phrase from a small fixed set, the same on every run: fit to be stored in a column and counted.
-    detail : str
-        Part that varies from row to row (a path, a shape, a length); it follows the reason in ``str(error)``.
-
-    Attributes
-    ----------
-    reason, detail : str
-        Values of the parameters.
+    ``reason`` is a short phrase from a small fixed set, the same on every run: fit to be stored in a column and
+    counted. ``detail`` varies from row to row (a path, a shape, a length); it follows the reason in ``str(error)``.
 
     Examples
     --------

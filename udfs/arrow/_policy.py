@@ -20,17 +20,10 @@ ERROR_POLICIES: tuple[str, ...] = get_args(ErrorPolicy)
 class RowPolicy:
     """Fail the job at a bad row, keep the row with nulls and its reason, or drop it.
 
-    Parameters
-    ----------
-    errors : {"raise", "null", "drop"}
-        Policy for bad rows: fail the job, leave the new columns null, or drop the row.
-    error_column : str, optional
-        Last column of the output: the reason, null for a good row. Written with ``errors="null"`` only; without it the
-        nulls alone mark a bad row.
-    error : type of RowError
-        Raised with ``errors="raise"``, made of a reason and a detail.
-    detail_column : str, optional
-        A column that follows `error_column`: what a reason leaves open, such as a path or a size.
+    ``error_column`` is the last column of the output, with the reason, null for a good row; it is written with
+    ``errors="null"`` only, and without it the nulls alone mark a bad row. ``detail_column`` follows it, with what a
+    reason leaves open, such as a path or a size. ``error`` is raised with ``errors="raise"``, made of a reason and a
+    detail.
     """
 
     errors: ErrorPolicy
@@ -54,21 +47,8 @@ class RowPolicy:
     ) -> None:
         """Raise for the first bad row of a batch, with ``errors="raise"``.
 
-        Parameters
-        ----------
-        reasons : sequence of str or None
-            Per row, why it is bad.
-        details : sequence of str or None
-            Per bad row, what its reason leaves open.
-        first_row, partition : int
-            Position of the batch, for the message: its first row and its partition.
-        columns : sequence of str
-            The columns that were read, for the message.
-
-        Raises
-        ------
-        RowError
-            A row is bad and the policy is ``"raise"``. The type of the error is :attr:`error`.
+        ``reasons`` and ``details`` have an entry per row. The first row and the partition of the batch and the columns
+        that were read go into the message of the :attr:`error`.
         """
         if self.errors != "raise":
             return

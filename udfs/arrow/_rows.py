@@ -22,14 +22,9 @@ __all__ = ["BatchFunction", "NewColumns", "RowMap"]
 class NewColumns(NamedTuple):
     """The columns that a function adds to a batch.
 
-    Parameters
-    ----------
-    columns : sequence of pyarrow.Array
-        One for each of :attr:`BatchFunction.adds`, with a null for each bad row.
-    reasons : sequence of str or None
-        Per row, why it is bad: a short phrase from a small fixed set.
-    details : sequence of str or None, optional
-        Per bad row, what varies from one to the next: a path, a size; null where there is nothing to add.
+    There is an array for each of :attr:`BatchFunction.adds`, with a null for each bad row. ``reasons`` say per row why
+    it is bad, in a short phrase from a small fixed set; ``details`` what varies from one bad row to the next: a path, a
+    size.
     """
 
     columns: Sequence[pa.Array]
@@ -40,12 +35,7 @@ class NewColumns(NamedTuple):
     def explained(cls, columns: Sequence[pa.Array], explanations: Sequence[str | None]) -> NewColumns:
         """Split what :class:`udfs.arrow.RowError` says of each bad row into its reason and its detail.
 
-        Parameters
-        ----------
-        columns : sequence of pyarrow.Array
-            Columns that the function reads, of equal length.
-        explanations : sequence of str or None
-            ``"reason"`` or ``"reason: detail"``; ``None`` for a good row.
+        An explanation is ``"reason"`` or ``"reason: detail"``; ``None`` for a good row.
 
         Examples
         --------
@@ -76,13 +66,7 @@ class BatchFunction(Protocol):
         """Names and types of the columns that it adds."""
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
-        """Open the model; called once for each partition that has rows.
-
-        Parameters
-        ----------
-        threads : int
-            Cores of the task.
-        """
+        """Open the model for the cores of the task; called once for each partition that has rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +75,8 @@ class RowMap:
 
     Rows keep their order. Batches have the function's own size, formed across Spark's; the last one may be shorter. An
     empty partition opens no model. :func:`udfs.driver.map_rows` runs it over a DataFrame; a process that holds a model
-    open can call it on batches of its own.
-
-    Parameters
-    ----------
-    function : BatchFunction
-        Function that computes the new columns.
-    keep : tuple of str
-        Columns that pass through, in the order of the output; the new ones follow.
-    policy : RowPolicy
-        Policy for bad rows.
+    open can call it on batches of its own. Columns of ``keep`` pass through, in the order of the output; the new ones
+    follow.
 
     Examples
     --------
@@ -139,24 +115,8 @@ class RowMap:
     ) -> Iterator[pa.RecordBatch]:
         """Run over the batches of one partition.
 
-        Parameters
-        ----------
-        batches : iterable of pyarrow.RecordBatch
-            Batches of a partition.
-        keep, read : sequence of str or int
-            Columns to pass through, and columns that the function reads: names or positions in the batches.
-        bad : collections.Counter, optional
-            Counts bad rows by reason, without the details, whatever the policy.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            Batch of the columns that pass through, followed by the new columns.
-
-        Raises
-        ------
-        RowError
-            A row is bad, and the policy is ``"raise"``.
+        ``keep`` and ``read`` are names or positions in the batches. ``bad`` counts bad rows by reason, without the
+        details, whatever the policy; with the policy ``"raise"`` a bad row is a RowError.
         """
         opened = _Opened(self, bad)
         names = [*self.keep, *(field.name for field in self.schema)]
@@ -172,24 +132,9 @@ class RowMap:
     ) -> Iterator[pa.StructArray]:
         """Run over some columns of one partition, the others staying with Spark: as a scalar Arrow UDF.
 
-        Batches are Spark's, or parts of them that have the function's own size.
-
-        Parameters
-        ----------
-        batches : iterable of arrays, or of tuples of them
-            One column comes without a tuple.
-        read : sequence of int
-            Position in a batch of each column that the function reads.
-
-        Yields
-        ------
-        pyarrow.StructArray
-            A row for each of the batch, with the fields of :attr:`schema` under the names ``r0``, ``r1``, ...
-
-        Raises
-        ------
-        ValueError
-            The policy is not ``"null"``: others take whole rows.
+        Batches are Spark's, or parts of them that have the function's own size. A single column comes without a tuple;
+        ``read`` has the positions of the columns that the function reads. Each struct has the fields of :attr:`schema`
+        under the names ``r0``, ``r1``, ... Raise ValueError if the policy is not ``"null"``: others take whole rows.
         """
         if self.policy.errors != "null":
             raise ValueError(f"errors={self.policy.errors!r} takes whole rows")

@@ -82,10 +82,7 @@ def to_binary(
 def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
     """View binary values without nulls as one array of shape ``(n, *spec.shape)``, read-only in Arrow's memory.
 
-    Raises
-    ------
-    TensorError
-        A value is null or has another length than ``spec`` says.
+    Raise TensorError if a value is null or has another length than ``spec`` says.
     """
     array, counts = ragged_from_binary(column, spec)
     if (counts != 1).any():
@@ -97,17 +94,8 @@ def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
 def ragged_from_binary(column: pa.Array, spec: TensorSpec) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
     """View binary values of one or more tensors each as one array of all tensors, with the number in each value.
 
-    Returns
-    -------
-    array of shape (counts.sum(), *spec.shape)
-        A read-only view of Arrow's memory.
-    array of int, shape (n,)
-        Tensors of each value.
-
-    Raises
-    ------
-    TensorError
-        A value is null, empty, or of a length that is not a multiple of one tensor's.
+    Return a read-only view of Arrow's memory, of shape ``(counts.sum(), *spec.shape)``, and the counts. Raise
+    TensorError if a value is null, empty, or of a length that is not a multiple of one tensor's.
     """
     if column.null_count:
         raise TensorError(f"{column.null_count} of {len(column)} tensors are null")
@@ -133,12 +121,7 @@ def _wrong_length(spec: TensorSpec, lengths: list[int]) -> TensorError:
 def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArray:
     """Return the feature vectors as ``list<float>``, null where ``valid`` is false.
 
-    Parameters
-    ----------
-    rows : array of shape (valid.sum(), length)
-        Only the valid ones.
-    valid : array of bool, shape (n,)
-        Whether each row has a tensor.
+    ``rows`` has only the valid ones, and is of shape ``(valid.sum(), length)``.
     """
     _check_rows(len(rows), valid)
     values = pa.array(np.ascontiguousarray(rows).reshape(-1))

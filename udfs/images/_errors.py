@@ -37,18 +37,4 @@ the network makes of a good one.
 
 
 class ImageError(RowError):
-    """An image that cannot be decoded; an error about this one value, never about the program or the machine.
-
-    Parameters
-    ----------
-    reason, detail : str
-        See :class:`udfs.arrow.RowError`.
-
-    Examples
-    --------
-    >>> error = ImageError("no such file", "/data/cat.jpg")
-    >>> print(error)
-    no such file: /data/cat.jpg
-    >>> error.reason
-    'no such file'
-    """
+    """An image that cannot be decoded; an error about this one value, never about the program or the machine."""

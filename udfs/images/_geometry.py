@@ -20,14 +20,9 @@ Region: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 class PictureGeometry:
     """Mapping between the pixels of an upright photograph and of a network's input. Made by :func:`picture_geometry`.
 
-    Attributes
-    ----------
-    size, resized : tuple of two int
-        Height and width of the photograph, turned by its EXIF orientation as browsers show it, and after resizing.
-    offset : tuple of two int
-        Row and column of the resized photograph at which the crop starts; negative where it is padded with black.
-    crop : int
-        Height and width of the network's input.
+    ``size`` and ``resized`` are height and width of the photograph, turned by its EXIF orientation as browsers show it,
+    and after resizing. ``offset`` is the row and column of the resized photograph at which the crop starts, negative
+    where it is padded with black; ``crop`` is the side of the network's input.
 
     Examples
     --------
@@ -56,15 +51,8 @@ class PictureGeometry:
     def to_input(self, region: Region) -> Region:
         """Map rows and columns of the photograph to those of the network's input that they touch.
 
-        Parameters
-        ----------
-        region : tuple of two pairs of int
-            Half-open; what the crop leaves out is cut off.
-
-        Raises
-        ------
-        optimizer.errors.InvalidArgumentError
-            An empty region, one outside of the photograph, or one that the network does not see at all.
+        The region is half-open; what the crop leaves out is cut off. Raise InvalidArgumentError for an empty region,
+        one outside of the photograph, or one that the network does not see at all.
         """
         for name, (first, last), extent in zip(("rows", "columns"), region, self.size, strict=True):
             if not 0 <= first < last <= extent:
@@ -83,10 +71,7 @@ class PictureGeometry:
     def to_photograph(self, region: Region) -> Region:
         """Map rows and columns of the network's input to those of the photograph that they touch.
 
-        Parameters
-        ----------
-        region : tuple of two pairs of int
-            Half-open; what lies in a black border is cut off.
+        The region is half-open; what lies in a black border is cut off.
         """
         rows, columns = (self._mapped(axis, pair, to_input=False) for axis, pair in enumerate(region))
         return rows, columns
@@ -101,13 +86,7 @@ class PictureGeometry:
 
 
 def picture_geometry(size: tuple[int, int], preprocessing: Preprocessing) -> PictureGeometry:
-    """Compute how :func:`udfs.images.decode` resizes and crops a photograph.
-
-    Parameters
-    ----------
-    size : tuple of two int
-        Height and width of the upright photograph.
-    """
+    """Compute how :func:`udfs.images.decode` resizes and crops an upright photograph of a height and width."""
     crop, resize = preprocessing.crop, preprocessing.resize
     resized = (crop, crop) if resize is None else resize if isinstance(resize, tuple) else _shorter_side(size, resize)
     offset = _floor_start if preprocessing.crop_start == "floor" else _rounded_start

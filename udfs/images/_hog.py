@@ -25,36 +25,9 @@ def hog(
     """Describe one image by its histogram of oriented gradients (Dalal and Triggs 2005), as Vista's section 5.2 does.
 
     The picture is resized to ``size x size``, the aspect ratio lost; at each pixel the colour channel with the largest
-    gradient votes; blocks are normalised by L2-Hys.
-
-    Parameters
-    ----------
-    value : bytes, bytearray, memoryview, str, os.PathLike, Mapping or None
-        An image as `udfs.images.open_rgb` takes it.
-    size : int
-        Side of the resized picture, in pixels.
-    orientations : int
-        Bins of the half circle.
-    pixels_per_cell : int
-        Side of a cell, in pixels.
-    cells_per_block : int
-        Side of a block, in cells.
-    max_pixels : int
-        A larger image is a bad one.
-
-    Returns
-    -------
-    np.ndarray
-        float32 of shape ``(hog_length(...),)``, the values within 0..1.
-
-    Raises
-    ------
-    ImageError
-        The value is null or a bad image.
-    ImportError
-        scikit-image is not installed.
-    ValueError
-        No block fits into the picture.
+    gradient votes; blocks are normalised by L2-Hys. The half circle has ``orientations`` bins; a cell has sides of
+    ``pixels_per_cell`` pixels, a block of ``cells_per_block`` cells. The values are within 0 and 1. Raise ImageError
+    for a bad image, such as one larger than ``max_pixels``, and ValueError if no block fits into the picture.
 
     Examples
     --------
@@ -85,10 +58,7 @@ def hog(
 def hog_length(size: int = 128, *, orientations: int = 9, pixels_per_cell: int = 8, cells_per_block: int = 2) -> int:
     """Return the length of the vector that `hog` returns for the same parameters, known without an image.
 
-    Raises
-    ------
-    ValueError
-        A parameter is below 1, or no block fits into the picture.
+    Raise ValueError if a parameter is below 1, or no block fits into the picture.
 
     Examples
     --------

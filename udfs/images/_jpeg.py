@@ -39,23 +39,9 @@ _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 def open_jpeg(data: bytes) -> ImageFile.ImageFile:
     """Open a JPEG file so that its ``load()`` raises where the data end before the picture does.
 
-    Parameters
-    ----------
-    data : bytes
-        With or without anything after the end marker.
+    The image is not loaded yet, and anything may follow the end marker. Raise OSError, SyntaxError or struct.error if
+    the file has no end marker, is a progressive one without all of its scans, or fails in Pillow's own reader.
 
-    Returns
-    -------
-    PIL.ImageFile.ImageFile
-        Not loaded yet.
-
-    Raises
-    ------
-    OSError, SyntaxError, struct.error
-        The file has no end marker, or is a progressive one without all of its scans; or as Pillow's own reader.
-
-    Notes
-    -----
     What is missing of the last block of the picture, a few bytes, goes unnoticed. Frames with arithmetic codes are not
     checked.
     """
@@ -144,12 +130,7 @@ class _Frame:
     def read(cls, data: bytes) -> _Frame | None:
         """Read the headers; ``None`` where the frame is of a kind that is not checked.
 
-        Raises
-        ------
-        OSError
-            There is no end marker after the first scan.
-        struct.error
-            A header is cut.
+        Raise OSError if no end marker follows the first scan, and struct.error if a header is cut.
         """
         frame: _Frame | None = None
         interval = 0

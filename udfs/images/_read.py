@@ -27,17 +27,10 @@ _URI_CHARACTERS = ":/?#[]@!$&'()*+,;=%~"
 def read(path: str) -> bytes:
     """Read a local path, a ``file:`` URI in any of its spellings, or a URI that `pyarrow.fs` knows.
 
-    Parameters
-    ----------
-    path : str
-        Path in the form of Spark: the ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path``
-        is. A ``file:`` URI is therefore tried literally first and percent-decoded second.
-
-    Raises
-    ------
-    ImageError
-        No such file, a directory, no permission, or a URI of no known file system. What a retry may cure (a
-        connection, an exhausted descriptor table) propagates, so that Spark runs the task again.
+    Spark's ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is: a ``file:`` URI is
+    tried literally first and percent-decoded second. Raise ImageError for no such file, a directory, no permission, or
+    a URI of no known file system. What a retry may cure (a connection, an exhausted descriptor table) propagates, so
+    that Spark runs the task again.
     """
     if path.startswith("file:"):
         rest = path.removeprefix("file:")

@@ -25,27 +25,9 @@ _WHITE = (255, 255, 255)
 def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Open one image as a loaded, upright 8-bit RGB picture.
 
-    Parameters
-    ----------
-    value : bytes, bytearray, memoryview, str, os.PathLike, Mapping or None
-        See :func:`udfs.images.decode`, except for the tensor.
-    max_pixels : int
-        A larger image is a bad one.
+    The size is that in which it is stored. Raise ImageError for null or a bad image, such as one larger than
+    ``max_pixels``, and TypeError for a type that never holds an image: the column is wrong, not the row.
 
-    Returns
-    -------
-    PIL.Image.Image
-        Mode ``RGB``, at the size it is stored in.
-
-    Raises
-    ------
-    ImageError
-        The value is null or a bad image.
-    TypeError
-        The value is of a type that never holds an image: the column is wrong, not the row.
-
-    Notes
-    -----
     * Transparent images are laid over white, since transparent pixels carry arbitrary colours underneath.
     * 16-bit grey keeps its high byte, which is what Pillow does to 16-bit colour.
     * Float grey of at most 1 is taken as a fraction of white, otherwise as 0..255.

@@ -24,16 +24,9 @@ Weights = NDArray[np.float64] | None
 def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> Metric:
     """Find a metric.
 
-    Parameters
-    ----------
-    wanted : str, Metric or callable
-        A name of :data:`METRICS`; or a function of outputs and labels (arrays of a batch) to one number a row, whose
-        mean over all rows is the metric, weighted where they have weights, and whose name is the function's.
-
-    Raises
-    ------
-    MetricError
-        No metric of that name.
+    ``wanted`` is a name of :data:`METRICS`, or a function of outputs and labels (arrays of a batch) to one number a
+    row, whose mean over all rows is the metric, weighted where they have weights, and whose name is the function's.
+    Raise MetricError if no metric has the name.
 
     Examples
     --------

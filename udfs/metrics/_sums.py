@@ -23,10 +23,7 @@ def merge_sums(
 ) -> dict[str, NDArray[np.float64]]:
     """Put contributions of two batches or shards together, whatever the metrics are.
 
-    Parameters
-    ----------
-    one, other : mapping of str to array
-        By metric: of one axis, to be added, or of two, to be put beneath each other.
+    Arrays of one axis are added, those of two are put beneath each other.
 
     Examples
     --------

@@ -118,14 +118,7 @@ def _spans(
 ) -> NDArray[np.int64]:
     """Number the tokens that begin an entity by its type and end; other tokens get -1.
 
-    Parameters
-    ----------
-    classes : array of int, shape (tokens,)
-        Classes of the tokens of all rows.
-    first : array of bool, shape (tokens,)
-        Whether a token is the first one of its row.
-    table : arrays of int and of bool, shape (classes,)
-        Type of each class, and whether it begins an entity.
+    ``first`` marks the first token of each row; ``table`` has the type of each class, and whether it begins an entity.
     """
     types = table[0][classes]
     new = first.copy()

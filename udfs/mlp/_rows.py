@@ -21,24 +21,10 @@ __all__ = ["Census", "Rows", "dense", "read_rows"]
 class Census:
     """Counts of rows and of their defects; those of several tasks add up.
 
-    Parameters
-    ----------
-    rows : int
-        All of them, the bad ones included.
-    null_features, odd_features : int
-        Rows whose features are null; rows with a NaN, an infinity or a null among them.
-    null_labels, odd_labels : int
-        Rows whose label is null, NaN included; rows with an infinite one.
-    fractional : int
-        Rows whose label is no whole number from 0 on.
-    null_weights, odd_weights : int
-        Rows whose weight is null, NaN included; rows with one that is negative or infinite.
-    shortest, longest : int
-        Numbers of features; 0 where there is no row.
-    least, most : float
-        Range of the good labels.
-    weight : float
-        Sum of the good weights; of all rows where there are none.
+    ``rows`` counts the bad ones too. Null labels and weights include NaN; ``odd`` features have a NaN, an infinity or a
+    null among them, odd labels are infinite, odd weights negative or infinite, and ``fractional`` labels no whole
+    numbers from 0 on. ``shortest`` and ``longest`` are numbers of features, 0 without rows; ``least`` and ``most`` the
+    range of the good labels; ``weight`` is the sum of the good weights, of all rows where there are none.
     """
 
     rows: int = 0
@@ -87,14 +73,7 @@ class Census:
 class Rows:
     """The rows of one partition; the arrays hold the good ones, as long as all have one length.
 
-    Parameters
-    ----------
-    features : array of float32, shape (n, d)
-        Features of the good rows.
-    labels, weights : array of float64, shape (n,)
-        Labels and weights of the good rows.
-    census : Census
-        Counts of the good and bad rows.
+    Features have the shape ``(n, d)``, labels and weights ``(n,)``.
     """
 
     features: NDArray[np.float32]
@@ -106,19 +85,8 @@ class Rows:
 def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tuple[int, int]]:
     """Convert lists of numbers to one array.
 
-    Parameters
-    ----------
-    column : pyarrow array of lists of float
-        Nulls are allowed, of lists and in them.
-
-    Returns
-    -------
-    features : array of float32, shape (valid.sum(), d)
-        Features of the good rows, those without NaN, infinities and nulls; without columns if lengths differ.
-    valid : array of bool, shape (n,)
-        Whether a row is good.
-    lengths : tuple of int
-        The least and the greatest number in a list; 0 where all are null.
+    Return the features of the good rows, those without NaN, infinities and nulls, or an array without columns if
+    lengths differ; a mask of the good rows; and the least and the greatest number in a list, 0 where all are null.
     """
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     if not valid.any():

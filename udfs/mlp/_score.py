@@ -32,26 +32,10 @@ class PerceptronError(CerebroError, ValueError):
 class Scoring:
     """Predictions of a perceptron for a batch of features. A :class:`udfs.arrow.BatchFunction`.
 
-    A row is bad where its features are null, or NaN or infinite in part.
-
-    Parameters
-    ----------
-    network : bytes
-        Trained network, in the serialized form of the training.
-    features : str
-        Column that it reads: lists of numbers.
-    raw, probability : str or None
-        Columns to add for the logits and the probabilities of the classes, ``list<float>``; both ``None`` for a
-        regression.
-    prediction : str
-        Column to add: the class with the greatest probability, or the network's output where there is no `probability`.
-    batch_size : int
-        Rows per run of the network.
-
-    Raises
-    ------
-    PerceptronError
-        A row has another number of features than the network.
+    A row is bad where its features are null, or NaN or infinite in part. ``network`` is in the serialized form of the
+    training. ``raw`` and ``probability`` are columns to add for the logits and the probabilities of the classes, both
+    ``None`` for a regression; ``prediction`` is the class with the greatest probability, or else the network's output.
+    Raise PerceptronError if a row has another number of features than the network.
     """
 
     network: bytes

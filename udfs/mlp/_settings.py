@@ -15,30 +15,12 @@ __all__ = ["Settings"]
 class Settings:
     """Settings of a perceptron's training, the same in all tasks.
 
-    Parameters
-    ----------
-    hidden : tuple of int
-        Units of each hidden layer.
-    regression : bool
-        Squared error; else softmax and cross entropy.
-    classes : int, optional
-        Number of classes; by default one more than the greatest label.
-    batch_size : int
-        Rows of a step, those of all tasks together.
-    backend : {"gloo", "horovod"}
-        Backend of :func:`udfs.gang.gang`.
-    standardise : bool
-        Inputs (and the target of a regression) to mean 0 and standard deviation 1, over all tasks.
-    l2 : float
-        Half the sum of the squared weights, times this, is added to the loss; biases are left out.
-    seed : int
-        The same seed, rows and number of tasks give the same bits.
-    largest : int
-        Bytes of weights that a model may have.
-    features, label : str
-        Names of the columns, for messages.
-    weight : str, optional
-        Name of the column of weights; without it every row counts once.
+    ``regression`` minimises the squared error, else cross entropy of a softmax; ``classes`` is by default one more than
+    the greatest label. ``batch_size`` counts the rows of a step of all tasks together. ``standardise`` brings inputs
+    (and the target of a regression) to mean 0 and standard deviation 1, over all tasks. Half the sum of the squared
+    weights times ``l2`` is added to the loss; biases are left out. The same ``seed``, rows and number of tasks give the
+    same bits. ``largest`` limits the bytes of weights of a model. Names of columns are for messages; without ``weight``
+    every row counts once.
     """
 
     hidden: tuple[int, ...]

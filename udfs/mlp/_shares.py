@@ -18,19 +18,8 @@ def batch_shares(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     """Cut an epoch into global batches, each with rows of every task in proportion to what it holds.
 
     Every batch except the last one has exactly ``size`` rows, and every row is in one batch: an epoch is the same
-    number of steps for all tasks, however uneven their partitions.
-
-    Parameters
-    ----------
-    rows : sequence of int
-        Number of rows of each task.
-    size : int
-        Rows of a global batch.
-
-    Returns
-    -------
-    array of int, shape (steps, tasks)
-        Rows of each task in each step.
+    number of steps for all tasks, however uneven their partitions. ``rows`` has the number of rows of each task; the
+    result, of shape ``(steps, tasks)``, those in each step.
 
     Examples
     --------

@@ -17,15 +17,7 @@ __all__ = ["SGD", "Adam"]
 
 
 class SGD:
-    """Stochastic gradient descent, without momentum.
-
-    Parameters
-    ----------
-    parameters : sequence of torch.Tensor
-        Changed in place by :meth:`step`.
-    rate : float
-        Learning rate.
-    """
+    """Stochastic gradient descent, without momentum; :meth:`step` changes the parameters in place."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], rate: float) -> None:
         self._parameters = parameters
@@ -38,15 +30,7 @@ class SGD:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015) with its usual constants.
-
-    Parameters
-    ----------
-    parameters : sequence of torch.Tensor
-        Changed in place by :meth:`step`.
-    rate : float
-        Learning rate.
-    """
+    """Adam (Kingma and Ba 2015) with its usual constants; :meth:`step` changes the parameters in place."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], rate: float) -> None:
         self._parameters = parameters

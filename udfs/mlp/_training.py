@@ -23,13 +23,7 @@ __all__ = ["Fault", "Training"]
 
 
 class Fault(NamedTuple):
-    """A defect of the data that rules out training.
-
-    Parameters
-    ----------
-    kind : {"empty", "features", "label", "size", "step"}
-        The part at fault; ``"step"`` is a loss that became NaN.
-    """
+    """A defect of the data that rules out training; the kind ``"step"`` is a loss that became NaN."""
 
     kind: str
     message: str

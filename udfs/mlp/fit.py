@@ -53,14 +53,8 @@ class Fitted(NamedTuple):
 def fit(gang: Gang, rows: Rows, settings: Settings, sizes: list[int], counts: list[int]) -> Fitted:
     """Train a network; the same in every task.
 
-    Parameters
-    ----------
-    rows : Rows
-        Rows of this task, which may be none; they are standardised in place.
-    sizes : list of int
-        Sizes of the layers, including input and output.
-    counts : list of int
-        Rows of each task.
+    This task may have no rows; they are standardised in place. ``sizes`` are those of the layers, input and output
+    included, ``counts`` the rows of each task.
     """
     network = Perceptron(sizes)
     network.initialise(settings.seed & (2**63 - 1))

@@ -22,19 +22,9 @@ __all__ = ["Perceptron", "choose_device", "from_bytes", "to_bytes"]
 class Perceptron(nn.Module):
     """Linear layers with ReLU between them, on inputs that it standardises itself.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Sizes of the input, of every hidden layer and of the output.
-
-    Attributes
-    ----------
-    layers : torch.nn.Sequential
-        Layers from standardised inputs to logits or to a standardised value.
-    mean, scale : torch.Tensor
-        Standardisation of the inputs, float64, shape ``(sizes[0],)``.
-    target_mean, target_scale : torch.Tensor
-        Standardisation of the output, float64 scalars; 0 and 1 for logits.
+    ``layers`` go from standardised inputs to logits or to a standardised value. ``mean`` and ``scale``, float64 of
+    shape ``(sizes[0],)``, standardise the inputs, the float64 scalars ``target_mean`` and ``target_scale`` the output;
+    they are 0 and 1 for logits.
 
     Examples
     --------
@@ -88,13 +78,7 @@ def to_bytes(network: Perceptron) -> bytes:
 
 
 def from_bytes(raw: bytes) -> Perceptron:
-    """Read what :func:`to_bytes` wrote, onto the CPU and in inference mode.
-
-    Raises
-    ------
-    udfs.packing.StateError
-        The bytes are not a perceptron.
-    """
+    """Read what :func:`to_bytes` wrote, onto the CPU and in inference mode; StateError if it is not a perceptron."""
     sizes = (safetensors_metadata(BytesIO(raw)) or {}).get("sizes")
     if sizes is None:
         raise StateError(f"{len(raw)} bytes that are not a perceptron: expected what its model's write() stored")

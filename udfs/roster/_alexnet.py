@@ -16,13 +16,6 @@ __all__ = ["AlexNet"]
 class AlexNet(nn.Module):
     """Five convolutions and three fully-connected layers.
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc8``.
-
-    Notes
-    -----
     Input ``(N, 3, 224, 224)``, output ``(N, classes)`` logits. The convolutions are those of Krizhevsky, *One weird
     trick for parallelizing convolutional neural networks*, 2014 (https://arxiv.org/abs/1404.5997), without local
     response normalisation.

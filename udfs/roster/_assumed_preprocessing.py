@@ -25,17 +25,8 @@ _OWN_SCALING = ("Rescaling", "Normalization")
 def assumed_preprocessing(model: Any, backend: Framework, image_size: int | None) -> tuple[Preprocessing, str]:
     """Find a network's preprocessing, and say in words where it is from.
 
-    Returns
-    -------
-    Preprocessing
-        Assumed preprocessing.
-    str
-        Assumptions, in words; empty if the network specifies its preprocessing.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The network reads something else than one colour image.
+    The assumptions are empty if the network specifies its preprocessing. Raise InvalidArgumentError if the network
+    reads something else than one colour image.
     """
     said = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if isinstance(said, dict) and {"mean", "std", "input_size"} <= said.keys():

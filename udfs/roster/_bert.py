@@ -165,17 +165,10 @@ class BertEncoder(nn.Module):
     Parameters are named as in ``transformers.BertModel`` and ``RobertaModel``, whose weights fit; those of
     ``DistilBertModel`` do too, by :meth:`own_weights`.
 
-    Parameters
-    ----------
-    shape : BertSizes
-        Sizes of the network.
-
-    Notes
-    -----
     Inputs ``(N, tokens)`` ids and ``(N, tokens)`` mask, 1 for a token and 0 for padding. Outputs: the last block's
-    ``(N, tokens, hidden)``, then of every block the mean of its tokens, then of every block its first token, each
-    ``(N, hidden)``: outputs that are not read are not computed. Devlin et al., *BERT: pre-training of deep
-    bidirectional transformers for language understanding*, NAACL 2019 (https://arxiv.org/abs/1810.04805).
+    ``(N, tokens, hidden)``, then of every block the mean of its tokens, then of every block its first token, each ``(N,
+    hidden)``: outputs that are not read are not computed. Devlin et al., *BERT: pre-training of deep bidirectional
+    transformers for language understanding*, NAACL 2019 (https://arxiv.org/abs/1810.04805).
 
     Examples
     --------

@@ -11,19 +11,9 @@ __all__ = ["BertSizes"]
 class BertSizes:
     """Sizes of a BERT.
 
-    Parameters
-    ----------
-    vocabulary, hidden, blocks, heads, intermediate, positions, segments : int
-        Sizes as in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a
-        block, tokens of the longest text, number of segments (none in DistilBERT).
-    activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
-        Activation within a block.
-    epsilon : float
-        Epsilon of the normalisations.
-    deviation : float
-        Standard deviation of random weights.
-    first : int
-        Index of a text's first position: RoBERTa's position tables begin with two entries that no token uses.
+    Sizes are as in the paper; ``positions`` limits the tokens of a text, and DistilBERT has no ``segments``.
+    ``deviation`` is the standard deviation of random weights. ``first`` is the index of a text's first position:
+    RoBERTa's position tables begin with two entries that no token uses.
     """
 
     vocabulary: int = 30_522

@@ -21,12 +21,7 @@ _IMAGENET = Preprocessing(crop=224, resize=256)
 class TorchBuilder:
     """Builder of a torch network of the roster: a value that can be compared and pickled, unlike a lambda.
 
-    Parameters
-    ----------
-    module : str
-        Module of the network's class; saved stages of earlier versions have it.
-    network : str
-        Name of the network's class.
+    ``module`` is the module of the network's class; saved stages of earlier versions have it.
     """
 
     module: str

@@ -13,15 +13,7 @@ __all__ = ["UnknownModelError"]
 
 
 class UnknownModelError(CerebroError, KeyError):
-    """Name of a model that the roster does not have.
-
-    Parameters
-    ----------
-    name : str
-        The name that was asked for.
-    known : iterable of str
-        The names of the roster, in the order to be shown.
-    """
+    """Name of a model that the roster does not have; ``known`` names are shown in their order."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         known = list(known)

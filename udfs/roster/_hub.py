@@ -28,17 +28,9 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 def pretrained_folder(name_or_folder: str | os.PathLike[str], revision: str | None) -> str:
     """Find the folder of a network, in place or fetched from a hub.
 
-    Parameters
-    ----------
-    name_or_folder : str or path
-        A folder here, the URI of one, or a name of the hub, ``owner/network``.
-    revision : str or None
-        Branch, tag or commit of the hub.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No such folder, and no such network on the hub; or the hub cannot be reached.
+    ``name_or_folder`` is a folder here, the URI of one, or a name of the hub, ``owner/network``; ``revision`` is a
+    branch, tag or commit of the hub. Raise InvalidArgumentError if there is no such folder or network, or the hub
+    cannot be reached.
     """
     text = os.fspath(name_or_folder)
     if "://" in text:
@@ -52,13 +44,7 @@ def pretrained_folder(name_or_folder: str | os.PathLike[str], revision: str | No
 
 
 def folder_weights(folder: str, shown: str) -> str:
-    """Name the file of weights of a folder.
-
-    Raises
-    ------
-    WeightsError
-        It has none, or has them in several files.
-    """
+    """Name the file of weights of a folder; WeightsError if it has none, or has them in several files."""
     for name in (FOLDER_WEIGHTS, _TORCH_WEIGHTS):
         if _is_there(f"{folder}/{name}"):
             return f"{folder}/{name}"
@@ -71,13 +57,7 @@ def folder_weights(folder: str, shown: str) -> str:
 
 
 def copied(folder: str, names: Sequence[str], target: Path) -> list[str]:
-    """Copy those files of a folder that are there into a local one; return their names.
-
-    Raises
-    ------
-    WeightsError
-        A URI that cannot be opened.
-    """
+    """Copy those files of a folder that are there into a local one; return their names."""
     there = [name for name in names if _is_there(f"{folder}/{name}")]
     for name in there:
         (target / name).write_bytes(local_file(f"{folder}/{name}").read_bytes())

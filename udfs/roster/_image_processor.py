@@ -36,19 +36,8 @@ def read_preprocessing(folder: Path, shown: str) -> Preprocessing:
     """Map the image processor of a folder, and compare both on pictures of four shapes.
 
     Resize rule, crop, filter, factor, mean and deviation are the processor's. The comparison is with its Pillow
-    backend: the one on torchvision resizes tensors, and its pixels differ by a grey level here and there.
-
-    Parameters
-    ----------
-    folder : Path
-        Has ``config.json`` and ``preprocessor_config.json`` or ``processor_config.json``.
-    shown : str
-        The folder's name in messages.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The processor cannot be read, or does what no Preprocessing does: the message says what.
+    backend: the one on torchvision resizes tensors, and its pixels differ by a grey level here and there. Raise
+    InvalidArgumentError if the processor cannot be read, or does what no Preprocessing does: the message says what.
     """
     with quiet():
         try:

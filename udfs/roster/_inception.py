@@ -183,19 +183,12 @@ class _Auxiliary(nn.Module):
 class InceptionV3(nn.Module):
     """A stem of five convolutions, eleven inception blocks, an average pooling and one fully-connected layer.
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc``.
-
-    Notes
-    -----
     Input ``(N, 3, 299, 299)``, output ``(N, classes)`` logits, in training too: the auxiliary classifier is there for
     its keys (``AuxLogits.*``) and is not run. torchvision's pretrained network re-normalises its input
     (``transform_input=True``) from ImageNet's mean and deviation to 0.5 and 0.5; here the roster's preprocessing
-    normalises by 0.5 and 0.5 in the first place, which is the same function of the pixel with one step less.
-    Szegedy et al., *Rethinking the inception architecture for computer vision*, CVPR 2016
-    (https://arxiv.org/abs/1512.00567), section 6.
+    normalises by 0.5 and 0.5 in the first place, which is the same function of the pixel with one step less. Szegedy et
+    al., *Rethinking the inception architecture for computer vision*, CVPR 2016 (https://arxiv.org/abs/1512.00567),
+    section 6.
 
     Examples
     --------

@@ -18,12 +18,8 @@ def initialise(module: nn.Module) -> nn.Module:
     torchvision has a scheme for each network, made for training with batch normalisation. Untrained, in evaluation
     mode, those networks explode (Inception v3's logits near 1e12) or vanish to their bias (MobileNetV2, whose depthwise
     filters get the fan of a full convolution). The fan-in keeps the signal's scale from layer to layer. Batch
-    normalisation stays as the network built it. He et al., *Delving deep into rectifiers*, ICCV 2015, section 2.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Changed in place; on the meta device nothing happens.
+    normalisation stays as the network built it. He et al., *Delving deep into rectifiers*, ICCV 2015, section 2. The
+    module is changed in place; on the meta device nothing happens.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

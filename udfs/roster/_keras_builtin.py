@@ -14,13 +14,7 @@ __all__ = ["KERAS_BUILT_IN", "KerasBuilder"]
 
 @dataclass(frozen=True, slots=True)
 class KerasBuilder:
-    """Builder of a network of ``keras.applications``: a value that can be compared and pickled.
-
-    Parameters
-    ----------
-    network : str
-        Name of the function of ``keras.applications``.
-    """
+    """Builder of a network of ``keras.applications``, by its name: a value that can be compared and pickled."""
 
     network: str
 

@@ -55,13 +55,6 @@ class _InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """A stem, seventeen inverted residual blocks, a wide 1x1 convolution and one fully-connected layer.
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc``.
-
-    Notes
-    -----
     Input ``(N, 3, 224, 224)``, output ``(N, classes)`` logits; width multiplier 1. Sandler et al., *MobileNetV2:
     inverted residuals and linear bottlenecks*, CVPR 2018 (https://arxiv.org/abs/1801.04381), table 2.
 

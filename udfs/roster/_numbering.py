@@ -33,17 +33,8 @@ def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) 
 
     The modules that no other one contains. Where they are fewer than five, those that contain modules are replaced by
     them, one level at a time. A norm or an activation stands for the layer that it follows, as its output is the
-    feature; dropouts, identities and flattenings are left out, for they repeat the numbers before them.
-
-    Parameters
-    ----------
-    paths : sequence of str
-        Modules that give one tensor, in the order in which they do; names within a path have dots between them, or
-        slashes.
-    traced : TracedModel
-        The network, opened.
-    channels_last : bool
-        Whether a feature map has its channels as the last axis.
+    feature; dropouts, identities and flattenings are left out, for they repeat the numbers before them. ``paths`` are
+    modules that give one tensor, in the order in which they do; names within a path have dots between them, or slashes.
     """
     known = [path for path in paths if _layer(path, traced) is not None]
     inside: dict[str, list[str]] = {}

@@ -15,23 +15,13 @@ __all__ = ["PretrainedBuilder"]
 class PretrainedBuilder:
     """Configuration of a network of images; a call builds the network. It can be compared and pickled.
 
-    Where it is called, ``transformers`` has to be installed.
-
-    Parameters
-    ----------
-    network : str
-        Class of ``transformers``.
-    config : str
-        Text of ``config.json``.
-    pooler : bool
-        Whether the checkpoint has the parameters of the network's pooler.
-    maps : tuple of (str, int)
-        Paths of modules that return tokens ``(N, tokens, channels)``, each with the number of special tokens (class,
-        distillation, registers) that come before those of the patches. Its child ``feature_map`` returns the patches
-        as a feature map ``(N, channels, height, width)``.
-    vector : str, optional
-        Path of the classifier where no module returns the vector that it reads, or an empty one where none returns the
-        vector that the network returns: its child ``vector`` then does.
+    Where it is called, ``transformers`` has to be installed. ``network`` is a class of ``transformers``, ``config`` the
+    text of ``config.json``, and ``pooler`` tells whether the checkpoint has the parameters of the network's pooler.
+    ``maps`` are paths of modules that return tokens ``(N, tokens, channels)``, each with the number of special tokens
+    (class, distillation, registers) that come before those of the patches; its child ``feature_map`` returns the
+    patches as a feature map ``(N, channels, height, width)``. ``vector`` is the path of the classifier where no module
+    returns the vector that it reads, or an empty one where none returns the vector that the network returns: its child
+    ``vector`` then does.
     """
 
     network: str

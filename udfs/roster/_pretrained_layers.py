@@ -67,24 +67,9 @@ def find_layers(
 ) -> tuple[PretrainedBuilder, tuple[FeatureLayer, ...], int]:
     """Find the layers that a card names, and what the builder has to add so that each is a module's tensor.
 
-    Parameters
-    ----------
-    builder : PretrainedBuilder
-        Without additions.
-    shape : tuple of int
-        Shape of one input.
-    config : transformers.PretrainedConfig
-        Configuration of the network.
-
-    Returns
-    -------
-    PretrainedBuilder
-        With the additions.
-    tuple of FeatureLayer
-        Layers from the bottom to the top: the stem, the blocks, the convolution above them, the pooled vector, the
-        logits; each where the network has one.
-    int
-        Number of parameters.
+    ``shape`` is that of one input. Return the builder with the additions, the layers from the bottom to the top (the
+    stem, the blocks, the convolution above them, the pooled vector, the logits; each where the network has one) and the
+    number of parameters.
     """
     with torch.device("meta"):
         network = builder().eval()

@@ -117,12 +117,8 @@ class _OneTensor:
     def own_weights(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Convert a checkpoint to this network's parameters by the library's own rules.
 
-        Its names are often another version's, which the library translates when it loads them.
-
-        Raises
-        ------
-        WeightsError
-            Parameters are missing, unknown or of another shape.
+        Its names are often another version's, which the library translates when it loads them. Raise WeightsError if
+        parameters are missing, unknown or of another shape.
         """
         name = self._kind.__name__
         with quiet():

@@ -84,17 +84,6 @@ def _stage(block: type[_Basic | _Bottleneck], inputs: int, width: int, depth: in
 class ResNet(nn.Module):
     """A stem and four stages of residual blocks, an average pooling and one fully-connected layer.
 
-    Parameters
-    ----------
-    block : type
-        The residual block.
-    depths : tuple of 4 int
-        Blocks in each stage.
-    classes : int
-        Width of ``fc6``.
-
-    Notes
-    -----
     Input ``(N, 3, 224, 224)``, output ``(N, classes)`` logits. He et al., *Deep residual learning for image
     recognition*, CVPR 2016 (https://arxiv.org/abs/1512.03385), table 1.
     """
@@ -126,11 +115,6 @@ class ResNet(nn.Module):
 class ResNet18(ResNet):
     """Eight basic blocks: table 1 of the paper, column "18-layer".
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc6``.
-
     Examples
     --------
     >>> ResNet18(classes=10).eval()(torch.zeros(1, 3, 224, 224)).shape
@@ -143,11 +127,6 @@ class ResNet18(ResNet):
 
 class ResNet50(ResNet):
     """Sixteen bottleneck blocks: table 1 of the paper, column "50-layer".
-
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc6``.
 
     Examples
     --------

@@ -35,13 +35,6 @@ class _Fire(nn.Module):
 class SqueezeNet(nn.Module):
     """Network of one convolution, eight fire modules and a 1x1 convolution that is the classifier.
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``conv10``.
-
-    Notes
-    -----
     Input ``(N, 3, 224, 224)``, output ``(N, classes)`` logits. Iandola et al., *SqueezeNet: AlexNet-level accuracy with
     50x fewer parameters*, 2016 (https://arxiv.org/abs/1602.07360), in the authors' revision 1.1, which pools earlier.
 

@@ -14,13 +14,7 @@ __all__ = ["first_line", "quiet", "transformers"]
 
 
 def transformers() -> Any:
-    """Import the library.
-
-    Raises
-    ------
-    ImportError
-        It is not installed; the message says which extra installs it, and where.
-    """
+    """Import the library; the message of an ImportError says which extra installs it, and where."""
     try:
         return import_module("transformers")
     except ModuleNotFoundError as error:

@@ -19,13 +19,6 @@ _STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 class VGG16(nn.Module):
     """Thirteen 3x3 convolutions in five stages and three fully-connected layers.
 
-    Parameters
-    ----------
-    classes : int
-        Width of ``fc8``.
-
-    Notes
-    -----
     Input ``(N, 3, 224, 224)``, output ``(N, classes)`` logits. Simonyan and Zisserman, *Very deep convolutional
     networks for large-scale image recognition*, ICLR 2015 (https://arxiv.org/abs/1409.1556), table 1, column D.
 

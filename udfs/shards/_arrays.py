@@ -20,10 +20,7 @@ __all__ = ["as_array", "copy_column"]
 def copy_column(found: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
     """Copy a column's rows to an array of as many rows, whose other axes have the column's numbers in C order.
 
-    Raises
-    ------
-    ShardError
-        A null, or lists of another length.
+    Raise ShardError for a null, or lists of another length.
     """
     done = 0
     for chunk in found.chunks:

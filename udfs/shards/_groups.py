@@ -14,14 +14,8 @@ __all__ = ["TensorColumn", "TensorGroup"]
 class TensorColumn:
     """Column of a shard.
 
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    dtype : str
-        Name of numpy's type of one number: ``"float32"``, ``"int64"`` or ``"uint8"``.
-    shape : tuple of int
-        Shape of one row's tensor, which is stored flat in C order; ``()`` for a number.
+    ``dtype`` is numpy's type of one number: ``"float32"``, ``"int64"`` or ``"uint8"``; ``shape`` that of one row's
+    tensor, which is stored flat in C order, ``()`` for a number.
     """
 
     name: str
@@ -43,13 +37,8 @@ class TensorColumn:
 class TensorGroup:
     """Input or label of a network.
 
-    Parameters
-    ----------
-    columns : tuple of TensorColumn
-        Columns, which are concatenated in this order as ``float32``, or as ``int64`` if all of them are integers.
-    joined : bool
-        Whether a single column is treated like several, so that a number becomes a vector. By default it keeps its type
-        and shape.
+    Columns are concatenated in their order as ``float32``, or as ``int64`` if all of them are integers. If ``joined``,
+    a single column is treated like several, so that a number becomes a vector; by default it keeps its type and shape.
 
     Examples
     --------

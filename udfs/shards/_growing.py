@@ -33,16 +33,9 @@ class GrowingData(PreparedData):
     The split and the shard of a record follow from its id and the seed alone, so they never change. The rows of a shard
     are those of the first batch, then those of the second, and so on; within a batch they are in the order of a hash of
     the seed and the id. A record that comes again with another label or weight stays where it is. One that comes again
-    with other features is taken out there, and is a row of the later batch.
-
-    Parameters
-    ----------
-    increments : tuple of Increment
-        One for each batch; the other fields are those of :class:`PreparedData`, over all of them.
-    num_shards : int
-        Number of shards of each split.
-    id_column : str
-        Column that names a record.
+    with other features is taken out there, and is a row of the later batch. ``increments`` has an entry for each batch;
+    the other fields are those of :class:`PreparedData`, over all of them. ``num_shards`` is for each split, and
+    ``id_column`` names a record.
     """
 
     increments: tuple[Increment, ...] = ()
@@ -146,10 +139,7 @@ class GrowingData(PreparedData):
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote, with the ``store`` and the ``name`` where it lies now.
 
-        Raises
-        ------
-        ShardError
-            It was written by another version, or does not grow.
+        Raise ShardError if another version wrote it, or it does not grow.
         """
         if found.get("version") != _VERSION:
             raise ShardError(
@@ -176,15 +166,7 @@ def increment_name(name: str, number: int) -> str:
 def load_prepared(store: Store, name: str) -> PreparedData:
     """Read what was prepared under a name, whether it grows or not.
 
-    Returns
-    -------
-    PreparedData
-        :class:`GrowingData` where it grows.
-
-    Raises
-    ------
-    ShardError
-        Nothing was prepared under the name, or its description is damaged.
+    Raise ShardError if nothing was prepared under the name, or its description is damaged.
     """
     return read_description(
         store, name, lambda found: (GrowingData if found.get("version") == _VERSION else PreparedData).from_dict(found)
@@ -192,18 +174,7 @@ def load_prepared(store: Store, name: str) -> PreparedData:
 
 
 def load_labels(data: GrowingData, split: str, partition: int) -> Tensors:
-    """Read the labels and weights of a shard, without its inputs.
-
-    Returns
-    -------
-    Tensors
-        Without inputs; its rows are those of :func:`load_shard`.
-
-    Raises
-    ------
-    ShardError, udfs.store.StoreError
-        As :func:`load_shard`.
-    """
+    """Read the labels and weights of a shard, without its inputs; the rows are those of :func:`load_shard`."""
     shard = data.shard(split, partition)
     arrays = Ledger(data.increments, split, partition).labels()
     labels = tuple(arrays[: len(data.labels)])

@@ -39,20 +39,10 @@ _TOLD = 5
 class IncrementReport:
     """Result of writing one shard of a batch.
 
-    Parameters
-    ----------
-    received : int
-        Records with a weight that came in.
-    rows : int
-        Rows written: of records that are new or have new features.
-    out, corrected : int
-        Rows of earlier batches that went out, or got another label or weight.
-    bad : mapping of str to int
-        Number of records left out, by reason.
-    twice : tuple of str
-        Some of the ids that came more than once; nothing is to be used then.
-    digest, records, changes : str
-        Digests of the files with the tensors, the ids and the changes; ``""`` without a file.
+    ``received`` counts the records with a weight that came in, ``rows`` those written: new, or with new features.
+    ``out`` and ``corrected`` count rows of earlier batches that went out, or got another label or weight; ``bad`` the
+    records left out, by reason. ``twice`` has some of the ids that came more than once; nothing is to be used then. The
+    digests are of the files with the tensors, the ids and the changes, ``""`` without a file.
     """
 
     split: str
@@ -93,23 +83,10 @@ class IncrementWriter:
     """Writer of the shards of a batch that reports each. Pass it to ``mapInArrow`` with rows sorted by shard.
 
     A shard's rows must be in one Spark partition, with equal ids next to each other. The task of a shard reads the
-    earlier records of its ids from the store.
-
-    Parameters
-    ----------
-    name : str
-        Name of the batch's folder.
-    columns : tuple of TensorColumn
-        Columns to write; the batches have them in this order, after the number of the shard, the id, a hash of the
-        features, a hash of labels and weight, and whether the weight is 0.
-    images : tuple of str
-        Names of the columns that arrive as images, to be decoded.
-    labels : tuple of str
-        Names of the label columns, followed by the weight column if there is one.
-    partitions : int
-        Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
-    previous : GrowingData, optional
-        Earlier batches. Default ``None``: this is the first batch.
+    earlier records of its ids from the store. ``name`` is the batch's folder. The batches have ``columns`` in this
+    order, after the number of the shard, the id, a hash of the features, a hash of labels and weight, and whether the
+    weight is 0; ``labels`` are followed by the weight column if there is one. Shard ``n`` is of split ``SPLITS[n //
+    partitions]``. ``previous`` are the earlier batches.
     """
 
     store: Store
@@ -248,15 +225,8 @@ class _Entry:
 def increment_of(planned: PreparedData, reports: Iterable[IncrementReport]) -> Increment:
     """Put the reports of a batch's shards together.
 
-    Parameters
-    ----------
-    planned : PreparedData
-        The batch's data, without shards; its fingerprint does not matter.
-
-    Returns
-    -------
-    Increment
-        Its fingerprint is of the new rows alone: what is computed from them is kept under it, whatever they are called.
+    The fingerprint of ``planned`` does not matter. That of the result is of the new rows alone: what is computed from
+    them is kept under it, whatever they are called.
     """
     reports = sorted(reports, key=lambda report: (SPLITS.index(report.split), report.partition))
     row_bytes = sum(group.nbytes for group in planned.groups)

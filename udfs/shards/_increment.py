@@ -21,14 +21,8 @@ __all__ = ["Changes", "Increment", "changes_path", "records_path"]
 class Changes:
     """Changes of earlier records in one shard by a batch.
 
-    Parameters
-    ----------
-    out : int
-        Number of earlier rows that no longer count, since their record has other features or the weight 0.
-    corrected : int
-        Number of earlier rows with another label or weight.
-    digest : str
-        Digest of the file.
+    ``out`` counts earlier rows that no longer count, since their record has other features or the weight 0;
+    ``corrected`` those with another label or weight.
     """
 
     split: str
@@ -42,15 +36,9 @@ class Changes:
 class Increment:
     """Rows of one batch.
 
-    Parameters
-    ----------
-    data : PreparedData
-        Shards with the records that are new, or have new features; some partitions may have none. Its fingerprint is
-        of these rows alone.
-    records : mapping of str to str
-        Digests of the files with the records' ids, by the path of the shard.
-    changes : tuple of Changes
-        Changes of the shards that have some.
+    ``data`` has shards with the records that are new, or have new features; some partitions may have none, and its
+    fingerprint is of these rows alone. ``records`` has digests of the files with the records' ids, by the path of the
+    shard.
     """
 
     data: PreparedData

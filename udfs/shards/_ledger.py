@@ -43,20 +43,7 @@ class Edits(NamedTuple):
 
 
 class Ledger:
-    """The records of one shard, over all batches.
-
-    Parameters
-    ----------
-    increments : sequence of Increment
-        Batches, from the first one on.
-
-    Raises
-    ------
-    ShardError
-        A file is damaged.
-    udfs.store.StoreError
-        The store cannot be read.
-    """
+    """The records of one shard, over all batches from the first one on; ShardError if a file is damaged."""
 
     def __init__(self, increments: Sequence[Increment], split: str, partition: int) -> None:
         self._increments = increments

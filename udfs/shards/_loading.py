@@ -36,12 +36,7 @@ _LOG = logging.getLogger(__name__)
 class Tensors:
     """The rows of a shard, in the order in which they were dealt.
 
-    Parameters
-    ----------
-    inputs, labels : tuple of array
-        Array of each group, of shape ``(rows, *group.shape)``.
-    weights : array of float32, shape (rows,), optional
-        Positive weights of the rows. By default all rows count equally.
+    There is an array of shape ``(rows, *group.shape)`` for each group. Without ``weights`` all rows count equally.
     """
 
     inputs: tuple[NDArray[Any], ...]
@@ -53,22 +48,9 @@ class Tensors:
 def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_bytes: int | None = None) -> Tensors:
     """Read a shard from its store, one row group after the other.
 
-    Parameters
-    ----------
-    partition : int
-        Index of the partition, from 0. A validation partition may have no rows.
-    memory_bytes : int, optional
-        A shard whose tensors take more is written to files of the node's cache folder and mapped into memory,
-        read-only; a worker that comes back finds them there. Without it everything is held in memory.
-
-    Raises
-    ------
-    ShardError
-        No such shard, or the file is not the one that was prepared.
-    udfs.store.StoreError
-        The store cannot be read.
-    udfs.node.NodeCacheError
-        The cache folder cannot be used.
+    A validation partition may have no rows. A shard whose tensors take more than ``memory_bytes`` is written to files
+    of the node's cache folder and mapped into memory, read-only; a worker that comes back finds them there. Raise
+    ShardError if there is no such shard, or the file is not the one that was prepared.
 
     Examples
     --------
@@ -95,18 +77,7 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
 
 
 def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
-    """Read the first few rows of the first shard, or fewer where it has fewer: enough to try a network on.
-
-    Parameters
-    ----------
-    rows : int
-        At least 1.
-
-    Raises
-    ------
-    ShardError, udfs.store.StoreError
-        As :func:`load_shard`.
-    """
+    """Read the first few rows of the first shard, or fewer where it has fewer: enough to try a network on."""
     shard = prepared.shard(split, min(prepared.partitions))
     rows = min(rows, shard.rows)
     arrays = [np.empty((rows, *group.shape), group.dtype) for group in prepared.groups]
@@ -116,28 +87,14 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
 
 
 def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
-    """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough.
-
-    Raises
-    ------
-    ShardError, udfs.store.StoreError
-        As :func:`load_shard`.
-    """
+    """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough."""
     _Reading(prepared, prepared.shard(split, partition)).into([_Nothing(group) for group in prepared.groups])
 
 
 def read_batches(prepared: PreparedData, split: str, partition: int, size: int) -> Iterator[Tensors]:
     """Read a shard in batches and in order, with at most a row group of each file in memory.
 
-    Parameters
-    ----------
-    size : int
-        Rows of a batch; the last one may be short.
-
-    Raises
-    ------
-    ShardError, udfs.store.StoreError
-        As :func:`load_shard`. That a file is damaged may show after its last batch only.
+    The last batch may be short. Damage of a file may show after its last batch only.
     """
     waiting: list[list[NDArray[Any]]] = []
     count = 0

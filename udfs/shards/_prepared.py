@@ -55,18 +55,8 @@ class ShardError(CerebroError, ValueError):
 class Shard:
     """Rows of one partition.
 
-    Parameters
-    ----------
-    partition : int
-        Number of the partition, from 0.
-    path : str
-        Path of the Parquet file in the folder of the preparation.
-    rows : int
-        Number of rows, at least 1.
-    nbytes : int
-        Bytes of the tensors in memory.
-    digest : str
-        Hash of the tensors; ``""`` (default) for shards of releases without hashes.
+    ``path`` is that of the Parquet file in the folder of the preparation, ``nbytes`` the size of the tensors in memory,
+    and ``digest`` their hash, ``""`` for shards of releases without hashes. There is at least 1 row.
     """
 
     split: str
@@ -81,18 +71,8 @@ class Shard:
 class Part:
     """File of a shard, with changes of its rows by later batches.
 
-    Parameters
-    ----------
-    path : tuple of str
-        Path of the Parquet file in the store.
-    rows : int
-        Number of rows of the file.
-    digest : str
-        Hash of the file's tensors, as in :class:`Shard`.
-    keep : array of bool, shape (rows,), optional
-        Mask of rows that still count. By default all rows.
-    corrected : mapping of str to pair of arrays
-        For a column its new values: the rows of the file that have one, in order, and the values.
+    ``keep`` marks rows that still count, by default all. ``corrected`` has for a column the rows of the file that have
+    a new value, in order, and the values.
     """
 
     path: tuple[str, ...]
@@ -344,13 +324,7 @@ class PreparedData(ExplainedInNotebooks):
 
 
 def read_description(store: Store, name: str, read: Callable[[Mapping[str, Any]], DataT]) -> DataT:
-    """Read the description of what was prepared under a name, by a function that takes it apart.
-
-    Raises
-    ------
-    ShardError
-        As :meth:`PreparedData.load`.
-    """
+    """Read the description of what was prepared under a name; errors are those of :meth:`PreparedData.load`."""
     if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
         known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
         listed = f"; prepared: {', '.join(known)}" if known else ""

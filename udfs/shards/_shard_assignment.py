@@ -17,22 +17,8 @@ _DIGITS = 8
 def place_of(record: str, *, seed: int, num_shards: int, test_fraction: float) -> tuple[str, int]:
     """Find the split and the shard of an id.
 
-    Parameters
-    ----------
-    record : str
-        Id; an integer in decimal digits.
-    seed, num_shards, test_fraction
-        Settings of the data; about ``test_fraction`` of all ids are for validation.
+    Integer ids are in decimal digits. About ``test_fraction`` of all ids are for validation.
 
-    Returns
-    -------
-    str
-        ``"train"`` or ``"validation"``.
-    int
-        Number of the shard, from 0.
-
-    Notes
-    -----
     SHA-256 of the seed and the id: its first 32 bits say whether the record is held out, the next 32 which shard it is
     in, and all of them which place it has among the records of one batch and shard. Spark has the same function.
 

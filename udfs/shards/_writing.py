@@ -37,17 +37,7 @@ _DECODED = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """Result of writing a shard.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows written.
-    bad : mapping of str to int
-        Number of rows left out, by reason.
-    digest : str
-        Hash of the tensors, as in :class:`udfs.shards.Shard`.
-    """
+    """Result of writing a shard: rows written, rows left out by reason, and the hash of the tensors."""
 
     split: str
     partition: int
@@ -63,18 +53,8 @@ class ShardWriter:
     """Writer of shards that reports each. Pass it to ``mapInArrow`` with rows sorted by shard.
 
     A shard's rows have to be in one partition of Spark's. Its file appears only once it is complete, and a task that
-    runs again writes the same one.
-
-    Parameters
-    ----------
-    name : str
-        Name of the prepared dataset.
-    columns : tuple of TensorColumn
-        Columns to write; the batches have them in this order, after the number of the shard.
-    images : tuple of str
-        Names of the columns that arrive as images, to be decoded.
-    partitions : int
-        Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
+    runs again writes the same one. The batches have ``columns`` in this order, after the number of the shard; those of
+    ``images`` are to be decoded. Shard ``n`` is of split ``SPLITS[n // partitions]``.
     """
 
     store: Store
@@ -127,19 +107,7 @@ def write_rows(
 ) -> tuple[int, str]:
     """Write the file of a shard; it appears once it is complete.
 
-    Parameters
-    ----------
-    path : sequence of str
-        Within the store.
-    batches : iterable of pyarrow.RecordBatch
-        Batches from :func:`encode`, of any lengths.
-
-    Returns
-    -------
-    int
-        Rows written.
-    str
-        Digest of their tensors.
+    The batches come from :func:`encode`, with any lengths. Return the number of rows and the digest of their tensors.
     """
     rows = 0
     digest = ShardDigest(columns)
@@ -161,21 +129,8 @@ def encode(
 ) -> Iterator[tuple[NDArray[np.bool_], pa.RecordBatch]]:
     """Encode rows as a shard's file holds them, a few at a time where there are images to decode.
 
-    Parameters
-    ----------
-    rows : pyarrow.RecordBatch
-        Columns as Spark encodes them, in the order of `columns`.
-    pictures : collection of str
-        Names of the columns that arrive as images.
-    bad : Counter
-        Counts the rows that are left out, by reason.
-
-    Yields
-    ------
-    array of bool
-        For each of the next rows, whether it is good.
-    pyarrow.RecordBatch
-        The good ones.
+    The columns of ``rows`` are in the order of ``columns``; those of ``pictures`` arrive as images. Yield for the next
+    rows whether each is good, and the good ones; ``bad`` counts the others by reason.
     """
     step = _DECODED if pictures else max(1, rows.num_rows)
     for start in range(0, rows.num_rows, step):

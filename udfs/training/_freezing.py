@@ -15,17 +15,8 @@ __all__ = ["check_phases", "frozen_up_to"]
 def check_phases(phases: Mapping[int, str | None], epochs: int | None) -> None:
     """Check a schedule as far as that goes without the model.
 
-    Parameters
-    ----------
-    phases : mapping of int to str or None
-        Layer up to which the model is frozen in each phase, by the first epoch of the phase.
-    epochs : int or None
-        Epochs that are trained, if they are known.
-
-    Raises
-    ------
-    TrainerError
-        An epoch is no integer, negative, or not before ``epochs``; a layer is no name.
+    ``phases`` has the layer up to which the model is frozen by the first epoch of each phase. Raise TrainerError if an
+    epoch is no integer, negative, or not before ``epochs``, or a layer is no name.
     """
     for epoch, layer in phases.items():
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
@@ -42,13 +33,6 @@ def check_phases(phases: Mapping[int, str | None], epochs: int | None) -> None:
 
 def frozen_up_to(phases: Mapping[int, str | None], epoch: int) -> str | None:
     """Find the layer up to which all is frozen in an epoch; ``None`` where the model is as it was built.
-
-    Parameters
-    ----------
-    phases : mapping of int to str or None
-        See :class:`udfs.handlers.ModelTrainer`.
-    epoch : int
-        Index of the epoch, from 0.
 
     Examples
     --------

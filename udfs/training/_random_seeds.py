@@ -16,17 +16,7 @@ __all__ = ["initial_seed", "row_order"]
 def initial_seed(seed: int, config: str) -> int:
     """Compute the seed of a configuration's weights and of all its later random numbers.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the run.
-    config : str
-        Id of the configuration.
-
-    Returns
-    -------
-    int
-        Below 2**31, which every framework takes.
+    The seed is below 2**31, which every framework takes.
 
     Examples
     --------
@@ -39,22 +29,6 @@ def initial_seed(seed: int, config: str) -> int:
 
 def row_order(seed: int, config: str, epoch: int, partition: int, rows: int) -> NDArray[np.int64]:
     """Compute the order in which a unit reads the rows of its shard, the same on every worker.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the run.
-    config : str
-        Key of the configuration.
-    epoch : int
-        Index of the epoch, from 0.
-    partition, rows : int
-        Number of the shard, and of its rows.
-
-    Returns
-    -------
-    array of int, shape (rows,)
-        A permutation.
 
     Examples
     --------

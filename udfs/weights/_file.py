@@ -33,20 +33,8 @@ class WeightsError(CerebroError, ValueError):
 def local_file(uri: str | os.PathLike[str]) -> Path:
     """Find a file of weights on this machine; a remote one is copied first.
 
-    Parameters
-    ----------
-    uri : str or path
-        See :func:`udfs.weights.read_state_dict`.
-
-    Returns
-    -------
-    Path
-        Path of the content; the name does not tell the format.
-
-    Raises
-    ------
-    WeightsError
-        There is no such file, or it cannot be copied.
+    For the URIs see :func:`udfs.weights.read_state_dict`; the name of the local file does not tell the format. Raise
+    WeightsError if there is no such file, or it cannot be copied.
     """
     text, shown = os.fspath(uri), redacted(uri)
     if text.startswith(SHIPPED):
@@ -80,20 +68,7 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
 def file_version(uri: str | os.PathLike[str]) -> str:
     """Identify a file's content by its size and the time of its last modification.
 
-    Parameters
-    ----------
-    uri : str or path
-        See :func:`local_file`.
-
-    Returns
-    -------
-    str
-        Empty for a path that does not exist.
-
-    Raises
-    ------
-    WeightsError
-        There is no file under the URI.
+    The version is empty for a path that does not exist; a URI without a file is a WeightsError.
     """
     text = os.fspath(uri)
     if "://" in text:

@@ -14,19 +14,8 @@ _DEEPEST = 64
 def check_hdf5(group: Any, shown: str, *, depth: int = 0) -> None:
     """Check that a file's arrays are its own: an HDF5 link, an array's storage and a virtual array may name any file.
 
-    Parameters
-    ----------
-    group : h5py.Group
-        With a whole file, its root.
-    shown : str
-        Name of the file, for the message.
-    depth : int
-        Depth of the group in its file. Default 0.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        Something in it is read from elsewhere, or its groups are nested without end.
+    Raise WeightsError if something in it is read from elsewhere, or its groups are nested without end. ``depth`` is
+    that of the group in its file.
     """
     import h5py  # comes with Keras
 

@@ -100,21 +100,8 @@ def fit_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor], name: s
 
     The tensors are assigned, not copied: memory-mapped ones stay mapped, and a module on the meta device becomes real.
     A tensor of another element type than the module's is converted, which copies it. ``num_batches_tracked`` of a batch
-    normalisation may be missing, as in weights from before torch 0.4.1: inference does not use it.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Changed in place.
-    state : mapping of str to torch.Tensor
-        Tensors by key.
-    name : str
-        The module's, for messages.
-
-    Raises
-    ------
-    WeightsError
-        Keys are missing or unexpected, or shapes differ. The message lists them; the module is unchanged.
+    normalisation may be missing, as in weights from before torch 0.4.1: inference does not use it. Raise WeightsError
+    if keys are missing or unexpected, or shapes differ: the message lists them; the module is unchanged.
 
     Examples
     --------

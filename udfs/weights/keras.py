@@ -28,22 +28,9 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
 
     The content decides the format: ``.keras`` archives, of which only the weights are read, ``.weights.h5`` files, and
     the older ``.h5`` files, of weights alone or of whole models. Arrays of the older ones are matched by the order of
-    the layers, as Keras does it, since it numbers layers anew in each process.
-
-    Parameters
-    ----------
-    model : keras.Model
-        Changed in place; after an error its weights are undefined.
-    uri : str or path
-        See :func:`udfs.weights.read_state_dict`.
-    name : str
-        The model's, for messages.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        No such file, another or a damaged format, or weights that do not fit: the message lists what is missing,
-        unexpected or of another shape.
+    the layers, as Keras does it, since it numbers layers anew in each process. For the URIs see
+    :func:`udfs.weights.read_state_dict`. Raise WeightsError, which lists what is missing, unexpected or of another
+    shape, if the file cannot be read or its weights do not fit; the weights of the model are then undefined.
 
     Examples
     --------

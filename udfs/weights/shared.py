@@ -29,22 +29,10 @@ def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn
     """Open a model whose parameters and buffers are pages of a file that all processes of the node share.
 
     The first process builds the model and writes the file, in the memory layout in which the model runs (convolutions
-    channels last): converting a mapped tensor would make a private copy of it. The others wait.
-
-    Parameters
-    ----------
-    key : str
-        Models of one key have equal weights.
-    build : callable
-        Makes the model with its weights.
-    skeleton : callable
-        Makes the model on torch's meta device.
-
-    Returns
-    -------
-    torch.nn.Module
-        In evaluation mode, without gradients. Where the node's cache folder cannot be written, it is what ``build``
-        made: it runs, and shares nothing. Tensors that are neither parameters nor buffers are the skeleton's.
+    channels last): converting a mapped tensor would make a private copy of it. The others wait. Models of one ``key``
+    have equal weights; ``skeleton`` makes the model on torch's meta device. The model is in evaluation mode, without
+    gradients. Where the node's cache folder cannot be written, it is what ``build`` made: it runs, and shares nothing.
+    Tensors that are neither parameters nor buffers are the skeleton's.
     """
     try:
         path = _path(key)
