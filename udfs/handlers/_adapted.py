@@ -78,31 +78,15 @@ class Adapted(Protocol):
     def follow(self, *, trained: bool = False) -> None:
         """Cut the model where ends what was frozen in all epochs so far: before each unit, and after a restore.
 
-        Parameters
-        ----------
-        trained : bool
-            Whether it is for evaluation, after an epoch. Default false: the next one is to be trained.
+        With ``trained`` it is for evaluation, after an epoch; else the next one is to be trained.
         """
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Compute layers that training never changes, in inference mode.
 
-        Parameters
-        ----------
-        have : mapping of str to array, each of shape (rows, ...)
-            Tensors by layer: inputs as the columns hold them (eight-bit pixels too), or an earlier call's.
-        want : sequence of str
-            Layers of :func:`optimizer.graph.materialisable`.
-
-        Returns
-        -------
-        dict of str to array
-            By layer, of shape ``(rows, *layer.output_shape)`` and in C order.
-
-        Raises
-        ------
-        optimizer.errors.GraphError
-            ``want`` cannot be computed from ``have``.
+        ``have`` has tensors of shape ``(rows, ...)`` by layer: inputs as the columns hold them (eight-bit pixels too),
+        or an earlier call's. ``want`` are layers of :func:`optimizer.graph.materialisable`; each is returned with the
+        shape ``(rows, *layer.output_shape)``, in C order. Raise GraphError if they cannot be computed from ``have``.
         """
 
 
@@ -110,16 +94,7 @@ class Adapted(Protocol):
 class Cut:
     """Cut of a model from an epoch on: what lies below was frozen in all epochs before, too.
 
-    Parameters
-    ----------
-    start : int
-        The epoch.
-    graph : LayerGraph
-        Graph of the whole model.
-    feeds : tuple of str
-        See :class:`Adapted`.
-    traced : TracedModel
-        Runs the layers of the graph.
+    ``traced`` runs the layers of the graph; for ``feeds`` see :class:`Adapted`.
     """
 
     start: int
@@ -223,12 +198,7 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
 def unchanged(graph: LayerGraph, constant: frozenset[str] | None) -> LayerGraph:
     """Take for frozen only what was in all phases before: a block that learned or moved is another one in each run.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        In a phase of a freezing schedule.
-    constant : frozenset of str or None
-        :attr:`Cut.constant` of the phase before; ``None`` in the first one.
+    ``constant`` is :attr:`Cut.constant` of the phase before, ``None`` in the first one.
     """
     if constant is None:
         return graph
@@ -242,12 +212,7 @@ def unchanged(graph: LayerGraph, constant: frozenset[str] | None) -> LayerGraph:
 def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
     """Hash all that training does not change: what the branch reads, and the frozen layers in it.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        Graph of the whole model, with columns for the fingerprints of its inputs.
-    feeds : sequence of str
-        Layers that the branch reads.
+    The fingerprints of the graph's inputs name columns.
     """
     needed = graph.subgraph(graph.outputs)
     told = [graph.expression(name) for name in feeds]
@@ -258,17 +223,8 @@ def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
 def check_frozen(frozen: str | None, saved: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that was made over other frozen weights.
 
-    Parameters
-    ----------
-    frozen : str or None
-        The session's own :func:`frozen_hash`; ``None`` where it trains the whole model.
-    saved : mapping
-        State of a checkpoint.
-
-    Raises
-    ------
-    StateError
-        The checkpoint has another hash.
+    ``frozen`` is the session's own :func:`frozen_hash`, ``None`` where it trains the whole model. Raise StateError if
+    the checkpoint ``saved`` has another one.
     """
     if frozen != saved.get("frozen"):
         raise StateError(
@@ -289,22 +245,8 @@ def trained_whole(
 ) -> AdaptedModel:
     """Make an :class:`Adapted` of a session that trains a whole model.
 
-    Parameters
-    ----------
-    session : Session
-        Its inputs are the model's.
-    trainer : ModelTrainer or TrainingFunctions
-        Trainer of the session.
-    inputs : sequence of TensorSpec
-        Tensors in the columns.
-    columns : sequence of str
-        Name of what each input reads.
-    why : str
-        The reason; not empty.
-    slots : int
-        Tensors that the optimizer keeps for each trained parameter.
-    flops : int
-        FLOPs of the forward pass for one record; 0 where they are unknown.
+    ``columns`` names what each input reads, and ``why`` is the reason, not empty. The optimizer keeps ``slots`` tensors
+    for each trained parameter; ``flops`` are of the forward pass for one record, 0 where they are unknown.
     """
     names = [f"input_{place}" for place in range(1, len(inputs) + 1)]
     layers = [Layer(name, "input", (), spec.shape, spec.dtype) for name, spec in zip(names, inputs, strict=True)]

@@ -26,10 +26,8 @@ class UnsafeArchiveError(CerebroError, ValueError):
 def read_archive(archive: bytes | os.PathLike[str]) -> dict[str, bytes]:
     """Read a ZIP archive's members by name. None may be compressed, so that none is larger than the archive.
 
-    Raises
-    ------
-    UnsafeArchiveError
-        It is not a ZIP archive, is damaged, or names a member twice, so that two readers might see two contents.
+    Raise UnsafeArchiveError if it is not a ZIP archive, is damaged, or names a member twice, so that two readers might
+    see two contents.
 
     Examples
     --------
@@ -61,17 +59,8 @@ def read_archive(archive: bytes | os.PathLike[str]) -> dict[str, bytes]:
 def members(content: dict[str, bytes], rules: dict[re.Pattern[str], Callable[[bytes], bytes]]) -> dict[str, bytes]:
     """Check every member by the rule that its name matches, and return what the rules give.
 
-    Parameters
-    ----------
-    content : dict of str to bytes
-        Members of the archive by name.
-    rules : dict of re.Pattern to callable
-        Each takes a member's bytes and gives those to open in their place.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        A member matches no rule, or its rule refuses it.
+    A rule takes a member's bytes and gives those to open in their place. Raise UnsafeArchiveError if a member matches
+    no rule, or its rule refuses it.
     """
     checked = {}
     for name, data in content.items():
@@ -86,13 +75,7 @@ def members(content: dict[str, bytes], rules: dict[re.Pattern[str], Callable[[by
 
 
 def parsed(data: bytes | str) -> Any:
-    """Parse JSON.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        It is not JSON, or nested too deeply.
-    """
+    """Parse JSON; UnsafeArchiveError if it is none, or nested too deeply."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

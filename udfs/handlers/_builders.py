@@ -16,13 +16,7 @@ __all__ = ["building", "not_a_network"]
 
 @contextmanager
 def building(builder: Any) -> Iterator[None]:
-    """Turn what a user's builder raises into one sentence.
-
-    Raises
-    ------
-    UntraceableModelError
-        Anything but an error of this project was raised.
-    """
+    """Turn what a user's builder raises, but for errors of this project, into an UntraceableModelError."""
     try:
         yield
     except CerebroError:

@@ -26,14 +26,7 @@ __all__ = ["FunctionSession"]
 class FunctionSession:
     """A session of :class:`TrainingFunctions`; see :class:`udfs.training.Session`.
 
-    Parameters
-    ----------
-    functions : TrainingFunctions
-        Functions of the user.
-    params : dict
-        Params of the configuration.
-    device : str
-        Device of the model, unless ``model_fn`` put it on an accelerator.
+    ``device`` is that of the model, unless ``model_fn`` put it on an accelerator.
     """
 
     def __init__(self, functions: TrainingFunctions, params: dict[str, Any], device: str) -> None:

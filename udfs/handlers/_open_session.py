@@ -24,13 +24,7 @@ __all__ = ["open_adapted", "open_session", "training_bytes"]
 
 
 def training_bytes(session: Session) -> int:
-    """Estimate the bytes that training takes: weights, gradients, Adam's two moments, and checkpoints on their way.
-
-    Parameters
-    ----------
-    session : Session
-        Session to measure.
-    """
+    """Estimate the bytes that training takes: weights, gradients, Adam's two moments, and checkpoints on their way."""
     return 6 * session.weight_bytes
 
 
@@ -45,28 +39,11 @@ def open_session(
 ) -> Session:
     """Build a configuration's model, with random numbers that depend on the seed alone.
 
-    Parameters
-    ----------
-    trainer_fn : callable
-        The user's.
-    params : mapping
-        Params of the configuration.
-    seed : int
-        See :func:`udfs.training.initial_seed`.
-    device : str
-        ``"cpu"`` (default), ``"auto"``, or an accelerator in torch's words: ``"cuda:1"``. A model that
-        :class:`TrainingFunctions` put on an accelerator stays there.
-    weighted : bool
-        Whether the rows that the session will train on have weights. Default false.
-    epochs : int, optional
-        The most that will be trained, where that is known: a phase of ``freeze_until`` that begins later is an error.
-
-    Raises
-    ------
-    TrainerError
-        The function returns something else, or what it returns does not train on rows with weights, or for so long.
-    udfs.handlers.DeviceError
-        The framework has no such device in this process.
+    For the seed see :func:`udfs.training.initial_seed`. ``device`` is ``"cpu"``, ``"auto"``, or an accelerator in
+    torch's words, ``"cuda:1"``; a model that :class:`TrainingFunctions` put on an accelerator stays there. ``weighted``
+    tells whether the rows to train on have weights. ``epochs`` is the most that will be trained, where that is known: a
+    phase of ``freeze_until`` that begins later is an error. Raise TrainerError if the function returns something else,
+    or what does not train on rows with weights or for so long, and DeviceError if this process has no such device.
     """
     made = _made(trainer_fn, params, seed, weighted=weighted)
     if isinstance(made, TrainingFunctions):
@@ -88,21 +65,9 @@ def open_adapted(
 ) -> Adapted:
     """Build a configuration's model as :func:`open_session` does, opened where its frozen layers end.
 
-    Parameters
-    ----------
-    trainer_fn, params, seed, device, weighted
-        See :func:`open_session`.
-    inputs : sequence of TensorSpec
-        Features of the records: one for each input of the model, in the types of the data.
-    columns : sequence of str
-        Name of what each input reads. Layers of two models have one expression only if they read one column.
-
-    Raises
-    ------
-    TrainerError
-        See :func:`open_session`; also if no parameter of the model is trainable.
-    udfs.handlers.DeviceError
-        The framework has no such device in this process.
+    ``inputs`` are the features of the records, one for each input of the model, in the types of the data. ``columns``
+    names what each input reads: layers of two models have one expression only if they read one column. Errors are those
+    of :func:`open_session`, and a TrainerError if no parameter of the model is trainable.
     """
     if len(inputs) != len(columns):
         raise TrainerError(f"{len(inputs)} inputs and {len(columns)} columns ({', '.join(columns)}): one name each")

@@ -20,17 +20,8 @@ class UnknownOutputError(CerebroError, KeyError):
 def keyed_outputs(returned: Any, kind: type) -> dict[str | int, Any]:
     """Return the key by which a caller reads each tensor that a network returns.
 
-    Parameters
-    ----------
-    returned : object
-        A tensor, or tuples, lists and dictionaries of them; anything else in them is left out.
-    kind : type
-        Class of the tensors.
-
-    Returns
-    -------
-    dict of str or int to tensor
-        Empty where a single tensor is returned. Keys of nested tensors are joined by dots.
+    ``returned`` is a tensor, or tuples, lists and dictionaries of tensors of the class ``kind``; anything else in them
+    is left out. The result is empty where a single tensor is returned. Keys of nested tensors are joined by dots.
 
     Examples
     --------
@@ -47,13 +38,7 @@ def keyed_outputs(returned: Any, kind: type) -> dict[str | int, Any]:
 
 
 def output_at(key: str | int, keyed: Mapping[str | int, str]) -> str:
-    """Look an output up by its key.
-
-    Raises
-    ------
-    UnknownOutputError
-        No output has that key; the message lists those that there are.
-    """
+    """Look an output up by its key; the message of an UnknownOutputError lists those that there are."""
     flag = isinstance(key, bool)  # equal to 0 or 1
     if flag or key not in keyed:
         if not keyed:

@@ -24,14 +24,8 @@ def dumped(
 ) -> bytes:
     """Pickle a value as Spark pickles closures, and the user's own classes by value.
 
-    Parameters
-    ----------
-    value : object
-        Value to pickle.
-    classes : iterable of type
-        Classes that the value is made of; the packages of those that are not installed travel by value.
-    persistent : callable
-        Gives what stands for an object that is stored elsewhere, or ``None``; by default none is.
+    The packages of ``classes`` that are not installed travel by value. ``persistent`` gives what stands for an object
+    that is stored elsewhere, or ``None``.
     """
     from pyspark import cloudpickle  # images and networks are opened without Spark, too
 

@@ -47,20 +47,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     """Refuse a network that gives a record other numbers beside other records, or other numbers each time.
 
     It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers. That
-    takes six records' time.
-
-    Parameters
-    ----------
-    model : TracedModel
-        With its weights.
-    inputs : sequence of TensorSpec
-        Inputs of the network.
-
-    Raises
-    ------
-    UntraceableModelError
-        Records see each other, or an operation draws random numbers: the message names the layer. Or the network does
-        not run.
+    takes six records' time. Raise UntraceableModelError, with the name of the layer, if records see each other or an
+    operation draws random numbers; also if the network does not run.
     """
     graph = model.graph
     layers = _compared(graph)
@@ -96,23 +84,9 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
 def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, TensorSpec], feeds: Sequence[str]) -> None:
     """Refuse frozen layers as :func:`check_records` does a network; layers that passed once in this process pass.
 
-    Layers above those that passed are checked on drawn tensors of these, not of the inputs.
-
-    Parameters
-    ----------
-    graph : LayerGraph
-        Graph whose expressions the feeds have.
-    model : TracedModel
-        Runs the layers of ``graph``.
-    inputs : mapping of str to TensorSpec
-        Tensors that ``model`` takes, by input.
-    feeds : sequence of str
-        Layers whose values are to be kept for each record.
-
-    Raises
-    ------
-    UntraceableModelError
-        See :func:`check_records`.
+    Layers above those that passed are checked on drawn tensors of these, not of the inputs. The expressions of
+    ``graph`` are those of the feeds, whose values are to be kept for each record; ``inputs`` are the tensors that
+    ``model`` takes.
     """
     expressions = {graph.expression(name) for name in feeds}
     if expressions <= _passed:
@@ -150,16 +124,8 @@ _passed: set[str] = set()
 def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:
     """Put a record among three others, whose mean, maximum and order are other ones.
 
-    Parameters
-    ----------
-    record : array of shape (1, ...)
-        Record to compare with its neighbours.
-
-    Returns
-    -------
-    array of shape (4, ...)
-        The record is the second: neither the first nor the last, nor where turning the batch round leaves it. Integers
-        stay within those of the record.
+    The record of shape ``(1, ...)`` is the second of four: neither the first nor the last, nor where turning the batch
+    round leaves it. Integers stay within those of the record.
 
     Examples
     --------
@@ -182,21 +148,9 @@ def mixing_layer(
 ) -> str | None:
     """Find the lowest layer that gives a record other numbers alone than in a batch.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        Graph of the network.
-    run : callable
-        Function of the inputs and the requested layers that returns the tensors of these layers.
-    batch : mapping of str to array
-        By input: four records, as :func:`with_neighbours` puts them together.
-    layers : sequence of str
-        Layers to compare. Integer tensors and tensors with non-finite values are skipped.
-
-    Returns
-    -------
-    str or None
-        Name of the first layer that mixes records; ``None`` where there is none.
+    ``run`` is a function of the inputs and the requested layers that returns the tensors of these layers; ``batch`` has
+    by input four records, as :func:`with_neighbours` puts them together. Integer tensors and tensors with non-finite
+    values are skipped.
     """
     together = run(batch, layers)
     for place in _PLACES:
@@ -237,13 +191,7 @@ def _compared(graph: LayerGraph) -> list[str]:
 
 
 def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
-    """Draw a record: pixels about as preprocessing leaves them, or zeros and ones of which the first is 1.
-
-    Returns
-    -------
-    array of shape (1, *spec.shape)
-        Record of the type that ``spec`` names.
-    """
+    """Draw a record: pixels about as preprocessing leaves them, or zeros and ones of which the first is 1."""
     shape = (1, *spec.shape)
     if np.issubdtype(spec.dtype, np.floating):
         return (random.standard_normal(shape) / 2 + 0.4).astype(spec.dtype)

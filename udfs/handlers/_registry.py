@@ -49,17 +49,8 @@ def frameworks() -> tuple[str, ...]:
 def framework(name: str) -> Framework:
     """Find a framework, and import it.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`frameworks`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No framework has that name.
-    ImportError
-        The framework is not installed; the message names the extra that installs it.
+    ``name`` is one of :func:`frameworks`, else it is an InvalidArgumentError; the message of an ImportError names the
+    extra that installs the framework.
 
     Examples
     --------

@@ -55,15 +55,7 @@ def open_adapted(
     device: str,
     placed: Callable[[], AbstractContextManager[None]],
 ) -> Adapted:
-    """Open a trainer; see :meth:`udfs.handlers.Framework.open_adapted`.
-
-    Parameters
-    ----------
-    trainer, inputs, columns, device
-        See the method of the framework.
-    placed : callable
-        See :class:`KerasSession`.
-    """
+    """Open a trainer; see :meth:`udfs.handlers.Framework.open_adapted`, and :class:`KerasSession` for ``placed``."""
     session = BranchSession(trainer, placed)
     slots = _slots(session)
     try:
@@ -77,14 +69,8 @@ def open_adapted(
 class _Phase:
     """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
 
-    Parameters
-    ----------
-    cut : Cut
-        With its graph, whose frozen layers are those of all phases so far.
-    branch : tuple or None
-        See :meth:`BranchSession.open`.
-    moving : frozenset of int
-        Ids of the variables that training moves without a gradient.
+    ``cut`` has a graph whose frozen layers are those of all phases so far; for ``branch`` see
+    :meth:`BranchSession.open`. ``moving`` has the ids of the variables that training moves without a gradient.
     """
 
     cut: Cut

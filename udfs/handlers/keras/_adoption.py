@@ -25,12 +25,8 @@ def rate_places(optimizer: Any) -> list[int]:
 def adopt_state(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over weights, buffers, the optimizer's slots and its steps; rate and seed generators stay the model's own.
 
-    Everything is compared before anything is taken over.
-
-    Raises
-    ------
-    StateError
-        It has variables of other shapes, or another optimizer; the message names the variable.
+    Everything is compared before anything is taken over. Raise StateError, with the name of the variable, if it has
+    variables of other shapes, or another optimizer.
     """
     optimizer = model.optimizer
     kind = type(optimizer).__name__
@@ -49,10 +45,7 @@ def adopt_state(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) 
 def adopt_weights(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over the weights and buffers of layers that learn; those of frozen layers and the optimizer stay its own.
 
-    Raises
-    ------
-    StateError
-        It has variables of other shapes; the message names the first of them.
+    Raise StateError, with the name of the first variable, if it has variables of other shapes.
     """
     _check(variables, saved["model"], "model")
     frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}

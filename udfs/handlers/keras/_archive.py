@@ -40,17 +40,8 @@ _LEFT_OUT = "compile_config"
 def load_archive(path: Path, archive: bytes) -> Any:
     """Open a ``.keras`` archive in Keras's safe mode, once every part of it has been checked.
 
-    Parameters
-    ----------
-    path : Path
-        Path of a file that is written, ending in ``.keras``: Keras opens files alone.
-    archive : bytes
-        Bytes of the archive.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        See :func:`checked_archive`; also if Keras cannot open it.
+    The file at ``path``, which ends in ``.keras``, is written: Keras opens files alone. Raise UnsafeArchiveError as
+    :func:`checked_archive` does, and if Keras cannot open it.
     """
     path.write_bytes(checked_archive(archive))
     try:
@@ -64,12 +55,9 @@ def checked_archive(archive: bytes) -> bytes:
     """Check a ``.keras`` archive, and write it anew from what was checked.
 
     Classes and functions are Keras's own, by a list of its modules, or those that this process has registered with
-    ``keras.saving.register_keras_serializable``; nothing is imported by a name in the archive.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        It is no such archive, is damaged, or holds what could run code or read another file; the message says where.
+    ``keras.saving.register_keras_serializable``; nothing is imported by a name in the archive. Raise
+    UnsafeArchiveError, which says where, if it is no such archive, is damaged, or holds what could run code or read
+    another file.
     """
     content = members(read_archive(archive), _MEMBERS)
     missing = [name for name in ("config.json", "model.weights.h5") if name not in content]

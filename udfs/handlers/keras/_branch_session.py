@@ -27,13 +27,9 @@ __all__ = ["Branch", "BranchSession"]
 class Branch(keras.Model):  # type: ignore[misc] # Keras is untyped
     """The part of a model above some of its layers, on the model's own variables.
 
-    Parameters
-    ----------
-    whole : keras.Model
-        Functional or sequential, and compiled. What learns, and what adds to the loss, comes in its order.
-    run : callable
-        Function of tensors and ``training`` that returns the outputs of the model:
-        :meth:`udfs.handlers.keras._model.KerasModel.branch`.
+    ``whole`` is functional or sequential, and compiled; what learns, and what adds to the loss, comes in its order.
+    ``run`` is a function of tensors and ``training`` that returns the outputs of the model:
+    :meth:`udfs.handlers.keras._model.KerasModel.branch`.
     """
 
     def __init__(self, whole: Any, run: Callable[..., list[Any]]) -> None:
@@ -90,16 +86,11 @@ class BranchSession(KerasSession):
     ) -> None:
         """Train a part of the model from now on, and keep only what of it changes.
 
-        Parameters
-        ----------
-        branches : sequence
-            One for each phase of the freezing schedule, or one alone: what a :class:`Branch` runs, and the places among
-            what it reads where inputs of the model are, whose eight-bit pixels are scaled. ``None`` where it begins at
-            the inputs: the model itself trains.
-        moving : collection of int
-            Ids of the variables that training moves without a gradient.
-        frozen : str
-            Hash of all that does not change, without which a checkpoint is of no use.
+        ``branches`` has an entry for each phase of the freezing schedule, or a single one: what a :class:`Branch` runs,
+        and the places among what it reads where inputs of the model are, whose eight-bit pixels are scaled. ``None``
+        where it begins at the inputs: the model itself trains. ``moving`` has the ids of the variables that training
+        moves without a gradient. ``frozen`` is the hash of all that does not change, without which a checkpoint is of
+        no use.
         """
         self._changing, self._frozen = self.learning.union(moving), frozen
         self._parts = [

@@ -37,18 +37,10 @@ class Ref:
 class Step:
     """Call of an operation.
 
-    Parameters
-    ----------
-    operation : keras.Operation
-        A layer, or a function of ``keras.ops``.
-    path : str
-        Names of the models around it and its own, with slashes between.
-    args, kwargs : tuple and dict
-        With a :class:`Ref` for each tensor.
-    reads, writes : tuple of int
-        Indices of the values in the arguments, in their order, and of the values returned.
-    frozen : bool
-        It is a frozen layer, or within one: it stays in inference mode while others train.
+    ``operation`` is a layer or a function of ``keras.ops``, and ``path`` has the names of the models around it and its
+    own, with slashes between. The arguments have a :class:`Ref` for each tensor; ``reads`` and ``writes`` are indices
+    of the values in the arguments, in their order, and of the values returned. A ``frozen`` step is a frozen layer, or
+    within one: it stays in inference mode while others train.
     """
 
     operation: Any
@@ -74,20 +66,11 @@ class Step:
 
 @dataclass(slots=True)
 class Capture:
-    """A model as steps.
+    """A model as steps, in an order in which they can run.
 
-    Attributes
-    ----------
-    inputs, outputs : list of int
-        Values.
-    keys : dict of str or int to int
-        Values by the keys under which the model returns them; empty where it returns one tensor.
-    symbols : list of keras.KerasTensor
-        Specification of each value: shape (the batch axis is ``None``) and dtype.
-    steps : list of Step
-        In an order in which they can run.
-    returned : dict of str to int
-        For a path of a layer or of a model within, the value of its first call, where that is one.
+    ``symbols`` specify each value by shape (the batch axis is ``None``) and dtype. ``keys`` has values by the keys
+    under which the model returns them, and is empty where it returns one tensor; ``returned`` has, for a path of a
+    layer or of a model within, the value of its first call, where that is one.
     """
 
     inputs: list[int] = field(default_factory=list)
@@ -107,22 +90,9 @@ def capture(model: Any, inputs: Sequence[TensorSpec], *, training: bool = False)
     """Open a built model; functional and sequential models within it, and layers made of layers, are opened too.
 
     A model of a class of its own is called on symbolic inputs, which records the layers and the ``keras.ops`` that its
-    ``call`` uses. A layer whose ``call`` does not take symbols stays whole.
-
-    Parameters
-    ----------
-    model : keras.Model or keras.Layer
-        Left as it was.
-    inputs : sequence of TensorSpec
-        One for each input.
-    training : bool
-        Whether the steps are to train as well: then a layer made of layers is opened only if it is frozen, for its
-        Python may take another way in training. Default false.
-
-    Raises
-    ------
-    UntraceableModelError
-        The model is not built, takes other inputs, or its Python does not take symbols.
+    ``call`` uses. A layer whose ``call`` does not take symbols stays whole. With ``training`` the steps are to train as
+    well: then a layer made of layers is opened only if it is frozen, for its Python may take another way in training.
+    Raise UntraceableModelError if the model is not built, takes other inputs, or its Python does not take symbols.
     """
     if not isinstance(model, keras.Layer):
         raise UntraceableModelError(f"expected a keras.Model, got {type(model).__name__}")

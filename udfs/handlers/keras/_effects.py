@@ -37,17 +37,10 @@ _VIEWS = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims",
 class Effects:
     """Side effects of a step.
 
-    Attributes
-    ----------
-    draws : bool
-        It takes random numbers.
-    moves : frozenset of int
-        Ids of the variables that it changes, as batch norm its statistics and dropout the state of its seed; 0 for one
-        that the model does not hold.
-    adds_loss : bool
-        It adds to the loss, as an activity regularizer does.
-    made_bytes : int
-        Bytes of the tensors that it makes, of the whole batch.
+    ``draws`` tells that it takes random numbers, and ``adds_loss`` that it adds to the loss, as an activity regularizer
+    does. ``moves`` has the ids of the variables that it changes, as batch norm its statistics and dropout the state of
+    its seed; 0 for one that the model does not hold. ``made_bytes`` are those of the tensors that it makes, of the
+    whole batch.
     """
 
     draws: bool

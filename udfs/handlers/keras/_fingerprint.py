@@ -28,16 +28,8 @@ _NOT_CONFIGURATION_ENDINGS = ("_initializer", "_regularizer", "_constraint")
 def fingerprint(steps: Sequence[Step], place: int, known: Mapping[int, str], weights: Sequence[Any]) -> str:
     """Hash operations, configuration, wiring and weights of one layer; names do not enter.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        The layer's step after the steps folded into it.
-    place : int
-        Index of the layer among the values of the last step.
-    known : mapping of int to str
-        Name of each value that the steps read.
-    weights : sequence of keras.Variable
-        Variables of ``steps``, in a fixed order.
+    The layer's step comes after the steps folded into it, and ``place`` is its index among the values of the last step.
+    ``known`` names each value that the steps read; ``weights`` are in a fixed order.
     """
     digest = hashlib.blake2b(digest_size=16)
     places = {id(variable): i for i, variable in enumerate(weights)}

@@ -30,24 +30,9 @@ def own_classes(model: Any) -> dict[str, type]:
 def flattened(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, dict[str, str]]:
     """Build a functional model of the operations that a model runs at inference.
 
-    Parameters
-    ----------
-    model : keras.Model
-        Left as it is: layers are made anew from their configurations, and get its weights.
-    inputs : sequence of TensorSpec
-        Inputs of the model.
-
-    Returns
-    -------
-    keras.Model
-        Model of the configurations, with the weights of the given one.
-    dict of str to str
-        For each path of the model's layers, the name of the value in the functional model's graph, in run order.
-
-    Raises
-    ------
-    UntraceableModelError
-        A class of the user's has a ``call`` that does not take symbols.
+    The model is left as it is: layers are made anew from their configurations, and get its weights. Return also, for
+    each path of the model's layers, the name of the value in the functional model's graph, in run order. Raise
+    UntraceableModelError if a class of the user's has a ``call`` that does not take symbols.
     """
     captured = capture(model, inputs)
     whole = sorted({type(step.operation).__name__ for step in captured.steps if _is_own(step)})

@@ -51,13 +51,8 @@ class KerasFramework(Framework):
     def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> KerasModel:
         """Open a built ``model`` into a graph; weights are shared, not copied. It runs with ``training=False``.
 
-        Raises
-        ------
-        UntraceableModelError
-            It is no Keras model, is not built, takes other inputs, or its Python cannot be opened; the message says
-            why.
-        DeviceError
-            This process has no such device.
+        Raise UntraceableModelError if it is no Keras model, is not built, takes other inputs, or its Python cannot be
+        opened, and DeviceError if this process has no such device.
         """
         from udfs.handlers.keras._model import open_model  # imports TensorFlow
 

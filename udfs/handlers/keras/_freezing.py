@@ -27,12 +27,8 @@ class Freezing:
 
     Only layers that learn as the user built the model are ever switched, and between two units all of them are as they
     were built. Each phase has training functions of its own, for those of Keras have what learned as they were traced.
-
-    Raises
-    ------
-    TrainerError
-        A phase names no layer of the model, one that Keras numbered itself, or one of which nothing learns; nothing is
-        left that learns; or the model does not say what lies below a layer.
+    Raise TrainerError if a phase names no layer of the model, one that Keras numbered itself, or one of which nothing
+    learns; if nothing is left that learns; or if the model does not say what lies below a layer.
     """
 
     def __init__(self, trainer: Trainer) -> None:

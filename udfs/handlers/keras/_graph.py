@@ -29,21 +29,10 @@ def layer_graph(captured: Capture, measures: Sequence[Measure], learning: Collec
 
     A value is a layer if it is a tensor with the batch as its leading axis: only such a value can be cut into records,
     stored and fed again. Any other value is folded into the layers that consume it, each of which has its costs; so is
-    a step of several values, whose costs each of them has. Weights that several layers read count for each.
-
-    Parameters
-    ----------
-    captured : Capture
-        Result of :func:`udfs.handlers.keras.capture`.
-    measures : sequence of Measure
-        Measures of the capture, one for each batch size of :data:`BATCHES`.
-    learning : collection of int, optional
-        Ids of the variables that learn; the measures are then those of training. By default variables say it.
-
-    Raises
-    ------
-    UntraceableModelError
-        The model returns no tensor with the batch as its leading axis.
+    a step of several values, whose costs each of them has. Weights that several layers read count for each. There is a
+    measure for each batch size of :data:`BATCHES`. With ``learning``, the ids of the variables that learn, the measures
+    are those of training; by default variables say it. Raise UntraceableModelError if the model returns no tensor with
+    the batch as its leading axis.
     """
     small, large = measures
     names = value_names(captured)

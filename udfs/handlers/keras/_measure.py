@@ -29,20 +29,11 @@ BATCHES = (3, 5)
 
 @dataclass(slots=True)
 class Measure:
-    """Predict a run on one batch size.
+    """Predicted run on one batch size.
 
-    Attributes
-    ----------
-    shapes : dict of int to tuple
-        By value; an entry is ``None`` where it is not known before the run. Values that are no tensors are left out.
-    dtypes : dict of int to str
-        By value.
-    flops : list of int
-        By step, of the whole batch.
-    effects : list of Effects
-        By step, of the whole batch; empty unless the steps trained.
-    masked : set of int
-        Values with a mask, which Keras hands on beside the tensor.
+    Shapes and dtypes are by value, without values that are no tensors; an entry of a shape is ``None`` where it is not
+    known before the run. FLOPs and effects are by step, of the whole batch; effects are empty unless the steps trained.
+    ``masked`` are values with a mask, which Keras hands on beside the tensor.
     """
 
     shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
@@ -55,24 +46,9 @@ class Measure:
 def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int, trained: Any = None) -> Measure:
     """Trace the steps on ``batch`` records into a TensorFlow graph, and read shapes and FLOPs off it.
 
-    Counted are convolutions and products of matrices, as torch's counter does: a multiply-add is 2.
-
-    Parameters
-    ----------
-    captured : Capture
-        Capture of the model.
-    inputs : sequence of TensorSpec
-        Inputs of the capture.
-    batch : int
-        Number of records.
-    trained : keras.Model, optional
-        The captured one: the steps run as it trains, and their effects are found. By default they run in inference
-        mode.
-
-    Raises
-    ------
-    UntraceableModelError
-        They do not run on that many records.
+    Counted are convolutions and products of matrices, as torch's counter does: a multiply-add is 2. With ``trained``,
+    the captured model, the steps run as it trains, and their effects are found; by default they run in inference mode.
+    Raise UntraceableModelError if they do not run on that many records.
     """
     result = Measure()
     training = trained is not None

@@ -39,15 +39,7 @@ class KerasModel:
 
     The graph itself (shapes, FLOPs, fingerprints) is made when it is first asked for: a Spark worker that only runs a
     part never pays for it. Each part is compiled once into a function of TensorFlow, for any number of records.
-
-    Parameters
-    ----------
-    captured : Capture
-        Result of :func:`udfs.handlers.keras.capture`; it shares the weights with the user's model.
-    inputs : sequence of TensorSpec
-        Inputs of the capture.
-    device : str
-        TensorFlow's name of where to run.
+    ``captured`` shares the weights with the user's model; ``device`` is TensorFlow's name of where to run.
     """
 
     def __init__(self, captured: Capture, inputs: Sequence[TensorSpec], device: str = "CPU:0") -> None:
@@ -120,10 +112,7 @@ class KerasModel:
     def branch(self, feeds: Sequence[str]) -> Callable[..., list[Any]]:
         """Make a function from the tensors of some layers, and whether it trains, to the model's outputs.
 
-        Raises
-        ------
-        GraphError
-            An input of the model is needed too; the message names it.
+        Raise GraphError, with its name, if an input of the model is needed too.
         """
         reads = [self._index(name) for name in feeds]
         outputs = self._captured.outputs

@@ -52,13 +52,9 @@ def fingerprint(model: Any) -> str:
 def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
     """Write a ``.keras`` archive that opens without the user's classes, under the paths that its layers have.
 
-    A model with classes of the user's is written as a functional model of the layers that it calls, and compared
-    with it.
-
-    Raises
-    ------
-    UntraceableModelError
-        The model is not built, needs its author's code, or gives other numbers without it; the message says why.
+    A model with classes of the user's is written as a functional model of the layers that it calls, and compared with
+    it. Raise UntraceableModelError if the model is not built, needs its author's code, or gives other numbers without
+    it.
     """
     if not model.built:
         raise UntraceableModelError(
@@ -84,13 +80,7 @@ def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
 
 
 def open_network(path: Path) -> Any:
-    """Open what :func:`write_network` wrote, and nothing that could run code.
-
-    Raises
-    ------
-    udfs.handlers._archives.UnsafeArchiveError
-        It is no such archive, is damaged, or holds what could run code.
-    """
+    """Open what :func:`write_network` wrote; UnsafeArchiveError for anything that could run code."""
     data = path.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         model = load_archive(Path(folder) / f"network{_SUFFIX}", data)

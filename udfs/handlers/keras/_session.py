@@ -51,12 +51,7 @@ _OF_VALUES = (
 class KerasSession:
     """A session of Keras; see :class:`udfs.training.Session`.
 
-    Parameters
-    ----------
-    trainer : Trainer
-        Trainer of the session.
-    placed : callable
-        Makes a ``with`` block whose operations run on the session's device; each step is in one.
+    ``placed`` makes a ``with`` block whose operations run on the session's device; each step is in one.
     """
 
     def __init__(self, trainer: Trainer, placed: Callable[[], AbstractContextManager[None]]) -> None:

@@ -30,12 +30,7 @@ _CROPPINGS = (layers.Cropping1D, layers.Cropping2D, layers.Cropping3D)
 def window(operation: Any, shape: Sequence[int | None]) -> Window | None:
     """Return the kernel, stride, padding and dilation of a layer, or None where it has no window of a fixed size.
 
-    Parameters
-    ----------
-    operation : keras.Operation
-        Operation to describe.
-    shape : sequence of int
-        Shape of the tensor that it reads, the batch axis included.
+    ``shape`` is that of the tensor that it reads, the batch axis included.
     """
     if isinstance(operation, _PADDINGS):
         return _shift(operation.padding, 1)

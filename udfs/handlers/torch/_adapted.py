@@ -49,14 +49,8 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
 class _Phase:
     """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
 
-    Parameters
-    ----------
-    cut : Cut
-        With its graph, whose frozen layers are those of all phases so far.
-    branch : Branch or None
-        ``None`` where it begins at the inputs.
-    moving : frozenset of int
-        Ids of the buffers that training moves.
+    ``cut`` has a graph whose frozen layers are those of all phases so far; ``branch`` is ``None`` where it begins at
+    the inputs. ``moving`` has the ids of the buffers that training moves.
     """
 
     cut: Cut

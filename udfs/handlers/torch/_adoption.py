@@ -24,12 +24,8 @@ def adopt_state(
 ) -> None:
     """Take over tensors, the optimizer's slots and step counts; every hyperparameter stays the trainer's.
 
-    Everything is compared before anything is taken over.
-
-    Raises
-    ------
-    StateError
-        It has other tensors, tensors of other shapes, another optimizer, or lacks a slot; the message names it.
+    Everything is compared before anything is taken over. Raise StateError, with the name of the tensor, if it has other
+    tensors, tensors of other shapes, another optimizer, or lacks a slot.
     """
     optimizer, model = trainer.optimizer, trainer.model
     _check_tensors(tensors, saved["model"])
@@ -52,10 +48,7 @@ def adopt_weights(
 ) -> None:
     """Take over what learns and the buffers; frozen parameters, the optimizer and the schedule stay the trainer's.
 
-    Raises
-    ------
-    StateError
-        It has other tensors, or tensors of other shapes; the message names the first of them.
+    Raise StateError, with the name of the first tensor, if it has other tensors, or tensors of other shapes.
     """
     _check_tensors(tensors, saved["model"])
     # Of a model that could not be opened, a checkpoint has the frozen parameters too.

@@ -31,19 +31,9 @@ def load_program(
     ``torch.export.load`` runs what an archive tells it to: pickles, shared libraries, the sizes' text as Python. Here
     only the members of a list are read; the program's texts are checked field by field and written anew; tensors are
     raw numbers, or (older archives) what ``weights_only`` allows. Sample inputs and guards, which are pickles and
-    Python, are left out: shapes of inputs are checked by ``program.module(check_guards=False)``.
-
-    Parameters
-    ----------
-    archive : bytes or path
-        Archive as bytes, or its path.
-    extra_files : dict of str to str, optional
-        Gets the texts of the archive's extra files, for the keys that it has.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        It is no such archive, is damaged, or holds what could run code; the message says where.
+    Python, are left out: shapes of inputs are checked by ``program.module(check_guards=False)``. ``extra_files`` gets
+    the texts of the archive's extra files, for the keys that it has. Raise UnsafeArchiveError, which says where, if it
+    is no such archive, is damaged, or holds what could run code.
 
     Examples
     --------
@@ -66,13 +56,7 @@ def load_program(
 
 
 def check_program(archive: bytes | os.PathLike[str], *, extra_files: dict[str, str] | None = None) -> dict[str, bytes]:
-    """Check an archive as :func:`load_program` does, and return the members to open instead.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        See :func:`load_program`.
-    """
+    """Check an archive as :func:`load_program` does, and return the members to open instead."""
     return _checked(_without_root(read_archive(archive)), extra_files if extra_files is not None else {})
 
 

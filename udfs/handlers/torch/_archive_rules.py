@@ -77,15 +77,8 @@ _DEEPEST_TREE = 32
 def checked_program(data: bytes) -> bytes:
     """Check the JSON of an exported program, and write it anew without what a network does not need.
 
-    Parameters
-    ----------
-    data : bytes
-        Content of ``models/model.json``.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        A text is none that its field may have; the message has both.
+    ``data`` is the content of ``models/model.json``. Raise UnsafeArchiveError, with both in its message, if a text is
+    none that its field may have.
     """
     program = parsed(data)
     if not isinstance(program, dict):
@@ -94,13 +87,7 @@ def checked_program(data: bytes) -> bytes:
 
 
 def checked_payload(data: bytes) -> bytes:
-    """Check the JSON that names a program's tensors: each in a member of raw numbers, none a pickle.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        A tensor is a pickle or an object, or a text is none that its field may have.
-    """
+    """Check the JSON that names a program's tensors: each in a member of raw numbers, none a pickle."""
     payload = parsed(data)
     entries = payload.get("config") if isinstance(payload, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):

@@ -29,16 +29,9 @@ __all__ = ["Branch", "BranchSession"]
 
 @dataclass(frozen=True)
 class Branch:
-    """The part above the feeds.
+    """The part above the feeds, layers of the whole model ``traced`` as it trains.
 
-    Parameters
-    ----------
-    traced : TorchModel
-        Whole model as it trains.
-    feeds : tuple of str
-        Layers of ``traced``, whose tensors the modules take.
-    training, inference : torch.nn.Module
-        Branch for training and branch for evaluation, on the same parameters, which neither of them owns.
+    There is a module for training and one for evaluation, on the same parameters, which neither of them owns.
     """
 
     traced: TorchModel
@@ -50,12 +43,7 @@ class Branch:
 class BranchSession(TorchSession):
     """A session of torch whose checkpoints have no frozen tensors; see :class:`udfs.handlers.Adapted`.
 
-    Parameters
-    ----------
-    trainer : Trainer
-        Its optimizer loses the parameters that require no gradient.
-    device : str
-        The model is moved there.
+    The optimizer of the trainer loses the parameters that require no gradient; the model is moved to the device.
     """
 
     def __init__(self, trainer: Trainer, device: str) -> None:
@@ -81,12 +69,8 @@ class BranchSession(TorchSession):
     def phase(self, epoch: int, inputs: Sequence[TensorSpec]) -> Iterator[frozenset[int]]:
         """Freeze what does not learn in an epoch while a block runs, which gets the ids of the parameters that do.
 
-        Raises
-        ------
-        TrainerError
-            Nothing learns in it, or the model does not call a layer of its schedule.
-        UntraceableModelError
-            The model does not run on zeros.
+        Raise TrainerError if nothing learns in it, or the model does not call a layer of its schedule, and
+        UntraceableModelError if the model does not run on zeros.
         """
 
         def evaluate() -> Any:
@@ -113,15 +97,9 @@ class BranchSession(TorchSession):
     def open(self, branches: Sequence[Branch | None], moving: frozenset[int], frozen: str) -> None:
         """Train a part of the model from now on, and keep only what of it changes.
 
-        Parameters
-        ----------
-        branches : sequence of Branch or None
-            One for each phase of the freezing schedule, or one alone. ``None`` where that part begins at the inputs:
-            the model's own forward runs it.
-        moving : frozenset of int
-            Ids of the buffers that training moves.
-        frozen : str
-            Hash of all that does not change, without which a checkpoint is of no use.
+        ``branches`` has an entry for each phase of the freezing schedule, or a single one; ``None`` where that part
+        begins at the inputs: the model's own forward runs it. ``moving`` has the ids of the buffers that training
+        moves. ``frozen`` is the hash of all that does not change, without which a checkpoint is of no use.
         """
         self._branches, self._moving, self._frozen = tuple(branches), moving, frozen
         self.follow(0)

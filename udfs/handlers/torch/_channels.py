@@ -34,14 +34,7 @@ _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "truediv"})
 class ChannelNorm(nn.Module):
     """Layer norm of the channels of each place, of tensors with the channels second.
 
-    Parameters
-    ----------
-    weight, bias : tensor of shape (channels,), or None
-        Parameters of the norm.
-    channels : int
-        Number of channels.
-    eps : float
-        Term added to the variance.
+    The parameters have the shape ``(channels,)``, or are ``None``.
     """
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, channels: int, eps: float) -> None:

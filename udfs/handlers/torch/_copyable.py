@@ -31,11 +31,9 @@ _OF_TRAINING = (
 def check_held(model: nn.Module) -> None:
     """Refuse a network of which torch does not know all modules, or whose weights are of no plain type.
 
-    Raises
-    ------
-    UntraceableModelError
-        A plain list or dictionary has modules with weights, or such as work another way in training; a module is one
-        of ``torch.jit``, is quantised, or has no weights yet. The message names it and the way out.
+    Raise UntraceableModelError, with its name and the way out, if a plain list or dictionary has modules with weights,
+    or such as work another way in training, or if a module is one of ``torch.jit``, is quantised, or has no weights
+    yet.
     """
     name = type(model).__name__
     for path, inner in model.named_modules():

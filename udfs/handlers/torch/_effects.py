@@ -23,14 +23,8 @@ _FLAGS = ("training", "train")
 class NodeEffects:
     """Side effects of operations.
 
-    Parameters
-    ----------
-    draws : bool
-        One took random numbers.
-    moves : bool
-        One wrote to a buffer, as batch norm does to its statistics.
-    made_bytes : int
-        Bytes of all tensors that they made; views are none.
+    ``draws`` tells that one took random numbers, ``moves`` that one wrote to a buffer, as batch norm does to its
+    statistics. ``made_bytes`` are those of all tensors that they made; views are none.
     """
 
     draws: bool = False

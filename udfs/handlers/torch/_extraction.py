@@ -41,18 +41,8 @@ class Extraction:
 
     The modules are copies in inference mode, which share the memory of the network's tensors; the network stays as it
     is. Layers go by their names in the traced graph or by module paths, as for :meth:`udfs.handlers.TracedModel.layer`.
-
-    Parameters
-    ----------
-    net : torch.nn.Module
-        Network to open.
-    inputs : sequence of TensorSpec, optional
-        Inputs of the network. Without them torch.fx alone can open it, and the widths of layers come from the modules.
-
-    Raises
-    ------
-    UntraceableModelError
-        The network cannot be opened.
+    Without ``inputs`` torch.fx alone can open it, and the widths of layers come from the modules. Raise
+    UntraceableModelError if the network cannot be opened.
 
     Examples
     --------
@@ -109,29 +99,15 @@ class Extraction:
         return self.output
 
     def ordered(self, layers: Sequence[str]) -> tuple[str, ...]:
-        """Put layers into the order in which they run, each by its name in the graph.
-
-        Raises
-        ------
-        UnknownLayerError
-            There is no such layer.
-        """
+        """Put layers into the order in which they run, each by its name in the graph."""
         nodes = {self._node(name) for name in layers}
         return tuple(self._name(node) for node in sorted(nodes, key=self._order.__getitem__))
 
     def network(self, layers: Sequence[str]) -> fx.GraphModule:
         """Cut the network above some layers.
 
-        Parameters
-        ----------
-        layers : sequence of str
-            Paths of the layers.
-
-        Returns
-        -------
-        torch.fx.GraphModule
-            Takes the network's inputs, and returns a tuple with a tensor for each of `layers`. Its modules have the
-            network's paths; those that no chosen layer needs are not there.
+        The module takes the network's inputs, and returns a tuple with a tensor for each of ``layers``. Its modules
+        have the network's paths; those that no chosen layer needs are not there.
         """
         wanted = [self._node(name) for name in layers]
         needed: set[fx.Node] = set()
@@ -152,10 +128,7 @@ class Extraction:
     def width(self, layer: str) -> tuple[int, bool]:
         """Find how many channels a layer has, and whether they are the second axis, as an image's, or the last.
 
-        Raises
-        ------
-        UntraceableModelError
-            No module says so, and the network was opened without its inputs.
+        Raise UntraceableModelError if no module says so, and the network was opened without its inputs.
         """
         node = self._node(layer)
         if self._inputs is not None:
@@ -178,11 +151,6 @@ class Extraction:
 
         True of functional dropout, and of code that asks for ``self.training``; layers such as ``nn.Dropout`` stay
         modules, which know their mode.
-
-        Parameters
-        ----------
-        paths : sequence of str
-            Paths of the modules that are to train.
         """
         copied = private(self._net).eval()
         for path in paths:

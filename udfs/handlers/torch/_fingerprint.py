@@ -33,16 +33,9 @@ def fingerprint(
 ) -> str:
     """Hash operations, configuration, wiring and parameter values of one layer.
 
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        Module whose nodes are hashed.
-    nodes : sequence of torch.fx.Node
-        The layer's node after the nodes folded into it.
-    inputs : sequence of torch.fx.Node
-        The layers it reads: ``cat([a, b, a])`` is not ``cat([a, b, b])``.
-    parameters : sequence of torch.Tensor
-        Parameters of ``nodes``, compared by value, whatever their memory layout. Values on the meta device are unknown.
+    The layer's node comes after the nodes folded into it. ``inputs`` are the layers that it reads: ``cat([a, b, a])``
+    is not ``cat([a, b, b])``. Parameters are compared by value, whatever their memory layout; values on the meta device
+    are unknown.
     """
     place = {id(tensor): i for i, tensor in enumerate(parameters)}
     known = {

@@ -49,12 +49,8 @@ class TorchFramework(Framework):
     def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
         """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
 
-        Raises
-        ------
-        UntraceableModelError
-            It is not a module, is in training mode, or cannot be traced; the message says why.
-        DeviceError
-            This process has no such device.
+        Raise UntraceableModelError if it is not a module, is in training mode, or cannot be traced, and DeviceError if
+        this process has no such device.
         """
         if not isinstance(model, nn.Module):
             raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
@@ -206,10 +202,7 @@ class TorchFramework(Framework):
     def paths(self, network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
         """Name modules by their paths, in the order in which they return a tensor.
 
-        Raises
-        ------
-        UntraceableModelError
-            The network does not run on such inputs, or cannot be opened; the message says why.
+        Raise UntraceableModelError if the network does not run on such inputs, or cannot be opened.
         """
         try:
             return _networks.run_order(network, inputs)

@@ -22,13 +22,8 @@ class Freezing:
     """The schedule of a trainer, and which of its parameters each phase freezes.
 
     Only parameters that learn as the user built the model are ever switched, and between two units all of them are as
-    they were built.
-
-    Raises
-    ------
-    TrainerError
-        A phase names no module of the model, or one of which nothing learns; or the optimizer does not hold a parameter
-        that a later phase could free.
+    they were built. Raise TrainerError if a phase names no module of the model, or one of which nothing learns; or if
+    the optimizer does not hold a parameter that a later phase could free.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -53,17 +48,8 @@ class Freezing:
     def begin(self, epoch: int, evaluate: Callable[[], Any]) -> None:
         """Freeze what does not learn in an epoch.
 
-        Parameters
-        ----------
-        epoch : int
-            Index of the epoch, from 0.
-        evaluate : callable
-            Runs the model in inference mode on any records. It is called once for each layer, to see what lies below.
-
-        Raises
-        ------
-        TrainerError
-            The model does not call the layer, or nothing is left that learns.
+        ``evaluate`` runs the model in inference mode on any records; it is called once for each layer, to see what lies
+        below. Raise TrainerError if the model does not call the layer, or nothing is left that learns.
         """
         self.end()
         layer = frozen_up_to(self._phases, epoch)

@@ -106,18 +106,10 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     The first takes milliseconds and keeps the modules whole; the second takes seconds, but follows control flow that
     depends on shapes and rewrites in-place operations into pure ones. The graph's modules are its own, their parameters
     share the memory of ``model``'s; a weight that a norm computes from others (``weight_norm``, ``spectral_norm``) is a
-    parameter of its own. Views are reshapes, so that the graph runs in any memory layout.
-
-    Returns
-    -------
-    torch.fx.GraphModule
-        Its ``meta`` has ``leaves``, paths of the childless modules, and ``returned``, by module path the name of the
-        node that holds what the module returned at its first call.
-
-    Raises
-    ------
-    UntraceableModelError
-        A part of the model is in training mode, or neither works; the message has both reasons.
+    parameter of its own. Views are reshapes, so that the graph runs in any memory layout. The module's ``meta`` has
+    ``leaves``, paths of the childless modules, and ``returned``, by module path the name of the node that holds what
+    the module returned at its first call. Raise UntraceableModelError, with both reasons, if a part of the model is in
+    training mode, or neither works.
     """
     model = unwrapped(model)
     if is_program(model):
@@ -136,10 +128,8 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
 def check_training(model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
     """Refuse a model that :func:`capture_training` cannot graph, whatever its forward does.
 
-    Raises
-    ------
-    UntraceableModelError
-        It comes from a file without its code, holds modules that torch does not know of, or takes other inputs.
+    Raise UntraceableModelError if it comes from a file without its code, holds modules that torch does not know of, or
+    takes other inputs.
     """
     model = unwrapped(model)
     if is_program(model):
@@ -151,20 +141,10 @@ def check_training(model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
 def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training: bool) -> fx.GraphModule:
     """Graph a model over its own parameters and buffers, which a run of the graph trains and moves.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Model that passed :func:`check_training`, in any mode. Its modules are not changed.
-    inputs : sequence of TensorSpec
-        Inputs of the model.
-    training : bool
-        Whether the graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, or of the
-        evaluation meanwhile.
-
-    Raises
-    ------
-    UntraceableModelError
-        Neither tracer works, or the model's Python draws random numbers while it is traced, to decide what to do.
+    The model passed :func:`check_training`, and may be in any mode; its modules are not changed. With ``training`` the
+    graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, else of the evaluation meanwhile.
+    Raise UntraceableModelError if neither tracer works, or the model's Python draws random numbers while it is traced,
+    to decide what to do.
     """
     model = unwrapped(model)
 
@@ -250,15 +230,8 @@ def _exported_once(copied: Callable[[], nn.Module], inputs: Sequence[TensorSpec]
 def trace_fx(model: nn.Module) -> fx.GraphModule:
     """Graph a model by ``torch.fx`` alone, which need not know what it reads: one tensor per argument without default.
 
-    Returns
-    -------
-    torch.fx.GraphModule
-        Module as of :func:`capture`, but unchanged: parts in training mode stay, sizes are those of the example.
-
-    Raises
-    ------
-    Exception
-        Whatever the tracer or the model's forward raise.
+    The module is as of :func:`capture`, but unchanged: parts in training mode stay, sizes are those of the example.
+    Whatever the tracer or the model's forward raise is raised.
     """
     model = unwrapped(model)
     check_held(model)
@@ -278,19 +251,9 @@ def trace_fx(model: nn.Module) -> fx.GraphModule:
 def private(model: nn.Module, *, tied: bool = False) -> nn.Module:
     """Copy the modules and share the memory of their tensors.
 
-    Flags, attributes that forward sets, and what :meth:`torch.nn.Module.to` exchanges are then the copy's alone.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Model to copy.
-    tied : bool
-        Whether parameters and buffers are those of ``model`` themselves, gradients and all. Default false.
-
-    Raises
-    ------
-    UntraceableModelError
-        The network holds what cannot be copied, as a lock or an open file.
+    Flags, attributes that forward sets, and what :meth:`torch.nn.Module.to` exchanges are then the copy's alone. If
+    ``tied``, parameters and buffers are those of ``model`` themselves, gradients and all. Raise UntraceableModelError
+    if the network holds what cannot be copied, as a lock or an open file.
     """
     model = unwrapped(model)
     memo: dict[int, Any] = {id(tensor): tensor if tied else tensor.detach() for tensor in model.buffers()}
@@ -339,10 +302,7 @@ def _check_arity(model: nn.Module, count: int) -> None:
 def _precision(model: nn.Module) -> torch.dtype | None:
     """Find the type of a network's weights, where it is one and not float32.
 
-    Raises
-    ------
-    UntraceableModelError
-        It is bfloat16 or narrower, which numpy and tables do not have.
+    Raise UntraceableModelError if it is bfloat16 or narrower, which numpy and tables do not have.
     """
     floating = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     other = [kind for kind in floating if kind not in (torch.float32, *_PRECISIONS)]

@@ -39,24 +39,11 @@ def layer_graph(
     A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
     records, stored and fed again. Any other value (a size, a tuple, a view of a parameter) is merged into the layers
     that consume it, and each of them has its cost. Parameters that several layers read count for each of them. The
-    outputs of the graph are the returned values that are layers.
-
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        Result of :func:`udfs.handlers.torch.capture`.
-    inputs : sequence of TensorSpec
-        Inputs of the capture.
-    measures : sequence of Measure, optional
-        At :data:`BATCHES`; made where they are not given.
-    learning : collection of int, optional
-        Ids of the parameters that learn. With it the graph is one in training: it knows which layers draw random
-        numbers, which move their buffers and so are not frozen, and what they keep for the backward pass.
-
-    Raises
-    ------
-    UntraceableModelError
-        The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
+    outputs of the graph are the returned values that are layers. The measures are at :data:`BATCHES`, and made where
+    they are not given. With ``learning``, the ids of the parameters that learn, the graph is one in training: it knows
+    which layers draw random numbers, which move their buffers and so are not frozen, and what they keep for the
+    backward pass. Raise UntraceableModelError if the model runs at one batch size only, or returns no tensor with the
+    batch as its leading axis.
     """
     small, large = measures or [measure(module, inputs, batch) for batch in BATCHES]
     names = node_names(module)

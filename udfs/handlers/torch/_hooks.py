@@ -33,12 +33,8 @@ def has_hooks(module: nn.Module) -> bool:
 def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
     """Fix the weights of modules that compute them: weight norms, spectral norms, pruning and others.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        In inference mode, and a copy: it loses hooks and parametrizations.
-    modules : iterable of torch.nn.Module, optional
-        Modules within ``model`` to change; all by default.
+    The model is in inference mode, and a copy: it loses hooks and parametrizations, in ``modules`` or by default in all
+    modules.
     """
     for inner in list(model.modules() if modules is None else modules):
         for key, hook in list(inner._forward_pre_hooks.items()):

@@ -51,15 +51,7 @@ _ATEN_NORMS = {
 
 
 class PerRecordNorm(nn.Module):
-    """Batch norm by the statistics of the batch, for one record at a time: what it is for a batch of that record.
-
-    Parameters
-    ----------
-    weight, bias : tensor of shape (channels,), or None
-        Parameters of the norm.
-    eps : float
-        Term added to the variance.
-    """
+    """Batch norm by the statistics of the batch, for one record at a time: what it is for a batch of that record."""
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float) -> None:
         super().__init__()
@@ -72,15 +64,7 @@ class PerRecordNorm(nn.Module):
 
 
 class Mean(nn.Module):
-    """``x.mean(dim, keepdim)`` as a module.
-
-    Parameters
-    ----------
-    dim : sequence of int
-        Axes of the mean.
-    keepdim : bool
-        Whether the axes stay, with length 1.
-    """
+    """``x.mean(dim, keepdim)`` as a module."""
 
     def __init__(self, dim: tuple[int, ...], *, keepdim: bool) -> None:
         super().__init__()

@@ -110,12 +110,8 @@ def measure(
 ) -> Measure:
     """Run a graph on fake tensors, inputs of rank 4 in the given memory layout.
 
-    With ``learning`` it runs as for a backward pass, where modules of torch may take other ways.
-
-    Raises
-    ------
-    UntraceableModelError
-        It does not run on that many records.
+    With ``learning`` it runs as for a backward pass, where modules of torch may take other ways. Raise
+    UntraceableModelError if it does not run on that many records.
     """
     measured = Measure(module)
     device = next((tensor.device for tensor in module.parameters()), torch.device("cpu"))
@@ -171,12 +167,7 @@ def strides(
     """Find how a run lays each node's tensor out in memory, where that does not depend on the batch.
 
     Kernels sum in the order of memory: a tensor that comes back from a table in C order gives the same bits only in the
-    layout that it had.
-
-    Returns
-    -------
-    dict of node name to tuple of int
-        In elements, an entry an axis; no tensor that overlaps itself is listed.
+    layout that it had. Strides are in elements; no tensor that overlaps itself is listed.
     """
     return common_strides(*(measure(module, inputs, batch, layout) for batch in BATCHES))
 

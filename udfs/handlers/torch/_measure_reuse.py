@@ -50,20 +50,9 @@ class UnknownError(Exception):
 class Known:
     """Measured result of a node.
 
-    Parameters
-    ----------
-    value : object
-        With tensors of the same sizes, strides and types on the meta device.
-    told : hashable
-        The value, as questions of its readers have it.
-    same_as : int or None
-        Place, among the nodes that it reads, of the one whose very value it hands on.
-    flops : int
-        FLOPs of the node.
-    effects : NodeEffects
-        Side effects of the node.
-    made : callable
-        Makes the value anew, on fake tensors.
+    ``value`` has tensors of the same sizes, strides and types on the meta device, and ``told`` is the value as
+    questions of its readers have it. ``same_as`` is the place, among the nodes that it reads, of the one whose very
+    value it hands on. ``made`` makes the value anew, on fake tensors.
     """
 
     value: Any
@@ -92,20 +81,12 @@ def remember(question: Hashable, answer: Known) -> None:
 class Questions:
     """Keys of the nodes of a graph, each with all that decides the sizes and effects of its node.
 
-    That is the operation with its constants, or a module of torch with all its attributes, in its mode; sizes,
-    strides, types and devices of the tensors that it reads and holds, which of them learn, which are one and the same,
-    and which are buffers; and how torch is set. Values of weights are no part of it, but for tensors of one number,
-    which fake tensors compute with.
+    That is the operation with its constants, or a module of torch with all its attributes, in its mode; sizes, strides,
+    types and devices of the tensors that it reads and holds, which of them learn, which are one and the same, and which
+    are buffers; and how torch is set. Values of weights are no part of it, but for tensors of one number, which fake
+    tensors compute with. The tensors of the captured module must not change meanwhile; ``buffers`` are ids of its
+    buffers.
 
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        Captured module; its tensors must not change meanwhile.
-    buffers : collection of int
-        Ids of its buffers.
-
-    Notes
-    -----
     What is not of torch or of Python itself is never asked about, as a user's function in the graph: another time it
     may do another thing.
     """
@@ -170,13 +151,7 @@ class Questions:
         self._roots[node] = ("held", id(value)) if node.op == "get_attr" else node
 
     def tell(self, value: Any) -> Hashable:
-        """Describe a node's value.
-
-        Raises
-        ------
-        UnknownError
-            It has something other than tensors and plain values.
-        """
+        """Describe a node's value; UnknownError if it has something other than tensors and plain values."""
         return self._tell(value, {})
 
     def _tell(self, value: Any, places: dict[Hashable, int]) -> Hashable:
@@ -235,10 +210,7 @@ class _Told:
 def stand_in(value: Any) -> tuple[Any, Callable[[], Any]]:
     """Describe a node's value without its memory and its history.
 
-    Returns
-    -------
-    tuple
-        The value with tensors on the meta device, and a function that makes it anew on fake ones, within their mode.
+    Return the value with tensors on the meta device, and a function that makes it anew on fake ones, within their mode.
     """
 
     def described(part: Any) -> Any:
@@ -272,13 +244,7 @@ def _entries(value: Any) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Hashable:
-    """Write a plain value with its type, as a part of a key.
-
-    Raises
-    ------
-    UnknownError
-        It is no number, text or constant of torch.
-    """
+    """Write a plain value with its type, as a part of a key; UnknownError if it is none of torch or Python."""
     if type(value) in (float, complex):
         # Not a number is unlike itself; zero is like minus zero.
         return type(value), repr(value)

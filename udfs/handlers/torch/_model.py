@@ -44,18 +44,8 @@ class TorchModel:
     """A torch model opened into layers.
 
     The graph itself (shapes, FLOPs, fingerprints) is made when it is first asked for: a Spark worker that only runs a
-    part never pays for it.
-
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-        Result of :func:`udfs.handlers.torch.capture`.
-    inputs : sequence of TensorSpec
-        Inputs of the capture.
-    device : str
-        Torch's name of where to run; :meth:`prepare` moves the parameters there.
-    original : torch.nn.Module
-        The module that was captured.
+    part never pays for it. :meth:`prepare` moves the parameters to ``device``, torch's name of where to run.
+    ``original`` is the module that was captured.
     """
 
     def __init__(
@@ -109,15 +99,7 @@ class TorchModel:
     def share_weights(self, other: object) -> int:
         """Read weights that another network has as well from its memory, and free the own ones.
 
-        Parameters
-        ----------
-        other : object
-            A prepared :class:`TorchModel`; of any other there is nothing to share.
-
-        Returns
-        -------
-        int
-            Bytes that are shared.
+        Return the number of shared bytes, 0 where ``other`` is no prepared :class:`TorchModel`.
         """
         if not isinstance(other, TorchModel) or other is self:
             return 0
@@ -267,15 +249,7 @@ class TorchModel:
         return {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
 
     def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Run on torch tensors and return torch tensors, without a copy; see :meth:`run`.
-
-        Parameters
-        ----------
-        feeds : mapping of str to tensor
-            By layer.
-        want : sequence of str
-            Layers whose tensors are returned.
-        """
+        """Run on torch tensors and return torch tensors, without a copy; see :meth:`run`."""
         if self._reads_strides:
             feeds = {name: self._as_computed(name, tensor) for name, tensor in feeds.items()}
         try:
@@ -322,47 +296,24 @@ class TorchModel:
     def branch(self, have: Sequence[str], *, first: bool = False) -> fx.GraphModule:
         """Make a module of the part above some layers, on the parameters of this one: it can be trained.
 
-        Parameters
-        ----------
-        have : sequence of str
-            Layers whose tensors it takes, in this order.
-        first : bool
-            Whether it returns the first tensor alone, where the model returns several.
-
-        Returns
-        -------
-        torch.fx.GraphModule
-            It returns what the model returns. Its ``meta["nodes"]`` has the names of the nodes that it runs.
-
-        Raises
-        ------
-        GraphError
-            That part reads an input that is not among ``have``.
+        ``have`` are the layers whose tensors it takes, in this order. It returns what the model returns, or with
+        ``first`` the first tensor alone, where the model returns several; its ``meta["nodes"]`` has the names of the
+        nodes that it runs. Raise GraphError if that part reads an input that is not among ``have``.
         """
         return part(self._module, [self._node(name) for name in have], self._returned_nodes(first=first))
 
     def up_to(self, layer: str) -> fx.GraphModule:
         """Make a module of the part from the inputs to a layer, on the modules and parameters of this one.
 
-        Parameters
-        ----------
-        layer : str
-            Name of a layer or path of a module.
-
-        Raises
-        ------
-        UnknownLayerError
-            No such layer.
+        The layer is a name or the path of a module.
         """
         return part(self._module, [self._node(name) for name in self.graph.inputs], self._node(layer))
 
     def returned_layers(self, *, first: bool = False) -> tuple[str, ...]:
         """Name the layers that the model returns.
 
-        Raises
-        ------
-        UntraceableModelError
-            It returns something without an entry for each record, or in a container of its own class.
+        Raise UntraceableModelError if it returns something without an entry for each record, or in a container of its
+        own class.
         """
         nodes: list[fx.Node] = []
         fx.node.map_arg(self._returned_nodes(first=first), nodes.append)
@@ -397,16 +348,8 @@ class TorchModel:
     def constants(self, name: str) -> dict[str, Any] | None:
         """Compute what a layer reads beside its inputs: parameters, and numbers and tensors made from them alone.
 
-        Parameters
-        ----------
-        name : str
-            A layer.
-
-        Returns
-        -------
-        dict of str to object, or None
-            By the names of their nodes, which :meth:`tensors` takes as feeds; the number of records is that of one.
-            ``None`` where one of them is computed from an input, as in ``x / x.max()``.
+        Return objects by the names of their nodes, which :meth:`tensors` takes as feeds; the number of records is that
+        of one. Return ``None`` where one of them is computed from an input, as in ``x / x.max()``.
         """
         values: dict[str, Any] = {}
         for below in self._node(name).all_input_nodes:

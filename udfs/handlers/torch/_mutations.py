@@ -52,12 +52,9 @@ for _function in _PURE:
 
 
 def purify(module: fx.GraphModule) -> None:
-    """Turn in-place modules, calls and operators into pure ones, or raise where another reader could tell.
+    """Turn in-place modules, calls and operators into pure ones.
 
-    Raises
-    ------
-    MutationError
-        Before anything is changed.
+    Raise MutationError, before anything is changed, where another reader could tell.
     """
     modules = dict(module.named_modules())
     for node in module.graph.nodes:

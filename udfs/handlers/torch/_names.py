@@ -18,10 +18,7 @@ _CALLS = ("call_module", "call_function", "call_method")
 def node_names(module: fx.GraphModule) -> dict[str, str]:
     """Name each node readably and uniquely: by the module's path, or ``path.operation`` where a module has several.
 
-    Returns
-    -------
-    dict
-        fx node name -> layer name; the second use of a name gets ``_1``, the third ``_2``.
+    Return layer names by fx node names; the second use of a name gets ``_1``, the third ``_2``.
     """
     count: dict[str, int] = {}
     for node in module.graph.nodes:

@@ -57,12 +57,8 @@ def build(builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Modul
 def run_order(network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
     """List paths in the order in which hooks hear of their modules, of those that give a tensor.
 
-    A module that gives a tuple, as a recurrent one, counts by the first tensor in it.
-
-    Raises
-    ------
-    UntraceableModelError
-        The network does not run on such inputs.
+    A module that gives a tuple, as a recurrent one, counts by the first tensor in it. Raise UntraceableModelError if
+    the network does not run on such inputs.
     """
     if is_program(network):
         return list(returned_paths(network))

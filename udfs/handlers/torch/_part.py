@@ -22,10 +22,7 @@ __all__ = ["keys", "part"]
 def part(module: fx.GraphModule, feeds: Sequence[fx.Node], returned: Any) -> fx.GraphModule:
     """Copy the nodes that compute what is returned from the feeds; modules and parameters are shared.
 
-    Raises
-    ------
-    GraphError
-        An input of the model is needed too; the message names it.
+    Raise GraphError, with its name, if an input of the model is needed too.
     """
     graph = fx.Graph()
     copies = {node: graph.placeholder(f"feed_{place}") for place, node in enumerate(feeds)}

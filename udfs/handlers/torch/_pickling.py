@@ -37,12 +37,9 @@ def fingerprint(model: nn.Module) -> str:
 def pack(model: nn.Module, path: Path) -> bytes:
     """Write a module's tensors to a file, and return everything else. The module is not changed.
 
-    All tensors are written, wherever the module holds them: in a state dict, or in an attribute.
-
-    Raises
-    ------
-    UntraceableModelError
-        It holds something that cannot be sent to another process, or :func:`check_held` refuses it.
+    All tensors are written, wherever the module holds them: in a state dict, or in an attribute. Raise
+    UntraceableModelError if it holds something that cannot be sent to another process, or :func:`check_held` refuses
+    it.
     """
     code, tensors = _packed(model)
     torch.save({str(number): tensor for number, tensor in enumerate(tensors)}, path)

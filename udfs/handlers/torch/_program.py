@@ -40,12 +40,8 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
     """Write a module as a ``.pt2`` archive for the CPU, weights and the paths of its modules included.
 
     The program runs beside the module, and what each module returns has to be there in it: a path of the archive never
-    stands for another tensor. A path whose tensor the program does not have is left out.
-
-    Raises
-    ------
-    UntraceableModelError
-        ``torch.export`` cannot follow its code, or gives other numbers.
+    stands for another tensor. A path whose tensor the program does not have is left out. Raise UntraceableModelError if
+    ``torch.export`` cannot follow its code, or gives other numbers.
     """
     network = on_cpu(unwrapped(model))
     if is_program(network):
@@ -67,13 +63,7 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
 
 
 def open_network(path: Path) -> fx.GraphModule:
-    """Open what :func:`write_network` wrote, and nothing that could run code.
-
-    Raises
-    ------
-    udfs.handlers._archives.UnsafeArchiveError
-        It is no such archive, is damaged, or holds what could run code.
-    """
+    """Open what :func:`write_network` wrote; UnsafeArchiveError for anything that could run code."""
     extra: dict[str, Any] = {_FACTS: ""}
     # Callers that need the structure alone ask for the meta device, onto which a file cannot be read.
     with torch.device("cpu"):
@@ -98,10 +88,7 @@ def _module(program: torch.export.ExportedProgram) -> fx.GraphModule:
 def _returned(network: nn.Module, module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> dict[str, str]:
     """Find the node that holds what each module returns, in the order in which they return it.
 
-    Raises
-    ------
-    UntraceableModelError
-        The program returns other numbers than the module.
+    Raise UntraceableModelError if the program returns other numbers than the module.
     """
     sample = _sample(inputs, network)
     values: dict[str, torch.Tensor] = {}

@@ -41,12 +41,7 @@ _PROGRAMS: dict[Hashable, fx.GraphModule] = {}
 def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule | None:
     """Return the program of an earlier model alike, over the tensors of this one.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Model in the mode in which it would be exported for training. Its buffers are restored afterwards.
-    inputs : sequence of TensorSpec
-        Inputs of the model.
+    The model is in the mode in which it would be exported for training; its buffers are restored afterwards.
     """
     try:
         program = _PROGRAMS.get(_key(model, inputs))

@@ -37,17 +37,8 @@ def checked_expression(text: str) -> str:
     """Check a symbolic size, and write it anew.
 
     The grammar: symbols (``s0``, or ``Symbol('s0', integer=True)``), integers, ``+ - * //``, parentheses, and calls of
-    the listed functions of sympy and torch.
-
-    Returns
-    -------
-    str
-        The same expression, printed from its parsed form: what is opened is what was checked.
-
-    Raises
-    ------
-    UnsafeArchiveError
-        It is anything else.
+    the listed functions of sympy and torch. The expression is printed from its parsed form: what is opened is what was
+    checked. Raise UnsafeArchiveError for anything else.
 
     Examples
     --------

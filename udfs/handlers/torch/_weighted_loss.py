@@ -50,17 +50,8 @@ class WeightedLoss:
     def __call__(self, output: torch.Tensor, label: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
         """Compute the loss of a batch.
 
-        Parameters
-        ----------
-        output, label : Tensor of shape (rows, ...)
-            Output of the network and its label.
-        weights : Tensor of shape (rows,), or None
-            Relative to their mean; ``None`` where all are equal.
-
-        Raises
-        ------
-        TrainerError
-            The loss does not give one number a row.
+        ``weights`` are relative to their mean, ``None`` where all are equal. Raise TrainerError if the loss does not
+        give one number a row.
         """
         if weights is None and self._reduction is not None:
             return self._call(self._loss, output, label)

@@ -33,16 +33,8 @@ _FUNCTIONS = {
 def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node], tuple[int, ...]]) -> Window | None:
     """Return the kernel, stride, padding and dilation of a node, or None where it has no window.
 
-    A padding by a constant is a window of one element with an offset.
-
-    Parameters
-    ----------
-    node : torch.fx.Node
-        Node to describe.
-    inner : torch.nn.Module, optional
-        The module that the node calls.
-    shape_of : callable
-        Gives the shape of a node's tensor, the batch axis included.
+    A padding by a constant is a window of one element with an offset. ``inner`` is the module that the node calls;
+    ``shape_of`` gives the shape of a node's tensor, the batch axis included.
     """
     if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # it reads a window of its output
         return None
