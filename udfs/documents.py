@@ -29,17 +29,8 @@ def write_document(store: Store, content: Any, *parts: str) -> None:
 
     Parameters
     ----------
-    store : Store
-        Store that holds the document.
     content : object
         Dicts with string keys, lists, strings, numbers, booleans and ``None``.
-    *parts : str
-        Path within the store.
-
-    Raises
-    ------
-    udfs.store.StoreError
-        As :meth:`udfs.store.Store.write`.
     """
     # What is hashed is what a reader gets back: tuples become lists. The order of keys stays, and is not hashed.
     content = json.loads(json.dumps(content))
@@ -55,10 +46,6 @@ def document(store: Store, *parts: str, remedy: str) -> Iterator[Any]:
 
     Parameters
     ----------
-    store : Store
-        Store that holds the document.
-    *parts : str
-        Path within the store.
     remedy : str
         For the message: what to do where the file is damaged.
 

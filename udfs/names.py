@@ -14,22 +14,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 def check_name(name: object, what: str) -> str:
     """Check a name that a caller gives, or that a file or a message holds, before a path is made of it.
 
-    Parameters
-    ----------
-    name : object
-        Name to check.
-    what : str
-        The thing that has the name, for the message.
-
     Returns
     -------
     str
         The name: letters, digits, ``.``, ``_`` and ``-``, 1 to 128 of them, no dot first.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is not such a name.
 
     Examples
     --------

@@ -22,21 +22,11 @@ __all__ = ["ScoreCurve", "deletion", "insertion"]
 
 @dataclass(frozen=True, slots=True)
 class ScoreCurve:
-    """Scores while the elements of an input are removed or restored, the most important first.
+    """Scores while the elements of an input are removed or restored, the most important first."""
 
-    Attributes
-    ----------
-    kind : {"deletion", "insertion"}
-        Direction of the curve.
-    fractions : array of float64, of shape (steps + 1,)
-        Fraction of the elements that are changed, from 0 to 1.
-    scores : array of float64, of shape (steps + 1,)
-        Score at each fraction.
-    """
-
-    kind: str
-    fractions: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    kind: str  # direction of the curve; one of "deletion", "insertion"
+    fractions: NDArray[np.float64]  # fraction of the elements that are changed, from 0 to 1, of shape (steps + 1,)
+    scores: NDArray[np.float64]  # score at each fraction, of shape (steps + 1,)
 
     @property
     def area(self) -> float:
@@ -69,8 +59,6 @@ def deletion(
 
     Parameters
     ----------
-    scored : ScoredInputs
-        Inputs and their score.
     baselines : sequence of array or None
         Replacement by input, in its shape; ``None`` for an input that stays.
     values : array of float

@@ -31,8 +31,6 @@ def lime(
 
     Parameters
     ----------
-    grouped : GroupedInputs
-        Inputs and their groups.
     samples : int
         Number of subsets, the whole input among them; at least two more than there are groups. Default 1000.
     kernel_width : float
@@ -48,11 +46,6 @@ def lime(
         Weights of the linear model. ``measures["r2"]`` is its R2 on the samples that it was fitted to, as the package
         ``lime`` computes it, and ``measures["left_out_r2"]`` its R2 when each sample is predicted by the model of all
         others (Allen's PRESS); both are NaN where the score never changes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are too few samples, the kernel width is not positive, or the ridge is negative.
 
     Examples
     --------

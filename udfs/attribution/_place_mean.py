@@ -23,18 +23,11 @@ def mean_over_places(effects: NDArray[np.floating], grid: OcclusionGrid) -> NDAr
     ----------
     effects : array of float, of the grid's shape
         Score of the whole input minus the score with the patch there.
-    grid : OcclusionGrid
-        Places of the patch.
 
     Returns
     -------
     array of float64, of shape ``grid.image``
         Mean effects; NaN where no patch covers an element.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The effects have another shape, or some are not finite.
 
     Examples
     --------

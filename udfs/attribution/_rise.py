@@ -39,8 +39,6 @@ def rise(
 
     Parameters
     ----------
-    scored : ScoredInputs
-        Inputs and their score.
     baseline : array
         Content where the mask is 0, in the shape of the masked input.
     spatial : sequence of int
@@ -63,11 +61,6 @@ def rise(
         its absence; for many masks the paper's saliency, equation 6, centred and scaled. NaN where no mask separates
         the two. ``measures["agreement"]`` is the correlation of the maps of two halves of the masks, NaN for a flat
         map.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The number of masks is odd, there are more cells than elements, or the probability is not between 0 and 1.
 
     Examples
     --------

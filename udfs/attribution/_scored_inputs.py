@@ -26,24 +26,15 @@ ScoreFunction: TypeAlias = Callable[[Sequence[NDArray[Any]]], NDArray[np.floatin
 class ScoredInputs:
     """Record of a network's inputs and the score that is attributed to its parts.
 
-    Parameters
-    ----------
-    score : callable
-        Score of a batch; see :data:`ScoreFunction`.
-    inputs : sequence of array
-        Inputs without the axis of records.
-    batch_size : int
-        Records per batch. Default 32.
-
     Raises
     ------
     InvalidArgumentError
         The batch size is not a positive integer; or, from :meth:`scores`, the score is not a finite number per record.
     """
 
-    score: ScoreFunction
-    inputs: Sequence[NDArray[Any]]
-    batch_size: int = 32
+    score: ScoreFunction  # score of a batch; see ScoreFunction
+    inputs: Sequence[NDArray[Any]]  # inputs without the axis of records
+    batch_size: int = 32  # records per batch
 
     def __post_init__(self) -> None:
         check_positive("batch_size", self.batch_size)
@@ -70,27 +61,15 @@ class ScoredInputs:
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """Importance of the elements of an input for its score.
+    """Importance of the elements of an input for its score."""
 
-    Attributes
-    ----------
-    values : tuple of array of float64
-        Importance by input, in its shape: positive where an element supports the target; NaN where it is unknown.
-    whole : float
-        Score of the unchanged inputs.
-    evaluations : int
-        Records that were scored.
-    weights : array of float64, of shape (groups,)
-        Importance of each group, in the order of the groups' numbers; empty for methods without groups.
-    measures : mapping of str to float
-        Measures of how reliable the values are.
-    """
-
+    # Importance by input, in its shape: positive where an element supports the target; NaN where it is unknown.
     values: tuple[NDArray[np.float64], ...]
-    whole: float
-    evaluations: int
+    whole: float  # score of the unchanged inputs
+    evaluations: int  # records that were scored
+    # Importance of each group, of shape (groups,), in the order of their numbers; empty for methods without groups.
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    measures: Mapping[str, float] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)  # measures of how reliable the values are
 
 
 def in_batches(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:

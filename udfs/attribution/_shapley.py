@@ -27,8 +27,6 @@ def shapley(grouped: GroupedInputs, *, orders: int = 20, seed: int = 0) -> Impor
 
     Parameters
     ----------
-    grouped : GroupedInputs
-        Inputs and their groups.
     orders : int
         Number of orders, even and at least 4; each scores as many records as there are groups. Default 20.
     seed : int
@@ -39,11 +37,6 @@ def shapley(grouped: GroupedInputs, *, orders: int = 20, seed: int = 0) -> Impor
     Importance
         Shapley values, whose sum is the score of the whole input minus the baseline's. ``measures["error"]`` is the
         largest standard error, and 0 where the values are exact.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The number of orders is odd or below 4.
 
     Examples
     --------

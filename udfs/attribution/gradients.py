@@ -28,27 +28,14 @@ _MAP = 4  # axes of feature maps: inputs, channels, height, width
 
 @dataclass(frozen=True)
 class Gradients:
-    """PyTorch network and the score of its outputs whose gradients captum computes.
+    """PyTorch network and the score of its outputs whose gradients captum computes."""
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Network, which stays unchanged: gradients use a copy without in-place operations.
-    score : callable
-        Function from an output of the network for a batch to one number per record.
-    inputs : sequence of array
-        Inputs without the axis of records.
-    place : int
-        Index of the input whose elements get the attribution. Default 0.
-    head : str or int, optional
-        Output of a network that returns several.
-    """
-
-    network: nn.Module
+    network: nn.Module  # network, which stays unchanged: gradients use a copy without in-place operations
+    # Function from an output of the network for a batch to one number per record.
     score: Callable[[torch.Tensor], torch.Tensor]
-    inputs: Sequence[NDArray[Any]]
-    place: int = 0
-    head: str | int | None = None
+    inputs: Sequence[NDArray[Any]]  # inputs without the axis of records
+    place: int = 0  # index of the input whose elements get the attribution
+    head: str | int | None = None  # output of a network that returns several
 
     def scored(self, returned: Any) -> torch.Tensor:
         """Score the network's return value."""
@@ -68,8 +55,6 @@ def integrated_gradients(
 
     Parameters
     ----------
-    gradients : Gradients
-        Network, score and inputs.
     baseline : array
         Start of the line, in the input's shape.
     steps : int
@@ -203,11 +188,6 @@ def score_of_torch(
         Score that numpy computes from `outputs`.
     outputs : array of shape (1, ...)
         Output of the network.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such function for tensors, or its score differs.
     """
     function = _FORMS.get(form.lstrip("_"))
     if function is None:
@@ -246,13 +226,7 @@ _FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def _captum() -> Any:
-    """Import captum's attributions.
-
-    Raises
-    ------
-    ImportError
-        captum is not installed.
-    """
+    """Import captum's attributions."""
     try:
         from captum import attr
     except ImportError:

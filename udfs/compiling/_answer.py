@@ -12,18 +12,8 @@ __all__ = ["Answer"]
 
 
 class Answer(NamedTuple):
-    """Results of a program for a table.
+    """Results of a program for a table."""
 
-    Parameters
-    ----------
-    outputs : dict of str to array, or list of arrays
-        Results as the library returns them: see :class:`optimizer.compiling.Output`.
-    bad : bool array of shape (rows,)
-        Rows that the library refuses. Their results are undefined.
-    reasons : list of str
-        Reason for each rule that some row breaks.
-    """
-
-    outputs: dict[str, Any]
-    bad: NDArray[np.bool_]
-    reasons: list[str]
+    outputs: dict[str, Any]  # results as the library returns them: see optimizer.compiling.Output
+    bad: NDArray[np.bool_]  # rows that the library refuses, of shape (rows,). Their results are undefined.
+    reasons: list[str]  # reason for each rule that some row breaks

@@ -30,13 +30,7 @@ def to_bytes(program: Program) -> bytes:
 
 
 def from_bytes(data: bytes) -> Program:
-    """Read a program from the bytes of :func:`to_bytes`.
-
-    Raises
-    ------
-    ProgramError
-        The bytes are no program, or the digest does not match.
-    """
+    """Read a program from the bytes of :func:`to_bytes`."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -23,18 +23,10 @@ __all__ = ["ColumnReader", "Tables", "read_numbers"]
 
 
 class Tables(NamedTuple):
-    """Input of an engine.
+    """Input of an engine."""
 
-    Parameters
-    ----------
-    numbers : array of shape (rows, columns)
-        float32 or float64; zero in columns that are not read as numbers.
-    given : tuple of arrays, or of optimizer.compiling.SparseRows
-        One for each of ``program.host``.
-    """
-
-    numbers: NDArray[Any]
-    given: tuple[NDArray[Any] | SparseRows, ...]
+    numbers: NDArray[Any]  # of shape (rows, columns); zero in columns that are not read as numbers
+    given: tuple[NDArray[Any] | SparseRows, ...]  # one for each of program.host
 
 
 class ColumnReader:
@@ -126,13 +118,7 @@ def _numbers(column: Any, place: int) -> NDArray[Any]:
 
 
 def read_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert numbers, or strings of numbers, to float64; keep float32.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An integer is beyond 2^53 in magnitude.
-    """
+    """Convert numbers, or strings of numbers, to float64; keep float32."""
     if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _WHOLE:
         raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
     return values if values.dtype in _READ else values.astype(np.float64)

@@ -33,8 +33,6 @@ class Scorer:
 
     Parameters
     ----------
-    program : Program
-        The program.
     tree_strategy, backend : str
         Options of :func:`optimizer.compiling.make_plan`. Default ``"auto"`` and ``"eager"``.
     threads : int, optional

@@ -37,23 +37,6 @@ class PipelineScoring:
     Numbers are computed as float32 where all that is read is float32, else as float64. A null in a column of numbers
     or inside a list is missing: NaN. A row is bad where its list is null, or where the model refuses a number in it.
 
-    Parameters
-    ----------
-    program : bytes
-        Program from :func:`to_bytes`.
-    tree_strategy, backend : str
-        Options of :func:`optimizer.compiling.make_plan`.
-    reads : tuple of str
-        One column of lists, or columns of numbers and texts in the program's order.
-    lists : bool
-        Whether it is one column of lists.
-    columns : tuple of (str, str)
-        Output of the program and column to add, in their order.
-    batch_size : int
-        Rows per run of the program.
-    rewrites : bool
-        Whether the program is rewritten for the type of the table.
-
     Raises
     ------
     ScoringError
@@ -61,13 +44,13 @@ class PipelineScoring:
     """
 
     program: bytes
-    tree_strategy: str
-    reads: tuple[str, ...]
-    lists: bool
-    columns: tuple[tuple[str, str], ...]
-    batch_size: int = 8192
+    tree_strategy: str  # options of optimizer.compiling.make_plan
+    reads: tuple[str, ...]  # one column of lists, or columns of numbers and texts in the program's order
+    lists: bool  # whether it is one column of lists
+    columns: tuple[tuple[str, str], ...]  # output of the program and column to add, in their order
+    batch_size: int = 8192  # rows per run of the program
     backend: str = "eager"
-    rewrites: bool = True
+    rewrites: bool = True  # whether the program is rewritten for the type of the table
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:

@@ -39,8 +39,6 @@ def map_rows(
 
     Parameters
     ----------
-    df : DataFrame
-        DataFrame to map.
     rows : RowMap
         ``rows.keep`` names columns of `df`, of any name that Spark allows, dots and backquotes included.
     reads : mapping of str to Column or str, optional
@@ -129,8 +127,6 @@ def as_vector(name: str, size: int | None = None) -> Column:
 
     Parameters
     ----------
-    name : str
-        Name of a column.
     size : int, optional
         Length of the arrays, for Spark ML: told the size, it runs no job for the first row to learn it.
     """

@@ -21,11 +21,6 @@ _SETTING = re.compile(r"spark\.(network\.crypto|ssl(\.\w+)*)\.enabled")
 def encrypts(spark: SparkSession) -> bool:
     """Return whether the session's settings have any of Spark's connections encrypted.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-
     Returns
     -------
     bool

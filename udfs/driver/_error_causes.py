@@ -14,18 +14,10 @@ _CARRIED = "Traceback (most recent call last)"
 
 
 class Cause(NamedTuple):
-    """The innermost exception of an error.
+    """The innermost exception of an error."""
 
-    Parameters
-    ----------
-    kind : str
-        Name of its class, without the module or package: ``"StoreError"``.
-    message : str
-        The first line of its message.
-    """
-
-    kind: str
-    message: str
+    kind: str  # name of its class, without the module or package: "StoreError"
+    message: str  # the first line of its message
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
@@ -36,11 +28,6 @@ def cause(error: BaseException) -> Cause:
 
     Spark puts a worker's exception, by any number of Java exceptions around it, into the text of its own error; that
     text is all that the driver gets, on classic Spark and on Connect.
-
-    Parameters
-    ----------
-    error : BaseException
-        Error that Spark raised on the driver.
 
     Returns
     -------

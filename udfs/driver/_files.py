@@ -63,11 +63,6 @@ def is_csv(path: str) -> bool:
 def table_format(path: str, form: str | None, option: str) -> str:
     """Return the format of a table: the given one, or the one that the ending of its path names.
 
-    Raises
-    ------
-    InvalidArgumentError
-        None is given, and the path's ending and content are of none.
-
     Examples
     --------
     >>> [table_format(path, None, "--table") for path in ("a.tsv", "b.parquet", "c.jsonl", "d.orc")]
@@ -151,13 +146,7 @@ def detect_separator(header: str, path: str = "") -> str:
 
 
 def file_separator(path: str, option: str) -> str:
-    """Detect the separator of a file of separated values, or of the first one of a folder.
-
-    Raises
-    ------
-    InvalidArgumentError, EmptyInputError
-        As :func:`file_columns`.
-    """
+    """Detect the separator of a file of separated values, or of the first one of a folder."""
     return detect_separator(_first_line(path, option), path)
 
 
@@ -188,24 +177,12 @@ def is_here(path: str, master: str | None) -> bool:
 def open_files(path: str, option: str) -> tuple[FileSystem, str]:
     """Open the file system of a path or URI.
 
-    Parameters
-    ----------
-    path : str
-        Path or URI.
-    option : str
-        Option of the command line or of a signature, for messages.
-
     Returns
     -------
     pyarrow.fs.FileSystem
         File system of the path.
     str
         The path within it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        pyarrow has no such file system, or it cannot be opened.
     """
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
@@ -219,13 +196,7 @@ def open_files(path: str, option: str) -> tuple[FileSystem, str]:
 
 
 def file_infos(path: str, option: str) -> list[FileInfo]:
-    """List a file, or the files of a folder at any depth, hidden ones left out.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such file or folder, or it cannot be read.
-    """
+    """List a file, or the files of a folder at any depth, hidden ones left out."""
     system, inner = open_files(path, option)
     try:
         info = system.get_file_info(inner)
@@ -256,15 +227,7 @@ def file_columns(path: str, option: str, form: str | None = None) -> list[str] |
 
 
 def open_dataset(path: str, option: str, form: str | None = None) -> dataset.Dataset | None:
-    """Open a table of files with Arrow; ``None`` where only Spark can read it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such file, or it cannot be read.
-    EmptyInputError
-        A folder without a file.
-    """
+    """Open a table of files with Arrow; ``None`` where only Spark can read it."""
     form = table_format(path, form, option)
     if form not in FILE_FORMATS:
         return None
@@ -311,13 +274,6 @@ def check_file_columns(path: str, columns: Iterable[str], option: str, form: str
     """Raise ``ColumnError`` for the first column that a table lacks, and return those that it has.
 
     ``None`` is returned for a table that only Spark can read.
-
-    Raises
-    ------
-    ColumnError
-        A column is missing; the message has the nearest, and all.
-    InvalidArgumentError, EmptyInputError
-        As :func:`file_columns`.
     """
     present = file_columns(path, option, form)
     if present is None:

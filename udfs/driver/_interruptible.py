@@ -30,17 +30,6 @@ def interruptible(spark: SparkSession, work: Callable[[], ResultT]) -> ResultT:
     On classic Spark it runs in a thread of its own: an interrupt in the middle of a call of the JVM would leave the
     answer in the connection, for the next call to take it for its own. The jobs of other sessions go on. A client of
     Connect ends its operation by itself.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Session whose jobs are ended.
-    work : callable
-        Function that starts the jobs.
-
-    Raises
-    ------
-    KeyboardInterrupt
     """
     if is_remote():
         return work()

@@ -31,8 +31,6 @@ def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSe
         ``local[*]``, or what ``spark-submit`` was given, where it is ``None``; ``sc://host:port`` is a Connect server.
     conf : mapping of str to str
         Spark settings; they win over the ones chosen here.
-    name : str
-        Name of the application.
 
     Raises
     ------

@@ -108,15 +108,7 @@ class NetworkReader(StageReader):
 
 
 def write_network_folder(model: Any, folder: Path) -> None:
-    """Write what :class:`NetworkWriter` writes into a folder, which :func:`read_network_folder` reads without Spark.
-
-    Parameters
-    ----------
-    model : pyspark.ml.Model
-        Model to write.
-    folder : Path
-        Made if it is not there.
-    """
+    """Write what :class:`NetworkWriter` writes into a folder, which :func:`read_network_folder` reads without Spark."""
     folder.mkdir(parents=True, exist_ok=True)
     params = {param.name: value for param, value in model._paramMap.items()}  # noqa: SLF001 - as NetworkWriter
     described = {"class": type(model).__name__, "params": params, _FACTS: model._facts}  # noqa: SLF001
@@ -125,13 +117,7 @@ def write_network_folder(model: Any, folder: Path) -> None:
 
 
 def read_network_folder(cls: type[Any], folder: Path) -> Any:
-    """Read a model that :func:`write_network_folder` wrote, in a process without a Spark session.
-
-    Raises
-    ------
-    optimizer.errors.InvalidArgumentError
-        The folder holds a model of another class.
-    """
+    """Read a model that :func:`write_network_folder` wrote, in a process without a Spark session."""
     described = json.loads((folder / _MODEL_FILE).read_text())
     if described["class"] != cls.__name__:
         raise InvalidArgumentError(f"{folder} holds a {described['class']}, not a {cls.__name__}")

@@ -21,10 +21,6 @@ class Progress:
 
     Parameters
     ----------
-    title : str
-        Words before the bar.
-    steps : int
-        Total number of steps.
     shown : bool
         A bar that is not shown costs nothing.
     """

@@ -46,13 +46,7 @@ def local_path(place: str) -> Path:
 
 
 def check_place(place: str, option: str = "--out") -> None:
-    """See that a folder or a URI can be written; nothing is left there.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A file is in the way, this process may not write there, or Arrow knows no such file system.
-    """
+    """See that a folder or a URI can be written; nothing is left there."""
     if not is_uri(place):
         folder = local_path(place)
         if folder.exists() and not folder.is_dir():
@@ -78,13 +72,7 @@ def check_place(place: str, option: str = "--out") -> None:
 
 
 def check_spark_writes(spark: SparkSession, place: str, option: str = "--out") -> None:
-    """See that Spark writes to a URI too, which it reaches through a file system of its own; a path is not tried.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It does not.
-    """
+    """See that Spark writes to a URI too, which it reaches through a file system of its own; a path is not tried."""
     if not is_uri(place):
         return
     probe = f"{place.rstrip('/')}/{_PROBE}"
@@ -101,13 +89,7 @@ def check_spark_writes(spark: SparkSession, place: str, option: str = "--out") -
 
 @contextmanager
 def results_at(place: str) -> Iterator[Path]:
-    """Yield a folder of this machine; of a URI one whose files are copied there when the block ends well.
-
-    Parameters
-    ----------
-    place : str
-        A path, which is made, or a URI.
-    """
+    """Yield a folder of this machine; of a URI one whose files are copied there when the block ends well."""
     if not is_uri(place):
         folder = local_path(place)
         folder.mkdir(parents=True, exist_ok=True)

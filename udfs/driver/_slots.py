@@ -26,11 +26,6 @@ _LEAST_PARALLELISM = 2
 def is_local(spark: SparkSession) -> bool:
     """Return whether tasks run in the process of the driver, so that the session has all slots from the start.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-
     Returns
     -------
     bool
@@ -48,8 +43,6 @@ def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
 
     Parameters
     ----------
-    spark : SparkSession
-        Session whose slots are counted.
     wanted : int
         Number of slots to wait for: if the cluster has fewer, its executors get 30 seconds to register.
 

@@ -34,15 +34,9 @@ def register_function(
 
     Parameters
     ----------
-    spark : SparkSession
-        Knows the function until it ends.
-    name : str
-        Name of the SQL function.
     calls : callable
         Takes the arguments' columns, as many as a query writes, and gives one of as many rows. Spark's closures carry
         it to the workers.
-    returns : pyarrow.DataType
-        Type of the values.
     rows : int
         Calls at a time: Spark's batches have up to 10,000 rows, and as many feature maps are more than a worker's
         memory. Default 256.

@@ -21,15 +21,8 @@ def user_module(path: Path, defines: str) -> ModuleType:
 
     Parameters
     ----------
-    path : Path
-        Path of the Python file.
     defines : str
         Names that the module must define, for the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such Python file, or it fails; the message has its line.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if not path.is_file() or spec is None or spec.loader is None:

@@ -102,10 +102,6 @@ class WorkerJobs:
 
     Parameters
     ----------
-    spark : SparkSession
-        Session that runs the jobs.
-    supervisor : Supervisor
-        Observer of the workers.
     workers : sequence of LongLivedWorker
         Spare ones are started once the others are attached, for Spark gives slots in turn.
     restarts : int

@@ -21,15 +21,7 @@ class NotebookFigure(Figure):
 
 
 def picture_and_words(figure: Figure, text: str) -> str:
-    """Make HTML of a figure, with its description below it and in its place.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Figure to show.
-    text : str
-        Description of the figure in words.
-    """
+    """Make HTML of a figure, with its description below it and in its place."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)
     return html_picture(buffer.getvalue(), text) + html_text(text)

@@ -8,13 +8,7 @@ __all__ = ["graph_objects"]
 
 
 def graph_objects() -> Any:
-    """Import ``plotly.graph_objects``.
-
-    Raises
-    ------
-    ImportError
-        Plotly is not installed.
-    """
+    """Import ``plotly.graph_objects``."""
     try:
         import plotly.graph_objects as go  # optional
     except ImportError as error:

@@ -37,24 +37,8 @@ class HorovodGroup:
     """Horovod, initialized in this process, with the interface of torch's process groups.
 
     The launchers of Horovod start new processes, by ssh or by Spark's RDDs. Here the tasks of a stage are the
-    processes, and the first task acts as the launcher until all tasks are initialized.
-
-    Parameters
-    ----------
-    rank, size : int
-        Index of this task, from 0, and number of tasks.
-    host : str
-        Name or address of the interface to listen on.
-    swap : callable
-        Function that takes the message of this member and returns those of all members, ordered by rank. It is called
-        once.
-    timeout_s : float
-        Seconds to wait for another member, in every operation.
-
-    Raises
-    ------
-    udfs.gang.GangError
-        Horovod is not installed for torch, already runs in this process, or the members could not connect.
+    processes, and the first task acts as the launcher until all tasks are initialized. For the
+    parameters see :meth:`udfs.gang.Gang.connect`.
     """
 
     def __init__(self, rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> None:

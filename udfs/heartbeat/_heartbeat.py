@@ -52,18 +52,10 @@ class Heartbeat:
 
     Parameters
     ----------
-    worker, attempt : str
-        Id of the worker and of its attempt, which the heartbeats carry.
-    driver : str
-        Location of the driver's endpoint.
     credentials : Credentials
         Credentials of the run. The child does not receive the private key of the certificate.
-    protocol : WireProtocol
-        Protocol of the driver's endpoint.
     lost_s : float
         Seconds without an answer after which the child kills this process. Default 30.
-    output : Output, optional
-        Captured output of this process.
     """
 
     def __init__(

@@ -22,13 +22,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Request[Acknowledged | Abort]):
-    """Heartbeat: the worker's process is alive and not stopped.
-
-    Parameters
-    ----------
-    worker, attempt : str
-        Id of the worker and of its attempt.
-    """
+    """Heartbeat: the worker's process is alive and not stopped."""
 
     worker: str
     attempt: str
@@ -36,16 +30,8 @@ class Beat(Request[Acknowledged | Abort]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Request[Acknowledged]):
-    """Last message of a heartbeat: the worker's process is dead, or has finished the run.
-
-    Parameters
-    ----------
-    worker, attempt : str
-        Id of the worker and of its attempt.
-    printed : Printed or None
-        Output of the unit that was running when the process died.
-    """
+    """Last message of a heartbeat: the worker's process is dead, or has finished the run."""
 
     worker: str
     attempt: str
-    printed: Printed | None
+    printed: Printed | None  # output of the unit that was running when the process died

@@ -92,17 +92,7 @@ class Output:
         self._file.close()
 
     def begin(self, attempt: str, trial_id: str, unit: str) -> None:
-        """Empty the file and write a header that identifies the unit whose output follows.
-
-        Parameters
-        ----------
-        attempt : str
-            Attempt of the worker, as in :class:`Beat`.
-        trial_id : str
-            Id of the trial.
-        unit : str
-            Description of the unit in one line, for people.
-        """
+        """Empty the file and write a header that identifies the unit whose output follows."""
         self._empty()
         os.write(self.descriptor, json.dumps([attempt, trial_id, unit]).encode() + b"\n")
 

@@ -23,24 +23,12 @@ _LARGE = 8 * KEPT_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Printed output of a unit of a trial: the whole text, or its beginning and end.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    first : str
-        Beginning of the output, after a line that describes the unit.
-    omitted : int
-        Number of bytes omitted between the beginning and the end.
-    last : str
-        End of the output.
-    """
+    """Printed output of a unit of a trial: the whole text, or its beginning and end."""
 
     trial_id: str
-    first: str
-    omitted: int
-    last: str
+    first: str  # beginning of the output, after a line that describes the unit
+    omitted: int  # number of bytes omitted between the beginning and the end
+    last: str  # end of the output
 
 
 def read_printed(descriptor: int, attempt: str) -> Printed | None:
@@ -74,13 +62,7 @@ def read_printed(descriptor: int, attempt: str) -> Printed | None:
 
 
 def release_middle(descriptor: int) -> None:
-    """Release the disk blocks in the middle of a large output file, which is never read; the file size stays.
-
-    Parameters
-    ----------
-    descriptor : int
-        Descriptor of the output file.
-    """
+    """Release the disk blocks in the middle of a large output file, which is never read; the file size stays."""
     size = os.fstat(descriptor).st_size
     if sys.platform != "linux" or size < _LARGE:
         return

@@ -34,11 +34,6 @@ def process_state(pid: int) -> ProcessState:
     A process that sleeps, computes or waits for a disk counts as running. Without ``/proc`` and ``ps``, every process
     counts as running.
 
-    Parameters
-    ----------
-    pid : int
-        Process id.
-
     Examples
     --------
     >>> import os

@@ -50,20 +50,12 @@ def send(  # noqa: PLR0913 - options by name
     ----------
     parent : int
         Process id of the parent. When it dies, this process ends as well, within a second or one call.
-    worker, attempt : str
-        Id of the worker and of its attempt, which the heartbeats carry.
-    driver : str
-        Location of the driver's endpoint.
     secret : str
         Secret of the run, in hexadecimal digits.
     certificate : str
         Certificate of the run in PEM format; empty if the run does not encrypt.
-    protocol, version : str, int
-        Name and version of the protocol of the driver's endpoint.
     lost_s : float
         Seconds without an answer after which the driver is considered lost.
-    output : int or None
-        Descriptor of the parent's output file.
     """
     logging.basicConfig(stream=sys.stderr, format="%(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -19,11 +19,6 @@ __all__ = ["AdaptationSettings", "WarmStart", "configuration_key"]
 def configuration_key(params: Mapping[str, Any]) -> str:
     """Name a configuration by its params: equal ones have one name, in every process.
 
-    Parameters
-    ----------
-    params : mapping
-        Plain data.
-
     Examples
     --------
     >>> configuration_key({"lr": 0.1, "layers": (1, 2)}) == configuration_key({"layers": [1, 2], "lr": 0.1})
@@ -34,17 +29,10 @@ def configuration_key(params: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """Weights that configurations begin with: those that they had at the end of an earlier run.
+    """Weights that configurations begin with: those that they had at the end of an earlier run."""
 
-    Parameters
-    ----------
-    run : str
-        The earlier run, whose checkpoints the store has. Default ``""``: none.
-    states : mapping of str to SourceState
-        By :func:`configuration_key`. Other configurations begin with their initial weights.
-    """
-
-    run: str = ""
+    run: str = ""  # the earlier run, whose checkpoints the store has. Default "": none.
+    # By configuration_key. Other configurations begin with their initial weights.
     states: Mapping[str, SourceState] = field(default_factory=dict)
 
     def of(self, params: Mapping[str, Any]) -> SourceState | None:
@@ -58,30 +46,17 @@ class AdaptationSettings:
 
     The run's data are :class:`udfs.shards.GrowingData`. Its rows are read in the same order by all trials, so that the
     order does not depend on who trains together.
-
-    Parameters
-    ----------
-    features : FeatureStore
-        Stored outputs of the frozen layers.
-    inputs : tuple of TensorSpec
-        Tensors in the columns: one for each input of a model, in the order of the data's inputs.
-    columns : tuple of str
-        Name of what each input reads, as :func:`udfs.handlers.open_adapted` takes it.
-    batch_size : int
-        Rows at a time where a damaged file is made again: that of the materialising job, so that it has the same bits.
-    session_bytes : int, optional
-        Bytes of the models that stay open, for what each changes in training; those that train together are open
-        whatever they take. Default: a quarter of the worker's memory for shards and checkpoints.
-    warm : WarmStart
-        Weights of an earlier run to begin with. Default none.
-    augmenter : Augmenter, optional
-        Augmenter that makes the training copies of the records. Default ``None``: the records themselves.
     """
 
-    features: FeatureStore
+    features: FeatureStore  # stored outputs of the frozen layers
+    # Tensors in the columns: one for each input of a model, in the order of the data's inputs.
     inputs: tuple[TensorSpec, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # name of what each input reads, as udfs.handlers.open_adapted takes it
+    # Rows at a time where a damaged file is made again: that of the materialising job, so that it has the same bits.
     batch_size: int
+    # Bytes of the models that stay open, for what each changes in training; those that train together are open whatever
+    # they take. Default: a quarter of the worker's memory for shards and checkpoints.
     session_bytes: int | None = None
-    warm: WarmStart = field(default_factory=WarmStart)
+    warm: WarmStart = field(default_factory=WarmStart)  # weights of an earlier run to begin with
+    # Augmenter that makes the training copies of the records. Default None: the records themselves.
     augmenter: Augmenter | None = None

@@ -28,26 +28,13 @@ _REMEDY = "Selection.resume goes on from the checkpoint before"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Record of the training up to a checkpoint.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    version : int
-        Units trained so far.
-    digest : str
-        Digest of the checkpoint's bytes.
-    visits : tuple of (int, int)
-        Epoch and partition of each unit, in the order of training.
-    sums : mapping
-        Contributions to the training loss of the epoch so far, as lists.
-    """
+    """Record of the training up to a checkpoint."""
 
     trial_id: str
-    version: int
-    digest: str
-    visits: tuple[tuple[int, int], ...] = ()
+    version: int  # units trained so far
+    digest: str  # digest of the checkpoint's bytes
+    visits: tuple[tuple[int, int], ...] = ()  # epoch and partition of each unit, in the order of training
+    # Contributions to the training loss of the epoch so far, as lists.
     sums: Mapping[str, list[float]] = field(default_factory=dict)
 
     @classmethod
@@ -69,15 +56,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The checkpoints of one run in its store: two files each; the second says that the first is complete.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the run.
-    run : str
-        Id of the run.
-    """
+    """The checkpoints of one run in its store: two files each; the second says that the first is complete."""
 
     store: Store
     run: str
@@ -86,12 +65,7 @@ class Checkpoints:
         check_name(self.run, "a run")
 
     def write(self, record: Record, state: bytes) -> None:
-        """Write a checkpoint, then its record.
-
-        Raises
-        ------
-        udfs.store.StoreError
-        """
+        """Write a checkpoint, then its record."""
         folder, name = self._folder(record.trial_id), _name(record.version, record.digest)
         self.store.write(state, *folder, f"{name}.safetensors")
         write_document(self.store, record.to_dict(), *folder, f"{name}.json")
@@ -107,17 +81,7 @@ class Checkpoints:
         self._delete(trial_id, [name for name, at in versions.items() if at < before and at % num_shards])
 
     def retain(self, trial_id: str, below: int, keep: Collection[int]) -> set[int]:
-        """Delete a trial's checkpoints of lower versions but those to keep, as the driver may.
-
-        Returns
-        -------
-        set of int
-            The versions that are gone.
-
-        Raises
-        ------
-        udfs.store.StoreError
-        """
+        """Delete a trial's checkpoints of lower versions but those to keep, as the driver may; return what is gone."""
         versions = {name: at for name, at in self._versions(trial_id).items() if at < below and at not in keep}
         self._delete(trial_id, versions)
         return set(versions.values())

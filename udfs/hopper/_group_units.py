@@ -66,14 +66,8 @@ class GroupUnits:
 
     Parameters
     ----------
-    worker : WorkerSettings
-        Settings of a run of adaptation.
     units : Units
         Train a model that could not be opened, on the shard itself.
-    sessions : Sessions
-        Open models of the process.
-    outcomes : Outcomes
-        Outcomes of units, for the reports.
     damaged : callable
         Told of a shard that cannot be read.
     memory_bytes : int

@@ -60,18 +60,11 @@ class Obsolete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """Orders that come with every unit, and with the lack of one.
+    """Orders that come with every unit, and with the lack of one."""
 
-    Parameters
-    ----------
-    drop : tuple of (str, int)
-        Trials, and the versions of their checkpoints that the worker need not hold any more.
-    holds : tuple of int
-        Partitions that the worker keeps; it forgets all others.
-    """
-
+    # Trials, and the versions of their checkpoints that the worker need not hold any more.
     drop: tuple[tuple[str, int], ...]
-    holds: tuple[int, ...]
+    holds: tuple[int, ...]  # partitions that the worker keeps; it forgets all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,77 +74,37 @@ class Wait(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The checkpoint that a clone begins from; the store has it.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the source.
-    version : int
-        Number of units that the trial had trained.
-    digest : str
-        Digest of the checkpoint.
-    """
+    """The checkpoint that a clone begins from; the store has it."""
 
     trial_id: str
-    version: int
-    digest: str
+    version: int  # number of units that the trial had trained
+    digest: str  # digest of the checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A trial of a unit, and the checkpoint that it starts from.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    params : dict
-        Values of the hyperparameters, by name.
-    version : int
-        Units that the trial has trained: the checkpoint to start from; 0 is built from the seed.
-    digest : str
-        Digest of that checkpoint.
-    peer : str
-        Location of the worker that holds it; empty where it is to be read from the store.
-    source : SourceState or None
-        State that a clone at version 0 adopts once it is built from the seed.
-    record : Record or None
-        Origin of that checkpoint, for a unit of training; ``None`` for one of evaluation.
-    stores : bool
-        Whether the checkpoint that the unit makes goes to the store too. Default ``True``. If not, it goes there where
-        the worker has no memory for it.
-    """
+    """A trial of a unit, and the checkpoint that it starts from."""
 
     trial_id: str
-    params: dict[str, Any]
-    version: int
-    digest: str
-    peer: str
-    source: SourceState | None = None
-    record: Record | None = None
+    params: dict[str, Any]  # values of the hyperparameters, by name
+    version: int  # units that the trial has trained: the checkpoint to start from; 0 is built from the seed
+    digest: str  # digest of that checkpoint
+    peer: str  # location of the worker that holds it; empty where it is to be read from the store
+    source: SourceState | None = None  # state that a clone at version 0 adopts once it is built from the seed
+    record: Record | None = None  # origin of that checkpoint, for a unit of training; None for one of evaluation
+    # Whether the checkpoint that the unit makes goes to the store too. Default True. If not, it goes there where the
+    # worker has no memory for it.
     stores: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkUnit(Instruction):
-    """Trials and a shard, for the two kinds of units: one trial, or a fused group of them.
-
-    Parameters
-    ----------
-    unit_id : str
-        Id of the unit.
-    partition : int
-        Number of the shard.
-    members : tuple of Member
-        At least one.
-    loads : tuple of str
-        Expressions of the layers whose outputs are read in place of the shard's inputs; none in an ordinary search.
-    """
+    """Trials and a shard, for the two kinds of units: one trial, or a fused group of them."""
 
     unit_id: str
-    partition: int
-    members: tuple[Member, ...]
+    partition: int  # number of the shard
+    members: tuple[Member, ...]  # at least one
+    # Expressions of the layers whose outputs are read in place of the shard's inputs; none in an ordinary search.
     loads: tuple[str, ...] = ()
 
 
@@ -162,55 +115,28 @@ class EvaluateUnit(WorkUnit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainUnit(WorkUnit):
-    """Train trials on a shard.
+    """Train trials on a shard."""
 
-    Parameters
-    ----------
-    epoch : int
-        The same for all of them.
-    ends_epoch : bool
-        Whether it is their last unit of the epoch.
-    """
-
-    epoch: int
-    ends_epoch: bool
+    epoch: int  # the same for all of them
+    ends_epoch: bool  # whether it is their last unit of the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReport:
-    """A unit is done for one of its trials.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    seconds : float
-        In training or evaluation itself: its own, and its share of what the unit did for all. Those of the members add
-        up to the unit's.
-    fetched_bytes : int
-        Size of the checkpoint that was fetched for it; 0 where the worker had it.
-    sums : dict of str to array
-        Contributions to the loss and the metrics.
-    waited_seconds, frozen_seconds : float
-        Parts of the seconds: its share of waiting for rows, and of running frozen layers. Default 0: an ordinary
-        search.
-    read_seconds : float
-        Its share of what reading took, most of it beside the training. Default 0.
-    read_bytes : float
-        Its share of what was read meanwhile. Default 0.
-    remade : float
-        Its share of the files that were damaged or gone, and made again. Default 0.
-    """
+    """A unit is done for one of its trials."""
 
     trial_id: str
+    # In training or evaluation itself: its own, and its share of what the unit did for all. Those of the members add up
+    # to the unit's.
     seconds: float
-    fetched_bytes: int
-    sums: dict[str, NDArray[np.float64]]
+    fetched_bytes: int  # size of the checkpoint that was fetched for it; 0 where the worker had it
+    sums: dict[str, NDArray[np.float64]]  # contributions to the loss and the metrics
+    # Parts of the seconds: its share of waiting for rows, and of running frozen layers. Default 0: an ordinary search.
     waited_seconds: float = 0.0
     frozen_seconds: float = 0.0
-    read_seconds: float = 0.0
-    read_bytes: float = 0.0
-    remade: float = 0.0
+    read_seconds: float = 0.0  # its share of what reading took, most of it beside the training
+    read_bytes: float = 0.0  # its share of what was read meanwhile
+    remade: float = 0.0  # its share of the files that were damaged or gone, and made again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,136 +146,70 @@ class EvaluatedMember(MemberReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedMember(MemberReport):
-    """A trial is trained on the shard.
+    """A trial is trained on the shard."""
 
-    Parameters
-    ----------
-    digest : str
-        Digest of the new checkpoint.
-    checkpoint_bytes : int
-        Its size.
-    """
-
-    digest: str
-    checkpoint_bytes: int
+    digest: str  # digest of the new checkpoint
+    checkpoint_bytes: int  # its size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFailure:
-    """A unit came to nothing for one of its trials; the others went on.
-
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    reason : {"hop", "diverged", "out of memory", "raised"}
-        ``"hop"``: the checkpoint could not be fetched, which is not the trial's fault.
-    traceback : str
-        Traceback of the user's error.
-    """
+    """A unit came to nothing for one of its trials; the others went on."""
 
     trial_id: str
+    # "hop": the checkpoint could not be fetched, which is not the trial's fault; one of "hop", "diverged", "out of
+    # memory", "raised".
     reason: str
-    traceback: str
+    traceback: str  # traceback of the user's error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateReport:
-    """A unit of evaluation is done.
-
-    Parameters
-    ----------
-    unit_id : str
-        Id of the unit.
-    members : tuple of EvaluatedMember or MemberFailure
-        One for each of the unit's.
-    """
+    """A unit of evaluation is done."""
 
     unit_id: str
-    members: tuple[EvaluatedMember | MemberFailure, ...]
+    members: tuple[EvaluatedMember | MemberFailure, ...]  # one for each of the unit's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainReport:
-    """A unit of training is done.
-
-    Parameters
-    ----------
-    unit_id : str
-        Id of the unit.
-    members : tuple of TrainedMember or MemberFailure
-        One for each of the unit's.
-    """
+    """A unit of training is done."""
 
     unit_id: str
-    members: tuple[TrainedMember | MemberFailure, ...]
+    members: tuple[TrainedMember | MemberFailure, ...]  # one for each of the unit's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFailure:
-    """A unit came to nothing, by what it did for all its trials.
-
-    Parameters
-    ----------
-    unit_id : str
-        Id of the unit.
-    reason : {"hop", "out of memory", "raised"}
-        ``"hop"``: the shard could not be read, which is no trial's fault.
-    traceback : str
-        Traceback of the user's error.
-    """
+    """A unit came to nothing, by what it did for all its trials."""
 
     unit_id: str
+    # "hop": the shard could not be read, which is no trial's fault; one of "hop", "out of memory", "raised".
     reason: str
-    traceback: str
+    traceback: str  # traceback of the user's error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(Request[Welcome | Stop]):
-    """A worker has loaded its shards and wants to be attached.
-
-    Parameters
-    ----------
-    worker : str
-        Name of the worker.
-    attempt : str
-        Tells the attempts of one worker apart.
-    location : str
-        Location of the endpoint from which others fetch checkpoints.
-    host : str
-        Name of the worker's machine.
-    memory_bytes, shard_bytes : int
-        Memory of the process, and what its shards take of it.
-    """
+    """A worker has loaded its shards and wants to be attached."""
 
     worker: str
-    attempt: str
-    location: str
-    host: str
-    memory_bytes: int
+    attempt: str  # tells the attempts of one worker apart
+    location: str  # location of the endpoint from which others fetch checkpoints
+    host: str  # name of the worker's machine
+    memory_bytes: int  # memory of the process, and what its shards take of it
     shard_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
-    """Report the last unit, if there was one, and ask for another.
-
-    Parameters
-    ----------
-    worker, attempt : str
-        Name of the worker, and id of its attempt.
-    report : TrainReport, EvaluateReport, UnitFailure or None
-        Report of the unit before; ``None`` at the first request.
-    printed : Printed or None
-        By that unit, under the first of its trials.
-    takes : bool
-        Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
-    """
+    """Report the last unit, if there was one, and ask for another."""
 
     worker: str
     attempt: str
-    report: TrainReport | EvaluateReport | UnitFailure | None
-    printed: Printed | None = None
+    report: TrainReport | EvaluateReport | UnitFailure | None  # report of the unit before; None at the first request
+    printed: Printed | None = None  # by that unit, under the first of its trials
+    # Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     takes: bool = True
 
 
@@ -363,28 +223,15 @@ class Queued(Request[Acknowledged | Stop]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointStored(Request[Acknowledged | Obsolete]):
-    """The store has a checkpoint.
-
-    Parameters
-    ----------
-    worker, attempt, trial_id : str
-        Name of the worker, id of its attempt, and id of the trial.
-    version : int
-        Number of units that the trial had trained.
-    digest : str
-        Digest of the checkpoint.
-    seconds : float
-        Duration of the write.
-    dropped : tuple of str
-        Trials whose checkpoints the worker does not hold any more, because memory is short; the store has them.
-    """
+    """The store has a checkpoint."""
 
     worker: str
     attempt: str
     trial_id: str
-    version: int
+    version: int  # number of units that the trial had trained
     digest: str
-    seconds: float
+    seconds: float  # duration of the write
+    # Trials whose checkpoints the worker does not hold any more, because memory is short; the store has them.
     dropped: tuple[str, ...]
 
 

@@ -35,12 +35,6 @@ class Outcomes:
 
     Parameters
     ----------
-    sessions : Sessions
-        Open models of the process.
-    states : States
-        Gets the new checkpoints.
-    uploads : Uploads
-        Takes them to the store.
     interrupted : callable
         Whether Spark has ended the task.
     """

@@ -11,21 +11,11 @@ __all__ = ["POOL", "AskRuns", "Close", "Noted", "PooledRun", "Runs", "ServiceEnd
 
 @dataclass(frozen=True, slots=True)
 class PooledRun:
-    """A run that a worker is to serve.
+    """A run that a worker is to serve."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the run among those of the pool: its credentials are derived with it.
-    start : int
-        Number of the start, larger than that of every earlier one.
-    location : str
-        Location of the endpoint of the run's driver.
-    """
-
-    name: str
-    start: int
-    location: str
+    name: str  # name of the run among those of the pool: its credentials are derived with it
+    start: int  # number of the start, larger than that of every earlier one
+    location: str  # location of the endpoint of the run's driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +37,22 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskRuns(Request[Runs | Close]):
-    """Ask for runs to serve; the reply comes once there are some, or after some seconds.
+    """Ask for runs to serve; the reply comes once there are some, or after some seconds."""
 
-    Parameters
-    ----------
-    worker, process : str
-        The worker, and what tells its processes apart.
-    after : int
-        Number of the last start that the process knows; 0 at first.
-    """
-
-    worker: str
+    worker: str  # the worker, and what tells its processes apart
     process: str
-    after: int
+    after: int  # number of the last start that the process knows; 0 at first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceEnded(Request[Noted]):
-    """The process serves a run no longer.
-
-    Parameters
-    ----------
-    worker, process : str
-        Name of the worker, and id of its process.
-    start : int
-        Number of the start that has ended.
-    error : str
-        Traceback; empty where it was told to stop.
-    cpu_seconds : float
-        CPU seconds of the process in the run's turns, since it was attached.
-    """
+    """The process serves a run no longer."""
 
     worker: str
     process: str
-    start: int
-    error: str
-    cpu_seconds: float
+    start: int  # number of the start that has ended
+    error: str  # traceback; empty where it was told to stop
+    cpu_seconds: float  # CPU seconds of the process in the run's turns, since it was attached
 
 
 POOL = WireProtocol("pool", 1, (AskRuns, ServiceEnded))

@@ -23,17 +23,7 @@ _QUEUED_S = 1.0
 
 
 class Place:
-    """Place of a worker's attempt among those that share its process.
-
-    Parameters
-    ----------
-    turn : Turn
-        Turn of the process.
-    driver : Caller
-        Connection to the driver of the run.
-    worker, attempt : str
-        Name of the worker, and id of its attempt.
-    """
+    """Place of a worker's attempt among those that share its process."""
 
     def __init__(self, turn: Turn, driver: Caller, worker: str, attempt: str) -> None:
         self.attempt = attempt

@@ -26,11 +26,6 @@ class Turn:
 
     What runs in a turn runs in the thread that calls :meth:`work`, the process's main one, as in an ordinary loop.
 
-    Parameters
-    ----------
-    clock : callable
-        Gives seconds. Default: the monotonic clock.
-
     Examples
     --------
     >>> turn = Turn()
@@ -58,13 +53,6 @@ class Turn:
         ----------
         name : str
             Name of the waiting caller. It keeps its place until it calls again or calls :meth:`leave`.
-        timeout_s : float
-            Longest wait, in seconds.
-
-        Returns
-        -------
-        bool
-            Return ``True`` if it has the turn.
         """
         with self._changed:
             if self._holder == name:

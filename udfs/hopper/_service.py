@@ -39,21 +39,7 @@ _CALL_S = 30.0
 
 
 class Service:
-    """Attempt of a worker, from its first shard to the end of the run; others may share its process.
-
-    Parameters
-    ----------
-    worker : WorkerSettings
-        Settings of the worker.
-    driver : str
-        Location of the driver's endpoint.
-    credentials : Credentials
-        The run's.
-    place : Place
-        Place of the attempt in the queue for the process.
-    output : Output
-        Output of the process.
-    """
+    """Attempt of a worker, from its first shard to the end of the run; others may share its process."""
 
     def __init__(
         self, worker: WorkerSettings, driver: str, credentials: Credentials, place: Place, output: Output

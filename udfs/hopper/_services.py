@@ -40,10 +40,6 @@ class Services:
 
     Parameters
     ----------
-    worker : str
-        Name of the worker.
-    driver : str
-        Location of the pool's endpoint.
     credentials : Credentials
         The pool's; those of each run are derived from them.
     """

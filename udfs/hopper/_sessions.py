@@ -52,17 +52,6 @@ class Sessions:
 
     A checkpoint is known by its digest: a trial that went back to an earlier one, and then on over other partitions,
     has another one of the same version.
-
-    Parameters
-    ----------
-    worker : WorkerSettings
-        Settings of the worker.
-    states : States
-        Checkpoints that this worker holds.
-    checkpoints : Checkpoints
-        Checkpoints in the store.
-    credentials : Credentials
-        The run's, for calls to other workers.
     """
 
     def __init__(
@@ -89,12 +78,7 @@ class Sessions:
         self._kept = frozenset(trial_ids)
 
     def at(self, member: Member) -> tuple[Session, int]:
-        """Restore the session of a trial from the checkpoint that a unit starts from.
-
-        Returns
-        -------
-        tuple of Session and int
-            And the bytes that were fetched for it.
+        """Restore the session of a trial from a unit's checkpoint; return it, and the bytes that were fetched for it.
 
         Raises
         ------

@@ -21,49 +21,25 @@ __all__ = ["WorkerSettings"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Settings of one worker of a run.
+    """Settings of one worker of a run."""
 
-    Parameters
-    ----------
-    worker : str
-        Name in the run; a later attempt of the same name takes its place.
-    run : str
-        Its id.
-    trainer_fn : callable
-        The user's.
-    sample : dict
-        Params of some configuration. The worker builds it once before it asks for work, so that the framework is
-        imported by then.
-    prepared : PreparedData
-        Prepared data of the run.
-    partitions : tuple of int
-        Shards of the training data that this worker holds at first.
-    seed : int
-        Seed of the run.
-    threads : int
-        CPU threads of one unit.
-    memory_bytes : int or None
-        For shards and for checkpoints, half each; above it shards are mapped from the node's disk. A quarter of the
-        machine's memory by default.
-    device : str
-        ``"cpu"`` (default), ``"cuda"`` or ``"auto"``.
-    adaptation : AdaptationSettings or None
-        Settings of a run that trains on outputs of frozen layers. Default ``None``: each trial trains its whole model.
-    registered : tuple of Framework
-        Frameworks that the driver registered by hand, for the worker to register too.
-    """
-
-    worker: str
+    worker: str  # name in the run; a later attempt of the same name takes its place
     run: str
     trainer_fn: Callable[[dict[str, Any]], Any]
+    # Params of some configuration. The worker builds it once before it asks for work, so that the framework is imported
+    # by then.
     sample: dict[str, Any]
     prepared: PreparedData
-    partitions: tuple[int, ...]
+    partitions: tuple[int, ...]  # shards of the training data that this worker holds at first
     seed: int
-    threads: int
+    threads: int  # CPU threads of one unit
+    # For shards and for checkpoints, half each; above it shards are mapped from the node's disk. A quarter of the
+    # machine's memory by default.
     memory_bytes: int | None = None
-    device: str = "cpu"
+    device: str = "cpu"  # "cpu" (default), "cuda" or "auto"
+    # Settings of a run that trains on outputs of frozen layers. Default None: each trial trains its whole model.
     adaptation: AdaptationSettings | None = None
+    # Frameworks that the driver registered by hand, for the worker to register too.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     def packed(self) -> bytes:

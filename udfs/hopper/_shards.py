@@ -19,8 +19,6 @@ class Shards:
 
     Parameters
     ----------
-    prepared : PreparedData
-        Prepared data of the run.
     limit_bytes : int
         Above it, shards are mapped from the node's disk.
     """

@@ -30,14 +30,8 @@ class Units:
 
     Parameters
     ----------
-    seed : int
-        Seed of the run.
     shard : callable
         Gives the rows of a split's partition.
-    sessions : Sessions
-        Open models of the process.
-    outcomes : Outcomes
-        Outcomes of units, for the reports.
     one_order : bool
         Whether all trials read the rows of a shard in the same order. Default: each in its own.
     """
@@ -62,8 +56,6 @@ class Units:
 
         Parameters
         ----------
-        unit : TrainUnit or EvaluateUnit
-            Unit to run.
         fetched : int
             Bytes that were fetched before for each of its trials. Default 0.
         """

@@ -32,14 +32,6 @@ class Uploads:
 
     Parameters
     ----------
-    worker, attempt : str
-        The sender.
-    driver : Caller
-        Is told of each checkpoint that the store has.
-    checkpoints : Checkpoints
-        Checkpoints of the run in the store.
-    states : States
-        States that the worker holds in memory.
     num_shards : int
         Number of shards, which is the number of units of an epoch.
     """

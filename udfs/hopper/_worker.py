@@ -32,26 +32,13 @@ class PoolWorker:
 
     It is pickled into Spark's own message to the task, and so are the credentials. Spark writes a large function to a
     file for its tasks to read: all that may be large, the worker gets from the driver instead.
-
-    Parameters
-    ----------
-    worker : str
-        Name in the pool, and in each of its runs, whose endpoints hold its :class:`WorkerSettings` under it.
-    pool : str
-        Id of the pool.
-    driver : str
-        Location of the pool's endpoint.
-    credentials : Credentials
-        The pool's.
-    spare : bool
-        Whether it has no partitions at first.
     """
 
-    worker: str
+    worker: str  # name in the pool, and in each of its runs, whose endpoints hold its WorkerSettings under it
     pool: str
-    driver: str
+    driver: str  # location of the pool's endpoint
     credentials: Credentials = field(repr=False)
-    spare: bool = False
+    spare: bool = False  # whether it has no partitions at first
 
     schema: ClassVar[str] = "worker string"
     """There are no rows: the driver hears of all by calls."""

@@ -19,20 +19,11 @@ __all__ = ["Bucket", "buckets"]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Rows or columns of the heat map whose update patches are computed with one size.
+    """Rows or columns of the heat map whose update patches are computed with one size."""
 
-    Attributes
-    ----------
-    places : array of int64
-        Indices of the rows or columns, ascending.
-    starts : mapping of str to array of int64
-        Start of each place's update patch, by layer.
-    lengths : mapping of str to int
-        Length of all update patches, by layer; some update a little more than necessary (appendix B.3).
-    """
-
-    places: NDArray[np.int64]
-    starts: Mapping[str, NDArray[np.int64]]
+    places: NDArray[np.int64]  # indices of the rows or columns, ascending
+    starts: Mapping[str, NDArray[np.int64]]  # start of each place's update patch, by layer
+    # Length of all update patches, by layer; some update a little more than necessary (appendix B.3).
     lengths: Mapping[str, int]
 
 

@@ -65,8 +65,6 @@ class IncrementalNetwork:
     ----------
     model : TorchModel
         Traced and prepared; its fused form runs.
-    grid : OcclusionGrid
-        Places of the patch.
     threshold : float
         Tau of projective field thresholding; 1 (default) is exact.
     buckets : int, optional
@@ -169,13 +167,7 @@ class IncrementalNetwork:
         return [name for name in viewed if name not in graph.inputs]
 
     def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
-        """Run the network once over an image and its other inputs, and keep the tensors that the patches read.
-
-        Raises
-        ------
-        optimizer.occlusion.PatchError
-            Places are to be computed in bfloat16, and the network does not run in it.
-        """
+        """Run the network once over an image and its other inputs, and keep the tensors that the patches read."""
         outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}
         feeds = {name: self._cast(tensor) for name, tensor in whole.items()}
         try:
@@ -222,8 +214,6 @@ class IncrementalNetwork:
 
         Parameters
         ----------
-        views : Views
-            Tensors of the image.
         fill : tensor of shape (channels,) or (1, channels, *image)
             Content of the patch as the network reads it: a colour, or an image whose pixels it has at its place.
         batch_size : int

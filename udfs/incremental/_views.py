@@ -22,18 +22,10 @@ Padding: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """Update patches of some positions in one layer.
+    """Update patches of some positions in one layer."""
 
-    Attributes
-    ----------
-    values : tensor of shape (positions, channels, *lengths)
-        Contents of the patches.
-    starts : tuple of array of int64, of shape (positions,) each
-        Start of each patch, by axis.
-    """
-
-    values: torch.Tensor
-    starts: tuple[NDArray[np.int64], ...]
+    values: torch.Tensor  # contents of the patches, of shape (positions, channels, *lengths)
+    starts: tuple[NDArray[np.int64], ...]  # start of each patch, by axis, of shape (positions,) each
 
     def cover(self, begin: Sequence[NDArray[np.int64]], extents: Sequence[int]) -> bool:
         """Return whether the patches are exactly these ranges, such as after an elementwise layer."""
@@ -42,27 +34,14 @@ class Updates:
 
 @dataclass(frozen=True)
 class Views:
-    """Tensors of one image that many places read: the materialised views of incremental view maintenance.
+    """Tensors of one image that many places read: the materialised views of incremental view maintenance."""
 
-    Attributes
-    ----------
-    tensors : mapping of str to tensor of shape (1, channels, ...)
-        Tensors by layer.
-    outputs : mapping of str to tensor of shape (1, ...)
-        Outputs of the network, in float32.
-    computed : mapping of str to tensor of shape (1, ...)
-        The same outputs in the precision of the places.
-    paddings : mapping of tuple of str and float to padding
-        Largest padding that any reader needs, by layer and value of the padding.
-    mixes : bool
-        Whether the network computes anything across the records of a batch.
-    """
-
-    tensors: Mapping[str, torch.Tensor]
-    outputs: Mapping[str, torch.Tensor]
-    computed: Mapping[str, torch.Tensor]
+    tensors: Mapping[str, torch.Tensor]  # tensors by layer, of shape (1, channels, ...)
+    outputs: Mapping[str, torch.Tensor]  # outputs of the network, in float32, of shape (1, ...)
+    computed: Mapping[str, torch.Tensor]  # the same outputs in the precision of the places, of shape (1, ...)
+    # Largest padding that any reader needs, by layer and value of the padding.
     paddings: Mapping[tuple[str, float], Padding]
-    mixes: bool = False
+    mixes: bool = False  # whether the network computes anything across the records of a batch
     _padded: dict[tuple[str, float], torch.Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -88,8 +67,6 @@ class Views:
 
         Parameters
         ----------
-        name : str
-            Name of the layer.
         updates : Updates or None
             Update patches; ``None`` where no patch reaches the tensor.
         begin : sequence of array of int64, of shape (positions,) each

@@ -19,27 +19,13 @@ __all__ = ["HOGExtraction"]
 
 @dataclass(frozen=True, slots=True)
 class HOGExtraction:
-    """Histograms of oriented gradients of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
+    """Histograms of oriented gradients of the images of a batch. A :class:`udfs.arrow.BatchFunction`."""
 
-    Parameters
-    ----------
-    column : str
-        Images, as :func:`udfs.images.hog` takes them.
-    output : str
-        Column of ``array<float>`` to add.
-    size : int
-        Side of the resized picture, in pixels.
-    batch_size : int
-        Images per batch.
-    max_pixels : int
-        A larger image is a bad one.
-    """
-
-    column: str
-    output: str
-    size: int
-    batch_size: int
-    max_pixels: int = MAX_PIXELS
+    column: str  # images, as udfs.images.hog takes them
+    output: str  # column of array<float> to add
+    size: int  # side of the resized picture, in pixels
+    batch_size: int  # images per batch
+    max_pixels: int = MAX_PIXELS  # a larger image is a bad one
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -28,30 +28,15 @@ _DENSE = 1
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Tensors that a feed read from a batch, and its bad records.
+    """Tensors that a feed read from a batch, and its bad records."""
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-        By the layer that they fill, each of shape ``(items, *shape of one)``; the good records' alone.
-    reasons : list of str or None
-        Per record of the batch, why it is bad.
-    counts : array of int, optional
-        Items of each good record, at least 1; one each without it.
-    """
-
+    # By the layer that they fill, each of shape (items, *shape of one); the good records' alone.
     arrays: Mapping[str, NDArray[np.generic]]
-    reasons: list[str | None]
-    counts: NDArray[np.int64] | None = None
+    reasons: list[str | None]  # per record of the batch, why it is bad
+    counts: NDArray[np.int64] | None = None  # items of each good record, at least 1; one each without it
 
     def of(self, valid: NDArray[np.bool_]) -> Read:
-        """Keep the records that all feeds found good.
-
-        Parameters
-        ----------
-        valid : array of bool
-            Per record of the batch, whether all feeds found it good.
-        """
+        """Keep the records that all feeds found good."""
         kept = valid[np.array([reason is None for reason in self.reasons], np.bool_)]
         if kept.all():
             return self
@@ -73,22 +58,13 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ImageFeed:
-    """Decoder of a column of images into one input of the network.
+    """Decoder of a column of images into one input of the network."""
 
-    Parameters
-    ----------
-    column : str
-        Encoded bytes, paths, Spark ``image`` structs, or (nested) arrays of floats of ``preprocessing.shape``; or
-        arrays of the first three, for several images per record.
-    layer : str
-        Name of the graph's input.
-    preprocessing : Preprocessing
-        Size, crop and normalisation of the images.
-    """
-
+    # Encoded bytes, paths, Spark image structs, or (nested) arrays of floats of preprocessing.shape; or arrays of the
+    # first three, for several images per record.
     column: str
-    layer: str
-    preprocessing: Preprocessing
+    layer: str  # name of the graph's input
+    preprocessing: Preprocessing  # size, crop and normalisation of the images
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -138,22 +114,12 @@ class ImageFeed:
 
 @dataclass(frozen=True, slots=True)
 class TensorFeed:
-    """Reader of a layer's tensor that an earlier part materialised in a binary column.
+    """Reader of a layer's tensor that an earlier part materialised in a binary column."""
 
-    Parameters
-    ----------
-    column, layer : str
-        Column that is read, and the layer of the graph that it feeds.
-    spec : TensorSpec
-        Shape and dtype of a record's tensor.
-    ragged : bool
-        Whether a value holds the tensors of one or more images, one after the other.
-    """
-
-    column: str
+    column: str  # column that is read, and the layer of the graph that it feeds
     layer: str
-    spec: TensorSpec
-    ragged: bool = False
+    spec: TensorSpec  # shape and dtype of a record's tensor
+    ragged: bool = False  # whether a value holds the tensors of one or more images, one after the other
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -172,19 +138,11 @@ class TensorFeed:
 
 @dataclass(frozen=True, slots=True)
 class NumbersFeed:
-    """Reader of a layer's tensor that the user holds as numbers: a dense Spark ML vector, or a flat or nested array.
+    """Reader of a layer's tensor that the user holds as numbers: a dense Spark ML vector, or a flat or nested array."""
 
-    Parameters
-    ----------
-    column, layer : str
-        Column that is read, and the layer of the graph that it feeds.
-    spec : TensorSpec
-        Shape and dtype of a record's tensor.
-    """
-
-    column: str
+    column: str  # column that is read, and the layer of the graph that it feeds
     layer: str
-    spec: TensorSpec
+    spec: TensorSpec  # shape and dtype of a record's tensor
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -29,8 +29,6 @@ def finite_records(
 
     Parameters
     ----------
-    records : int
-        Number of records.
     vectors : sequence of array, each of shape (records, length)
         Features that must be finite.
     tensors : sequence of array, each of shape (records, ...), or (counts.sum(), ...)

@@ -78,31 +78,16 @@ class Inference:
     """Part of a network over the rows of a batch: feeds in, features and materialised tensors out.
 
     A :class:`udfs.arrow.BatchFunction`. It adds the features' columns, then those of the materialised tensors.
-
-    Parameters
-    ----------
-    feeds : tuple of Feed
-        A feed may fill several of the graph's inputs, and several feeds may read one column.
-    features, materialised : tuple
-        Columns to add, in this order.
-    batch_size : int
-        Records per run of the network, or images where a record has several.
-    device : str
-        Device of the handler; ``"auto"`` and ``"cuda"`` take the GPU that Spark gave the task.
-    image_aggregation : {"mean", "max"}
-        Aggregates the features of a record's images into one vector.
-    combined : Combined, optional
-        Put all features into one column, instead of one each.
     """
 
     source: ModelSource
-    feeds: tuple[Feed, ...]
-    features: tuple[Feature, ...]
+    feeds: tuple[Feed, ...]  # a feed may fill several of the graph's inputs, and several feeds may read one column
+    features: tuple[Feature, ...]  # columns to add, in this order
     materialised: tuple[Materialised, ...]
-    batch_size: int
-    device: str
-    image_aggregation: Reduction = "mean"
-    combined: Combined | None = None
+    batch_size: int  # records per run of the network, or images where a record has several
+    device: str  # device of the handler; "auto" and "cuda" take the GPU that Spark gave the task
+    image_aggregation: Reduction = "mean"  # aggregates the features of a record's images into one vector
+    combined: Combined | None = None  # put all features into one column, instead of one each
 
     @property
     def vectors(self) -> tuple[str, ...]:
@@ -172,13 +157,7 @@ class Inference:
 
 
 def _together(reads: Sequence[Read]) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.int64] | None]:
-    """Align the arrays of all layers: an item of a record is repeated for each item of its longest array.
-
-    Raises
-    ------
-    udfs.arrow.TensorError
-        Two feeds have several items of one record, and not as many.
-    """
+    """Align the arrays of all layers: an item of a record is repeated for each item of its longest array."""
     counts = next((read.counts for read in reads if read.counts is not None), None)
     inputs: dict[str, NDArray[np.generic]] = {}
     for read in reads:

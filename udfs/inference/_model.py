@@ -33,31 +33,18 @@ _checked: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Everything that a worker needs to open a model.
+    """Everything that a worker needs to open a model."""
 
-    Parameters
-    ----------
-    key : str
-        Tells models apart: two sources with one key build equal models.
-    framework : str
-        Name of the framework.
-    inputs : tuple of TensorSpec
-        One for each input of the network.
-    build : callable
-        Returns the framework's model with its weights, in inference mode. It is pickled by Spark's own closures: by
-        reference for what is installed, by value for what a notebook defined.
-    skeleton : callable, optional
-        Returns the model without its weights. A framework that can (torch) then has them resident once per node; see
-        :meth:`udfs.handlers.Framework.share`. Without it each process has its own.
-    registered : tuple of Framework
-        Frameworks that were registered by hand, for the worker to register too; by default those of this process.
-    """
-
-    key: str
+    key: str  # tells models apart: two sources with one key build equal models
     framework: str
-    inputs: tuple[TensorSpec, ...]
+    inputs: tuple[TensorSpec, ...]  # one for each input of the network
+    # Returns the framework's model with its weights, in inference mode. It is pickled by Spark's own closures: by
+    # reference for what is installed, by value for what a notebook defined.
     build: Callable[[], object] = field(compare=False, repr=False)
+    # Returns the model without its weights. A framework that can (torch) then has them resident once per node; see
+    # udfs.handlers.Framework.share. Without it each process has its own.
     skeleton: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
+    # Frameworks that were registered by hand, for the worker to register too; by default those of this process.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, compare=False, repr=False)
 
     def open(self, device: str = "cpu") -> TracedModel:
@@ -81,11 +68,6 @@ def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
 
 def check_model(source: ModelSource, model: TracedModel) -> None:
     """Refuse a model whose records see each other, before Spark starts a job; it runs once per model and process.
-
-    Parameters
-    ----------
-    model : TracedModel
-        Model that the source opened.
 
     Raises
     ------

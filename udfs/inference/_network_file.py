@@ -23,42 +23,22 @@ __all__ = ["NetworkFile", "files_of_this_process"]
 
 @dataclass(frozen=True, eq=False)
 class NetworkFile:
-    """Builder of a network that lies in a file. Two are equal where their networks are.
-
-    Parameters
-    ----------
-    framework : str
-        Name of the framework.
-    digest : str
-        Changes with the network's code and with its weights.
-    file : str
-        A path, or what :func:`udfs.weights.local_file` finds on a worker.
-    code : bytes, optional
-        Code of a user's network, which its framework packed for Spark's closures. Without it the network needs no code
-        of its author.
-    inputs : tuple of TensorSpec
-        Only inputs that a network without its author's code reads; empty if it reads others too.
-    registered : tuple of Framework
-        Frameworks that were registered by hand, for workers to register too; by default those of this process.
-    """
+    """Builder of a network that lies in a file. Two are equal where their networks are."""
 
     framework: str
-    digest: str
-    file: str
+    digest: str  # changes with the network's code and with its weights
+    file: str  # a path, or what udfs.weights.local_file finds on a worker
+    # Code of a user's network, which its framework packed for Spark's closures. Without it the network needs no code of
+    # its author.
     code: bytes | None = field(default=None, repr=False)
+    # Only inputs that a network without its author's code reads; empty if it reads others too.
     inputs: tuple[TensorSpec, ...] = ()
+    # Frameworks that were registered by hand, for workers to register too; by default those of this process.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, repr=False)
 
     @classmethod
     def of(cls, model: Any, handler: Framework, inputs: Sequence[TensorSpec]) -> NetworkFile:
         """Copy a model of the user with its current weights; the model is not changed.
-
-        Parameters
-        ----------
-        handler : Framework
-            Framework that recognises the network.
-        inputs : sequence of TensorSpec
-            Inputs of the model.
 
         Raises
         ------

@@ -24,15 +24,10 @@ class NetworkInputs:
     """The inputs of a network, and the columns that they are read from.
 
     A row is bad where a value is null, an image cannot be read, or a tensor has another size or a null in it.
-
-    Parameters
-    ----------
-    images : tuple of str
-        Columns that arrive as images.
     """
 
     inputs: tuple[TensorGroup, ...]
-    images: tuple[str, ...]
+    images: tuple[str, ...]  # columns that arrive as images
 
     @property
     def columns(self) -> tuple[TensorColumn, ...]:

@@ -24,20 +24,12 @@ __all__ = ["PoolScore"]
 
 @dataclass(frozen=True, slots=True)
 class PoolScore:
-    """Uncertainty of a network's predictions, a number for each row. A :class:`udfs.arrow.BatchFunction`.
-
-    Parameters
-    ----------
-    output : str
-        Column to add, ``double``.
-    mask : str, optional
-        Column of the tags that is 0 where a token is padding.
-    """
+    """Uncertainty of a network's predictions, a number for each row. A :class:`udfs.arrow.BatchFunction`."""
 
     prediction: Prediction
     uncertainty: OutputUncertainty
-    output: str
-    mask: str | None = None
+    output: str  # column to add, double
+    mask: str | None = None  # column of the tags that is 0 where a token is padding
 
     @property
     def batch_size(self) -> int:

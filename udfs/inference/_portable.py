@@ -27,21 +27,13 @@ class NotPortableError(CerebroError, TypeError):
 
 @dataclass(frozen=True)
 class PortableNetwork:
-    """A network in inference mode, as bytes.
+    """A network in inference mode, as bytes."""
 
-    Parameters
-    ----------
-    framework : str
-        Name of the framework that opens it.
-    data : bytes
-        Export of the framework: of torch a ``.pt2`` archive of ``torch.export``, of Keras a ``.keras`` archive,
-        which is opened in Keras's safe mode.
-    registered : tuple of Framework
-        Frameworks that were registered by hand, for workers to register too; by default those of this process.
-    """
-
-    framework: str
+    framework: str  # name of the framework that opens it
+    # Export of the framework: of torch a .pt2 archive of torch.export, of Keras a .keras archive, which is opened in
+    # Keras's safe mode.
     data: bytes
+    # Frameworks that were registered by hand, for workers to register too; by default those of this process.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, compare=False, repr=False)
 
     @classmethod
@@ -50,16 +42,8 @@ class PortableNetwork:
 
         Parameters
         ----------
-        model : object
-            Model of any framework.
         inputs : sequence of array, each of shape (rows, ...)
             A few rows of what it reads.
-
-        Raises
-        ------
-        NotPortableError
-            No framework recognises it, its Python cannot be turned into a graph (torch), or its classes are not
-            registered (Keras).
         """
         handler = framework_of(model)
         if handler is None:

@@ -28,19 +28,12 @@ class Prediction:
     """Outputs of a network for the columns that it was trained on. A :class:`udfs.arrow.BatchFunction`.
 
     A row is bad where a value is null, an image cannot be read or a tensor has another size.
-
-    Parameters
-    ----------
-    images : tuple of str
-        Columns that arrive as images.
-    output : str
-        Column to add, ``list<float>``: the network's first output.
     """
 
     network: PortableNetwork
     inputs: tuple[TensorGroup, ...]
-    images: tuple[str, ...]
-    output: str
+    images: tuple[str, ...]  # columns that arrive as images
+    output: str  # column to add, list<float>: the network's first output
     batch_size: int
 
     @property

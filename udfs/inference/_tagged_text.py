@@ -29,24 +29,11 @@ class TokenColumns:
     """Tokenizer of a column into ids, mask and, of tagged words, classes. A :class:`udfs.arrow.BatchFunction`.
 
     A word may be cut into several tokens: the first one has the word's class, the others :data:`UNTAGGED`.
-
-    Parameters
-    ----------
-    text : str
-        Column of strings, or of arrays of words.
-    tags : str, optional
-        Column of arrays of tags, one a word.
-    classes : tuple of str
-        Tags, in the order of their classes.
-    tokenization : Tokenization
-        With a tokenizer.
-    batch_size : int
-        Rows. Default 1024.
     """
 
-    text: str
-    tags: str | None
-    classes: tuple[str, ...]
+    text: str  # column of strings, or of arrays of words
+    tags: str | None  # column of arrays of tags, one a word
+    classes: tuple[str, ...]  # tags, in the order of their classes
     tokenization: Tokenization
     batch_size: int = 1024
 

@@ -27,13 +27,7 @@ _PADDINGS = ("[PAD]", "<pad>", "<|endoftext|>")
 
 
 class TextError(RowError):
-    """A text that cannot be read; an error about this one value.
-
-    Parameters
-    ----------
-    reason, detail : str
-        See :class:`udfs.arrow.RowError`.
-    """
+    """A text that cannot be read; an error about this one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +38,15 @@ class Tokenization:
     a batch is dense and a tensor's size known before it is there; the price is that the network's FLOPs are those of
     the longest text for all of them. They grow a little faster than ``max_length``: choose it no longer than the texts.
 
-    Parameters
-    ----------
-    max_length : int
-        Tokens, those that begin and end a text included.
-    tokenizer : str, optional
-        Path or URI of a ``tokenizer.json``, as for :func:`udfs.weights.local_file`.
-    version : str
-        Changes when the file does, for the caches of the workers.
-
     Examples
     --------
     >>> [spec.shape for spec in Tokenization(max_length=64).inputs]
     [(64,), (64,)]
     """
 
-    max_length: int
-    tokenizer: str | None = None
-    version: str = ""
+    max_length: int  # tokens, those that begin and end a text included
+    tokenizer: str | None = None  # path or URI of a tokenizer.json, as for udfs.weights.local_file
+    version: str = ""  # changes when the file does, for the caches of the workers
 
     kind = "text"
 
@@ -82,18 +67,10 @@ class Tokenization:
 
 @dataclass(frozen=True, slots=True)
 class TextFeed:
-    """Tokenizer of a column of strings into the two inputs of a text encoder.
-
-    Parameters
-    ----------
-    ids, mask : str
-        Names of the graph's inputs.
-    tokenization : Tokenization
-        With a tokenizer.
-    """
+    """Tokenizer of a column of strings into the two inputs of a text encoder."""
 
     column: str
-    ids: str
+    ids: str  # names of the graph's inputs
     mask: str
     tokenization: Tokenization
 
@@ -114,15 +91,7 @@ class TextFeed:
 
 
 def open_tokenizer(tokenization: Tokenization) -> Any:
-    """Open a tokenizer that pads and cuts to ``tokenization.max_length``.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        There is no tokenizer, or its file cannot be read.
-    ImportError
-        The library is not installed; the message says which extra installs it.
-    """
+    """Open a tokenizer that pads and cuts to ``tokenization.max_length``."""
     try:
         from tokenizers import Tokenizer  # an optional extra
     except ModuleNotFoundError as error:

@@ -23,18 +23,11 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
 
     Parameters
     ----------
-    probabilities : array, shape (rows, classes) or (rows, tokens, classes)
-        Probabilities of the classes.
     how : str
         One of :data:`UNCERTAINTIES`: 1 less the largest probability; 1 less the distance of the two largest; or the
         entropy, in nats.
     present : array of bool, shape (rows, tokens), optional
         Tokens that count; their mean is the record's. Default: all.
-
-    Returns
-    -------
-    array of float64, shape (rows,)
-        Uncertainty of each row.
 
     Examples
     --------
@@ -63,17 +56,6 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
 class OutputUncertainty:
     """Uncertainty of a network, computed from its outputs.
 
-    Parameters
-    ----------
-    how : str
-        One of :data:`UNCERTAINTIES`.
-    kind : {"classes", "positive", "tags"}
-        Whether a row has a class of several, of two, or one for each token.
-    probabilities : bool
-        Whether the outputs are probabilities; otherwise scores.
-    tokens : tuple of int, optional
-        Number of tokens and of classes of tags.
-
     Examples
     --------
     >>> certain = OutputUncertainty("least_confidence", "positive", probabilities=True)
@@ -81,10 +63,11 @@ class OutputUncertainty:
     [0.1, 0.5]
     """
 
-    how: str
+    how: str  # one of UNCERTAINTIES
+    # Whether a row has a class of several, of two, or one for each token; one of "classes", "positive", "tags".
     kind: str
-    probabilities: bool
-    tokens: tuple[int, int] | None = None
+    probabilities: bool  # whether the outputs are probabilities; otherwise scores
+    tokens: tuple[int, int] | None = None  # number of tokens and of classes of tags
 
     def __call__(self, outputs: NDArray[Any], present: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Compute a number for each row, from 0 on; NaN where an output is NaN.
@@ -95,11 +78,6 @@ class OutputUncertainty:
             Outputs for the classes of the label; a single output is that of the second of two classes.
         present : array of bool, shape (rows, tokens), optional
             Tokens of the tags that are no padding.
-
-        Returns
-        -------
-        array of float64, shape (rows,)
-            Uncertainty of each row.
         """
         rows = outputs.reshape(len(outputs), *(self.tokens or (-1,)))
         return uncertainty(self._chances(rows), self.how, None if self.tokens is None else present)

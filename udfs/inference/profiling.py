@@ -42,27 +42,13 @@ class ProfilingError(CerebroError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ProfilingRequest:
-    """A model to measure, and the rows to measure it with.
+    """A model to measure, and the rows to measure it with."""
 
-    Parameters
-    ----------
-    model : str
-        Name, for the profile.
-    inference : Inference
-        Inference that a worker would run.
-    batch : pyarrow.RecordBatch
-        Records of the kind that it reads, at least ``inference.batch_size`` of them.
-    depths : tuple of str
-        Layers at which seconds are taken, from the bottom to the top.
-    threads : int
-        Number of threads of one run of the network.
-    """
-
-    model: str
-    inference: Inference
-    batch: pa.RecordBatch
-    depths: tuple[str, ...]
-    threads: int = 1
+    model: str  # name, for the profile
+    inference: Inference  # inference that a worker would run
+    batch: pa.RecordBatch  # records of the kind that it reads, at least inference.batch_size of them
+    depths: tuple[str, ...]  # layers at which seconds are taken, from the bottom to the top
+    threads: int = 1  # number of threads of one run of the network
 
 
 def measure(request: ProfilingRequest) -> ModelProfile:
@@ -71,11 +57,6 @@ def measure(request: ProfilingRequest) -> ModelProfile:
     Resident memory is what the kernel counts: what opening the model and running full batches adds to a process that
     has imported what every Spark worker imports. Pages of files (libraries, mapped weights) are told from the
     process's own. Freed memory is kept, as in a worker, so that the end shows the peak.
-
-    Raises
-    ------
-    ProfilingError
-        The process ended without an answer: out of memory, for example.
     """
     from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
 

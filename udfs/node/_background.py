@@ -26,11 +26,6 @@ def background(function: Callable[P, T]) -> Callable[P, T]:
     that the function starts inherit it, for example those of torch. Threads that a library started before keep theirs,
     for example those of TensorFlow. It has an effect on Linux only, where each thread has a priority.
 
-    Parameters
-    ----------
-    function : callable
-        Function to run.
-
     Examples
     --------
     >>> import os

@@ -32,16 +32,6 @@ class NodeCacheError(CerebroError, OSError):
 def node_folder(kind: str) -> Path:
     """Return the node's cache folder for one kind of files; create it where it is missing.
 
-    Parameters
-    ----------
-    kind : str
-        Name of the folder within the cache.
-
-    Raises
-    ------
-    NodeCacheError
-        It belongs to another user, or cannot be made.
-
     Examples
     --------
     >>> node_folder("doctest").name

@@ -82,15 +82,9 @@ def task_device(device: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """A task's report of where it ran. Call it with ``mapInArrow``.
+    """A task's report of where it ran. Call it with ``mapInArrow``."""
 
-    Parameters
-    ----------
-    seconds : float
-        Seconds for which the task waits, so that the other tasks run at the same time and not after it.
-    """
-
-    seconds: float
+    seconds: float  # seconds for which the task waits, so that the other tasks run at the same time and not after it
 
     schema = "host string, executor long, memory long, contained boolean, gpu long"
     """Columns: host, process id of the executor's Python daemon, bytes, whether a container's, bytes of its GPU."""

@@ -9,13 +9,7 @@ __all__ = ["limit_threads"]
 
 
 def limit_threads(threads: int) -> None:
-    """Set the number of CPU threads before a framework reads it; tell one that is imported already.
-
-    Parameters
-    ----------
-    threads : int
-        Number of threads of one operation.
-    """
+    """Set the number of CPU threads before a framework reads it; tell one that is imported already."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
     torch = sys.modules.get("torch")

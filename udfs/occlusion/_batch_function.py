@@ -63,38 +63,19 @@ class Explaining:
     """Heat maps of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
 
     A row is bad where its image cannot be read, its target is not an element of the score, or a verified place differs.
-
-    Parameters
-    ----------
-    source : ModelSource
-        Network, as tasks open it.
-    feed : ImageFeed
-        Column of images and how it fills the network's input.
-    target : str or None
-        Column of the element of the score to map. Without it, or where it is null, the largest element is mapped.
-    occlusion : Occlusion
-        Settings of the heat maps.
-    output, details : str
-        Columns to add: the heat map, row by row, and a struct of :data:`DETAILS`.
-    device : str
-        Device of the tasks.
-    model : str
-        Name of the network in the roster.
-    has_random_weights : bool
-        Whether the network has random weights.
-    tuning : float, optional
-        SSIM to reach. With it, `output` has the numbers of a :class:`udfs.occlusion.Measured` instead of heat maps.
     """
 
-    source: ModelSource
-    feed: ImageFeed
+    source: ModelSource  # network, as tasks open it
+    feed: ImageFeed  # column of images and how it fills the network's input
+    # Column of the element of the score to map. Without it, or where it is null, the largest element is mapped.
     target: str | None
-    occlusion: Occlusion
-    output: str
+    occlusion: Occlusion  # settings of the heat maps
+    output: str  # columns to add: the heat map, row by row, and a struct of DETAILS
     details: str
-    device: str
-    model: str = ""
-    has_random_weights: bool = False
+    device: str  # device of the tasks
+    model: str = ""  # name of the network in the roster
+    has_random_weights: bool = False  # whether the network has random weights
+    # SSIM to reach. With it, `output` has the numbers of a udfs.occlusion.Measured instead of heat maps.
     tuning: float | None = None
 
     @property

@@ -21,13 +21,6 @@ class Lattice:
 
     The last row and column belong to it, so that every other place lies between two of stage one.
 
-    Parameters
-    ----------
-    grid : OcclusionGrid
-        Places of the heat map, on two axes.
-    step : int
-        Ratio of the strides of stage one and stage two.
-
     Examples
     --------
     >>> from optimizer.occlusion import OcclusionGrid
@@ -40,8 +33,8 @@ class Lattice:
     0.5
     """
 
-    grid: OcclusionGrid
-    step: int
+    grid: OcclusionGrid  # places of the heat map, on two axes
+    step: int  # ratio of the strides of stage one and stage two
 
     @property
     def first(self) -> NDArray[np.bool_]:

@@ -42,17 +42,10 @@ class Surface:
 
     Neighbours deviate from the trend alike, and deviate more where the map is less flat. The parameters are those under
     which the known values are most likely.
-
-    Attributes
-    ----------
-    mean : array of float64, of the heat map's shape
-        The most likely values; the known ones as they are.
-    scale : array of float64, of the heat map's shape
-        Standard deviation of a value from the trend.
     """
 
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    mean: NDArray[np.float64]  # most likely value of each place; the known ones as they are
+    scale: NDArray[np.float64]  # standard deviation of each value from the trend
     _known: tuple[NDArray[np.int64], ...]
     _kernels: tuple[NDArray[np.float64], ...]
     _roots: tuple[NDArray[np.float64], ...]

@@ -73,17 +73,6 @@ class HeatMaps(ABC):
     def values(self, image: Any, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
         """Cover some places of an opened image with the patch.
 
-        Parameters
-        ----------
-        image
-            Image that ``opened`` returned.
-        score : SettledScore
-            Score of this image.
-        targets : sequence of int
-            Elements of the score.
-        places : array of bool, of the heat map's shape
-            Places to compute.
-
         Yields
         ------
         array of int64, of shape (places, axes)

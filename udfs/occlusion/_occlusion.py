@@ -43,53 +43,27 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 @dataclass(frozen=True, slots=True)
 class Occlusion:
-    """Settings of a heat map: the patch, its places, and the precision of the network's answers.
+    """Settings of a heat map: the patch, its places, and the precision of the network's answers."""
 
-    Parameters
-    ----------
-    grid : OcclusionGrid
-        Places of the patch.
-    fill : tuple of float
-        Value of a patch of one colour, by channel, as the network reads it.
-    mode : {"exact", "approximate", "naive"}
-        Way to compute the heat map. Default ``"exact"``.
-    tau : float
-        Threshold of projective field thresholding, in the approximate mode. Default 1.
-    step : int
-        Ratio of the strides of stage one and stage two, in the approximate mode. Default 1: every place is computed.
-    fraction : float
-        Share of the heat map in stage two. Default 0.25.
-    target_ssim : float, optional
-        In the approximate mode, instead of `tau` and `step`: rounds of places are computed exactly until the estimated
-        SSIM of the heat map reaches it.
-    batch_size : int
-        Places per batch. Default 32.
-    perturbation : {"color", "mean", "blur"} or array
-        Content of the patch: one colour; the image's mean; the blurred image, each pixel the mean of a neighbourhood of
-        the patch's size; or an array of the image's shape.
-    precision : {"float32", "bfloat16"}
-        Precision of the places, in the approximate mode. Default ``"float32"``.
-    score : Score
-        Score that is mapped.
-    verify : int, optional
-        Places to compute again with the original network; see :func:`udfs.occlusion.places_to_verify`. In the
-        approximate mode the image without a patch is computed again as well, unless it is 0.
-    seed : int
-        Seed of the choice of these places. Default 0.
-    """
-
-    grid: OcclusionGrid
-    fill: tuple[float, ...]
-    mode: Mode = "exact"
-    tau: float = 1.0
+    grid: OcclusionGrid  # places of the patch
+    fill: tuple[float, ...]  # value of a patch of one colour, by channel, as the network reads it
+    mode: Mode = "exact"  # way to compute the heat map
+    tau: float = 1.0  # threshold of projective field thresholding, in the approximate mode
+    # Ratio of the strides of stage one and stage two, in the approximate mode. Default 1: every place is computed.
     step: int = 1
-    fraction: float = 0.25
-    batch_size: int = 32
+    fraction: float = 0.25  # share of the heat map in stage two
+    batch_size: int = 32  # places per batch
+    # Content of the patch: one colour; the image's mean; the blurred image, each pixel the mean of a neighbourhood of
+    # the patch's size; or an array of the image's shape.
     perturbation: Perturbation | NDArray[np.float32] = "color"
-    precision: Precision = "float32"
-    score: Score = field(default_factory=Score)
+    precision: Precision = "float32"  # precision of the places, in the approximate mode
+    score: Score = field(default_factory=Score)  # score that is mapped
+    # Places to compute again with the original network; see udfs.occlusion.places_to_verify. In the approximate mode
+    # the image without a patch is computed again as well, unless it is 0.
     verify: int | None = None
-    seed: int = 0
+    seed: int = 0  # seed of the choice of these places
+    # In the approximate mode, instead of `tau` and `step`: rounds of places are computed exactly until the estimated
+    # SSIM of the heat map reaches it.
     target_ssim: float | None = None
 
     @property
@@ -100,41 +74,19 @@ class Occlusion:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Heat map of one target, made by :meth:`udfs.occlusion.occluder.Occluder.heat_map`.
+    """Heat map of one target, made by :meth:`udfs.occlusion.occluder.Occluder.heat_map`."""
 
-    Attributes
-    ----------
-    values : array of float32, of the grid's shape
-        Score of the target with the patch there.
-    target, predicted : int
-        Element of the score that is mapped, and the largest one for the whole image.
-    probability : float
-        Score of the target for the whole image; a probability where `score` says so.
-    score : str
-        Description of the score.
-    verified : int
-        Number of places that were computed again with the original network.
-    difference : float
-        Largest difference at these places.
-    elements : int
-        Number of elements of the score.
-    top : tuple of (int, float)
-        The five largest elements of the score for the whole image, the largest first, and their scores.
-    likeness : float or None
-        Estimated SSIM with the exact heat map, in the approximate mode. 1 where all places are computed exactly;
-        ``None`` where the map is too small for an SSIM.
-    computed : int
-        Number of places that were computed; the others are estimated from them.
-    """
-
-    values: NDArray[np.float32]
-    target: int
+    values: NDArray[np.float32]  # score of the target with the patch there, of the grid's shape
+    target: int  # element of the score that is mapped, and the largest one for the whole image
     predicted: int
-    probability: float
-    score: str
-    verified: int = 0
-    difference: float = 0.0
-    elements: int = 0
+    probability: float  # score of the target for the whole image; a probability where `score` says so
+    score: str  # description of the score
+    verified: int = 0  # number of places that were computed again with the original network
+    difference: float = 0.0  # largest difference at these places
+    elements: int = 0  # number of elements of the score
+    # The five largest elements of the score for the whole image, the largest first, and their scores.
     top: tuple[tuple[int, float], ...] = ()
+    # Estimated SSIM with the exact heat map, in the approximate mode. 1 where all places are computed exactly; None
+    # where the map is too small for an SSIM.
     likeness: float | None = None
-    computed: int = 0
+    computed: int = 0  # number of places that were computed; the others are estimated from them

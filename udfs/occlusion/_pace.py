@@ -54,10 +54,6 @@ class Pace:
 
     Parameters
     ----------
-    patches : UpdatePatches
-        Changed parts by layer.
-    occlusion : Occlusion
-        Settings of the heat map.
     places : int
         Number of places to compute, over both stages of drill-down.
     in_full : bool

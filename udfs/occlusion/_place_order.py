@@ -25,8 +25,6 @@ def coarse_to_fine(places: NDArray[np.bool_], first: int = _FIRST) -> Iterator[N
 
     Parameters
     ----------
-    places : array of bool, of the heat map's shape
-        Places to compute.
     first : int
         Most places of the coarsest lattice over the whole heat map. Default 4.
 

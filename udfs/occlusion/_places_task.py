@@ -32,36 +32,16 @@ COST = pa.schema([("run", pa.float64())])
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Computation of shares of a heat map's places; each input row is the number of a share.
+    """Computation of shares of a heat map's places; each input row is the number of a share."""
 
-    Parameters
-    ----------
-    source : ModelSource
-        Network, as tasks open it.
-    occlusion : Occlusion
-        Settings of the heat map.
-    device : str
-        Device of the tasks.
-    pixels : array of float32
-        Input of the network.
-    score : SettledScore or None
-        Score that the driver settled on the whole image. ``None`` where there are no places.
-    targets : sequence of int
-        Elements of the score.
-    places : array of int64
-        Places to compute, counted row by row.
-    shares : int
-        Number of shares, each with places from the whole map: those at the borders cost less.
-    """
-
-    source: ModelSource
-    occlusion: Occlusion
-    device: str
-    pixels: NDArray[np.float32]
-    score: SettledScore | None
-    targets: Sequence[int]
-    places: NDArray[np.int64]
-    shares: int
+    source: ModelSource  # network, as tasks open it
+    occlusion: Occlusion  # settings of the heat map
+    device: str  # device of the tasks
+    pixels: NDArray[np.float32]  # input of the network
+    score: SettledScore | None  # score that the driver settled on the whole image. None where there are no places.
+    targets: Sequence[int]  # elements of the score
+    places: NDArray[np.int64]  # places to compute, counted row by row
+    shares: int  # number of shares, each with places from the whole map: those at the borders cost less
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches of :data:`VALUES`."""

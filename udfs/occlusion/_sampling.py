@@ -59,12 +59,8 @@ def spread_places(shape: Sequence[int], share: float = _FIRST, *, seed: int = 0)
 
     Parameters
     ----------
-    shape : sequence of int
-        Shape of the heat map.
     share : float
         Approximate share of its places; at least 16 places, or all.
-    seed : int
-        Seed of the choice. Default 0.
 
     Examples
     --------
@@ -88,18 +84,6 @@ class Sampling:
     has the places that would raise it most. From three fifths of all places on, the rest is computed too, and the heat
     maps are exact; so are those of fewer than 320 places.
 
-    Parameters
-    ----------
-    grid : OcclusionGrid
-        Places of the heat map.
-    target : float
-        SSIM to reach, below 1.
-
-    Attributes
-    ----------
-    likeness : tuple of float
-        Estimated SSIM by heat map after the last round, or 1 where all places are known.
-
     Examples
     --------
     >>> from optimizer.occlusion import OcclusionGrid
@@ -115,8 +99,9 @@ class Sampling:
     True
     """
 
-    grid: OcclusionGrid
-    target: float
+    grid: OcclusionGrid  # places of the heat map
+    target: float  # SSIM to reach, below 1
+    # Estimated SSIM by heat map after the last round, or 1 where all places are known.
     likeness: tuple[float, ...] = field(default=(), init=False)
     _surfaces: list[Surface] = field(default_factory=list, init=False)
 

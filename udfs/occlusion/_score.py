@@ -80,14 +80,7 @@ class Score:
             )
 
     def check(self, model: TracedModel) -> str:
-        """Return the layer whose tensor is scored, and validate the request before the network runs.
-
-        Raises
-        ------
-        ScoreError
-            The network returns several outputs and none is chosen, or has none of that name; the output is a map of
-            several axes; logits are asked of a network that returns probabilities.
-        """
+        """Return the layer whose tensor is scored, and validate the request before the network runs."""
         layer = output_layer(model, self.head)
         if callable(self.output):
             return layer
@@ -108,15 +101,8 @@ class Score:
 
         Parameters
         ----------
-        model : TracedModel
-            Traced network.
         outputs : array of shape (1, ...)
             Output of the layer that :meth:`check` returns.
-
-        Raises
-        ------
-        ScoreError
-            As :meth:`check`; or the outputs are not finite, or a function does not return numbers of that shape.
         """
         layer = self.check(model)
         shape = model.graph[layer].output_shape
@@ -164,30 +150,15 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class SettledScore:
-    """Score as a function of a network's outputs, the same for all modes, batches and workers.
+    """Score as a function of a network's outputs, the same for all modes, batches and workers."""
 
-    Attributes
-    ----------
-    layer : str
-        Layer whose outputs are scored.
-    shape : tuple of int
-        Shape of the layer's output for one place, also for a network that squeezes its output.
-    kind : str
-        Name of :data:`OUTPUTS`, or ``"callable"``.
-    form : callable
-        Function from flat outputs in float64 to scores, or the user's function.
-    size : int
-        Number of elements; a target is an index of them.
-    statement : str
-        Description of the score.
-    """
-
-    layer: str
-    shape: tuple[int, ...]
-    kind: str
+    layer: str  # layer whose outputs are scored
+    shape: tuple[int, ...]  # shape of the layer's output for one place, also for a network that squeezes its output
+    kind: str  # name of OUTPUTS, or "callable"
+    # Function from flat outputs in float64 to scores, or the user's function.
     form: Callable[[NDArray[Any]], NDArray[Any]]
-    size: int
-    statement: str
+    size: int  # number of elements; a target is an index of them
+    statement: str  # description of the score
 
     def sized(self, size: int) -> SettledScore:
         """Set the number of elements."""
@@ -234,13 +205,7 @@ class SettledScore:
 
 
 def output_layer(model: TracedModel, head: str | int | None) -> str:
-    """Return the layer whose tensor a network returns, or returns under a key or at an index.
-
-    Raises
-    ------
-    ScoreError
-        There are several and none is chosen, or none has that name.
-    """
+    """Return the layer whose tensor a network returns, or returns under a key or at an index."""
     outputs, keys = model.graph.outputs, model.output_keys
     named = ", ".join(map(repr, keys or outputs))
     if head is None:

@@ -23,18 +23,10 @@ _STEPS = 61
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """SSIM as a polynomial of second degree in tau.
+    """SSIM as a polynomial of second degree in tau."""
 
-    Parameters
-    ----------
-    coefficients : tuple of float
-        Coefficients of the polynomial, the highest power first.
-    least : float
-        Lowest tau that was measured, where the curve ends. Default 0.4.
-    """
-
-    coefficients: tuple[float, ...]
-    least: float = TAUS[-1]
+    coefficients: tuple[float, ...]  # coefficients of the polynomial, the highest power first
+    least: float = TAUS[-1]  # lowest tau that was measured, where the curve ends
 
     def at(self, tau: float) -> float:
         """Estimate the SSIM."""
@@ -81,10 +73,6 @@ def bisected(
 
     Parameters
     ----------
-    likeness : callable
-        Function that measures the likeness at a tau.
-    target : float
-        Likeness to reach.
     low, high : float
         Bounds, neither of which is measured.
     steps : int

@@ -37,25 +37,16 @@ class VerificationError(CerebroError, ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Comparison of a heat map's places with the original network.
+    """Comparison of a heat map's places with the original network."""
 
-    Parameters
-    ----------
-    original : callable
-        Function from the index of a place, or ``()`` for the image without a patch, to all elements of the score by the
-        original network, run for one record at a time.
-    precise : callable
-        The same function in float64; returns ``None`` where the network does not support it.
-    reason : callable
-        Function from the index of a place and the targets' scores by :attr:`original` to the reason of a difference.
-    largest : float
-        Largest magnitude of the whole image's score.
-    """
-
+    # Function from the index of a place, or () for the image without a patch, to all elements of the score by the
+    # original network, run for one record at a time.
     original: Callable[[tuple[int, ...]], NDArray[np.floating]]
+    # The same function in float64; returns None where the network does not support it.
     precise: Callable[[tuple[int, ...]], NDArray[np.floating] | None]
+    # Function from the index of a place and the targets' scores by original to the reason of a difference.
     reason: Callable[[tuple[int, ...], NDArray[np.floating]], str]
-    largest: float
+    largest: float  # largest magnitude of the whole image's score
 
     def __call__(self, values: NDArray[np.float32], targets: Sequence[int], places: Sequence[tuple[int, ...]]) -> float:
         """Compare the heat maps of some targets at some places, and return the largest difference.
@@ -64,15 +55,8 @@ class Verification:
         ----------
         values : array of float32, of shape (targets, *grid)
             Heat maps; of shape (targets,) for the image without a patch.
-        targets : sequence of int
-            Elements of the score.
         places : sequence of tuple of int
             Places to compare; ``()`` is the image without a patch.
-
-        Raises
-        ------
-        VerificationError
-            The values differ by more than 1e-5 (of the largest score above 1) and by more than float32's rounding.
         """
         most, tolerance = 0.0, _TOLERANCE * max(1.0, self.largest)
         for place in places:
@@ -124,10 +108,6 @@ def places_to_verify(
     ----------
     verify : int or None
         Number of places; ``None`` is 1 in 50, at least 1 and at most 4.
-    shape : tuple of int
-        Shape of the heat map.
-    seed : int
-        Seed of the choice.
     among : array of bool, of that shape, optional
         Places to choose from. Default: all.
 

@@ -46,24 +46,12 @@ _IMAGE = 4
 
 @dataclass(frozen=True)
 class Opened:
-    """Image on the device with its views, for all occluders of one network. Made by :meth:`Occluder.opened`.
+    """Image on the device with its views, for all occluders of one network. Made by :meth:`Occluder.opened`."""
 
-    Attributes
-    ----------
-    pixels : array of float32
-        Image as the network reads it.
-    whole : tensor of shape (1, channels, ...)
-        Image on the device.
-    beside : mapping of str to tensor of shape (1, ...)
-        Other inputs of the network.
-    views : Views
-        Tensors that the places read.
-    """
-
-    pixels: NDArray[np.float32]
-    whole: torch.Tensor
-    beside: Mapping[str, torch.Tensor]
-    views: Views
+    pixels: NDArray[np.float32]  # image as the network reads it
+    whole: torch.Tensor  # image on the device, of shape (1, channels, ...)
+    beside: Mapping[str, torch.Tensor]  # other inputs of the network, of shape (1, ...)
+    views: Views  # tensors that the places read
 
     @property
     def nbytes(self) -> int:

@@ -45,8 +45,6 @@ class Tuning:
 
     Parameters
     ----------
-    model : TorchModel
-        Traced and prepared network.
     occlusion : Occlusion
         Settings of the approximate mode, with the step of drill-down; its tau is ignored.
     target : float

@@ -39,16 +39,6 @@ def interface_of(host: str) -> str:
     If a name has several addresses, addresses that other machines can reach take precedence over loopback addresses,
     which many systems also assign to the machine's own name. IPv4 takes precedence over IPv6, as in Spark.
 
-    Parameters
-    ----------
-    host : str
-        Name or address of this machine.
-
-    Raises
-    ------
-    AddressError
-        The name is unknown, or none of its addresses belongs to this machine.
-
     Examples
     --------
     >>> interface_of("127.0.0.1")
@@ -95,11 +85,6 @@ def _is_own(address: str) -> bool:
 
 def address_towards(location: str) -> str:
     """Return the address of this machine on the interface that routes to a location.
-
-    Parameters
-    ----------
-    location : str
-        Location of the endpoint, ``tcp://host:port``.
 
     Examples
     --------

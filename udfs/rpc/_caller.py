@@ -36,15 +36,9 @@ class Caller:
 
     Parameters
     ----------
-    location : str
-        Location of the endpoint, ``tcp://host:port``.
     credentials : Credentials
         Credentials of the run. If they have a certificate, the endpoint must present it; otherwise the endpoint must
         not encrypt.
-    protocol : WireProtocol
-        Messages that both sides exchange.
-    limits : Limits, optional
-        Limits of the endpoint.
     """
 
     def __init__(
@@ -74,13 +68,6 @@ class Caller:
     def call(self, request: Request[ReplyT], *, timeout_s: float) -> ReplyT:
         """Send a request and wait for the reply.
 
-        Parameters
-        ----------
-        request : Request
-            Request of the caller's protocol.
-        timeout_s : float
-            Seconds to wait for the reply.
-
         Raises
         ------
         CallError
@@ -107,13 +94,6 @@ class Caller:
 
     def fetch(self, name: str, *, timeout_s: float) -> bytes:
         """Fetch the bytes that the endpoint stores under a name.
-
-        Parameters
-        ----------
-        name : str
-            Name of the content.
-        timeout_s : float
-            Seconds to wait for the content.
 
         Raises
         ------

@@ -93,8 +93,6 @@ def prove_to_endpoint(
     ----------
     connection : socket.socket
         New connection to the endpoint; closed on failure.
-    secret : bytes
-        Secret of the run.
     until : float
         Deadline on the monotonic clock, in seconds.
     encryption : ssl.SSLContext, optional
@@ -158,10 +156,6 @@ class Channel:
 
     Parameters
     ----------
-    connection : socket.socket
-        Authenticated connection.
-    seal : Seal
-        Signatures of the connection.
     asks : bool
         Whether this side sends the requests.
     """
@@ -187,19 +181,8 @@ class Channel:
 
         Parameters
         ----------
-        kind : Kind
-            Kind of the message.
-        content : bytes
-            Body of the message.
-        until : float
-            Deadline on the monotonic clock, in seconds.
         digest : str
             Digest of the content of a ``HELD`` message. Default ``""``.
-
-        Raises
-        ------
-        OSError
-            The deadline has passed, or the connection was closed.
         """
         header = _HEADER.pack(kind, len(content))
         head = header + self._seal.sign(f"{self._out} header", self._sent, header)

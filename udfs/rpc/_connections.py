@@ -20,35 +20,18 @@ __all__ = ["Connection", "Connections"]
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """Connection and the thread that serves it.
+    """Connection and the thread that serves it."""
 
-    Attributes
-    ----------
-    socket : socket.socket
-        Accepted connection.
-    peer : str
-        Address of the peer, ``host:port``.
-    thread : threading.Thread or None
-        Thread that serves the connection, once it is started.
-    busy : bool
-        Whether a request is being answered.
-    """
-
-    socket: socket.socket
-    peer: str
-    thread: threading.Thread | None = None
-    busy: bool = False
+    socket: socket.socket  # accepted connection
+    peer: str  # address of the peer, host:port
+    thread: threading.Thread | None = None  # thread that serves the connection, once it is started
+    busy: bool = False  # whether a request is being answered
 
 
 class Connections:
     """Open connections of an endpoint, within its limits. The class is thread-safe.
 
     A *stranger* is a connection whose peer has not proved yet that it knows the secret of the run; a *member* has.
-
-    Parameters
-    ----------
-    limits : Limits
-        Numbers of strangers and members that may be connected.
 
     Attributes
     ----------

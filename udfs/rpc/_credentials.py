@@ -17,24 +17,16 @@ _FROM, _TO = datetime(2000, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC
 class Credentials:
     """Secret of a run, and its certificate if messages are encrypted. The ``repr`` shows none of the values.
 
-    Parameters
-    ----------
-    secret : bytes
-        Shared secret, at least 16 random bytes.
-    certificate : str
-        Certificate of the run in PEM format. Default ``""``: messages are signed but not encrypted.
-    key : str
-        Private key of the certificate in PEM format. Only an endpoint needs it. Default ``""``.
-
     Examples
     --------
     >>> Credentials(b"0123456789abcdef")
     Credentials()
     """
 
-    secret: bytes = field(repr=False)
+    secret: bytes = field(repr=False)  # shared secret, at least 16 random bytes
+    # Certificate of the run in PEM format. Default "": messages are signed but not encrypted.
     certificate: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)  # private key of the certificate in PEM format. Only an endpoint needs it.
 
     @property
     def encrypted(self) -> bool:
@@ -45,11 +37,6 @@ class Credentials:
         """Derive the credentials of a part of the run, with the same certificate.
 
         Every holder of these credentials can derive them, so that no further secret has to be sent to the part.
-
-        Parameters
-        ----------
-        name : str
-            Name of the part.
 
         Examples
         --------

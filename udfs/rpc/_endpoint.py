@@ -56,16 +56,12 @@ class Endpoint:
         Name or address of the only interface to listen on; ``0.0.0.0`` stands for all interfaces.
     credentials : Credentials
         Credentials of the run. With a certificate, every connection is encrypted.
-    protocol : WireProtocol
-        Messages that both sides exchange.
     answer : callable, optional
         Function that takes a request and returns its reply. It is called from several threads, and may raise
         :class:`RefusedError`. By default every request is refused.
     held : callable, optional
         Function that takes a name and returns the bytes stored under it, or ``None``. If it returns the bytes with
         their digest (:class:`Held`), the digest is signed instead of the bytes.
-    limits : Limits, optional
-        Limits of sizes, times and numbers of connections.
 
     Attributes
     ----------

@@ -16,18 +16,10 @@ _BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Content with the digest that was computed when it was created, so that only the receiver has to verify it.
+    """Content with the digest that was computed when it was created, so that only the receiver has to verify it."""
 
-    Parameters
-    ----------
-    content : bytes
-        Stored bytes.
-    digest : str
-        Digest of the content, from :func:`digest_of`.
-    """
-
-    content: bytes
-    digest: str
+    content: bytes  # stored bytes
+    digest: str  # digest of the content, from digest_of
 
 
 def digest_of(content: bytes) -> str:

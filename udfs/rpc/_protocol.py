@@ -42,16 +42,6 @@ class WireProtocol:
     A message is encoded as the name and version of the protocol, the name of its type, and its fields. A received
     message is validated against the type hints: unknown fields, missing fields and fields of another type are refused.
 
-    Parameters
-    ----------
-    name : str
-        Name of the protocol.
-    version : int
-        Version of the messages. Increase it with every change of a message, so that the other side refuses an unknown
-        version instead of misinterpreting it.
-    requests : tuple of type
-        Dataclasses derived from :class:`Request`.
-
     Examples
     --------
     >>> @dataclass(frozen=True)
@@ -68,8 +58,10 @@ class WireProtocol:
     """
 
     name: str
+    # Version of the messages. Increase it with every change of a message, so that the other side refuses an unknown
+    # version instead of misinterpreting it.
     version: int
-    requests: tuple[type[Request[Any]], ...]
+    requests: tuple[type[Request[Any]], ...]  # dataclasses derived from Request
 
     def encode(self, message: Any) -> bytes:
         """Encode a request or reply as bytes.
@@ -82,14 +74,7 @@ class WireProtocol:
         return pack({"protocol": self.name, "version": self.version, "message": encode(message)}, _as_array)
 
     def decode_request(self, payload: bytes) -> Request[Any]:
-        """Decode a request.
-
-        Raises
-        ------
-        RefusedError
-            The message is malformed, belongs to another protocol or version, or is an unknown request; or its fields
-            are missing, unknown or of another type.
-        """
+        """Decode a request."""
         message = self._message(payload)
         known = {request.__name__: request for request in self.requests}
         if message["type"] not in known:
@@ -100,13 +85,7 @@ class WireProtocol:
         return request
 
     def decode_reply(self, request: Request[ReplyT], payload: bytes) -> ReplyT:
-        """Decode the reply to a request.
-
-        Raises
-        ------
-        RefusedError
-            See :meth:`decode_request`.
-        """
+        """Decode the reply to a request."""
         reply: ReplyT = decode(_reply_type(type(request)), self._message(payload))
         return reply
 

@@ -45,10 +45,6 @@ def decode(hint: Any, value: Any, place: str = "") -> Any:
     hint : type hint
         A dataclass, ``str``, ``int``, ``float``, ``bool``, ``None``, an array with its element type, ``Any``; tuples,
         lists, mappings and unions of them.
-    value : object
-        Plain data, from :func:`encode`.
-    place : str
-        Path of the value in the message, for error messages. Default ``""``.
 
     Raises
     ------

@@ -26,30 +26,15 @@ _MOST_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Validation of the requests of one model.
+    """Validation of the requests of one model."""
 
-    Parameters
-    ----------
-    model : str
-        Name of the model, for messages.
-    inputs : tuple of TensorSpec
-        Inputs of the model.
-    decoded : mapping of str to (str, tuple of int)
-        Type and shape of a decoded row, for inputs of encoded images that may be sent as tensors too.
-    """
-
-    model: str
-    inputs: tuple[TensorSpec, ...]
+    model: str  # name of the model, for messages
+    inputs: tuple[TensorSpec, ...]  # inputs of the model
+    # Type and shape of a decoded row, for inputs of encoded images that may be sent as tensors too.
     decoded: Mapping[str, tuple[str, tuple[int, ...]]]
 
     def rows(self, inputs: Mapping[str, Any]) -> list[dict[str, NDArray[Any]]]:
-        """Validate a request and split it into rows; bytes and texts become arrays of bytes.
-
-        Raises
-        ------
-        BadRequestError
-            An input is not valid; the message names it and the requirement.
-        """
+        """Validate a request and split it into rows; bytes and texts become arrays of bytes."""
         names = [spec.name for spec in self.inputs]
         for name in inputs:
             if name not in names:

@@ -61,27 +61,13 @@ _CONTENTS = 16
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """Settings of a backend, the same for all backends of a server.
+    """Settings of a backend, the same for all backends of a server."""
 
-    Parameters
-    ----------
-    policy : str
-        Dispatch policy, a key of :data:`optimizer.serving.POLICIES`.
-    threads : int
-        CPU threads of a batch.
-    device : str
-        Device that models run on.
-    parallel : bool
-        Run each group in a thread of its own instead of one batch after the other.
-    deliveries : Deliveries, optional
-        Store in which the backend finds the recipes of groups deployed later.
-    """
-
-    policy: str = "sliding"
-    threads: int = 1
-    device: str = "cpu"
-    parallel: bool = False
-    deliveries: Deliveries | None = None
+    policy: str = "sliding"  # dispatch policy, a key of optimizer.serving.POLICIES
+    threads: int = 1  # CPU threads of a batch
+    device: str = "cpu"  # device that models run on
+    parallel: bool = False  # run each group in a thread of its own instead of one batch after the other
+    deliveries: Deliveries | None = None  # store in which the backend finds the recipes of groups deployed later
 
 
 class Backend:
@@ -91,8 +77,6 @@ class Backend:
     ----------
     recipes : mapping of str to GroupRecipe
         Recipes of the groups that it may serve, by group.
-    spec : BackendSpec, optional
-        Settings. Default: those of :class:`BackendSpec`.
     """
 
     protocol = SERVING

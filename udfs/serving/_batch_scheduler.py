@@ -29,37 +29,21 @@ _LEAST_AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A row that waits for a batch.
-
-    Attributes
-    ----------
-    deadline_ms : float
-        Deadline in milliseconds of this process's clock.
-    """
+    """A row that waits for a batch."""
 
     number: int
-    deadline_ms: float
+    deadline_ms: float  # deadline in milliseconds of this process's clock
     session: str
 
 
 @dataclass(slots=True, eq=False)
 class Content:
-    """Content of one or several waiting rows: it is read once and is one row of a batch.
+    """Content of one or several waiting rows: it is read once and is one row of a batch."""
 
-    Attributes
-    ----------
-    key : str
-        Digest of the content; ``""`` if not computed.
-    inputs : dict of str to array
-        Inputs as received.
-    arrays : dict of str to array
-        Decoded inputs; empty before reading.
-    """
-
-    key: str
-    inputs: Mapping[str, Any]
+    key: str  # digest of the content; "" if not computed
+    inputs: Mapping[str, Any]  # inputs as received
     units: list[Waiting] = field(default_factory=list)
-    arrays: Arrays = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)  # decoded inputs; empty before reading
 
     @property
     def deadline_ms(self) -> float:
@@ -144,45 +128,23 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Next content to read.
+    """Next content to read."""
 
-    Attributes
-    ----------
-    group : str
-        Group of the content; ``""`` without one.
-    dropped : tuple of Waiting
-        Rows that can no longer be in time.
-    """
-
-    group: str = ""
+    group: str = ""  # group of the content; "" without one
     content: Content | None = None
-    dropped: tuple[Waiting, ...] = ()
+    dropped: tuple[Waiting, ...] = ()  # rows that can no longer be in time
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Next batch to run.
+    """Next batch to run."""
 
-    Attributes
-    ----------
-    group : str
-        Group of the batch; ``""`` without one.
-    size : int
-        Number of different contents, which determines the cost of the batch.
-    dropped : tuple of Waiting
-        Rows that can no longer be in time.
-    wake_ms : float or None
-        Time to ask again if no row arrives before, without a batch.
-    expected_ms : float
-        Expected milliseconds of the batch.
-    """
-
-    group: str = ""
+    group: str = ""  # group of the batch; "" without one
     batch: tuple[tuple[Waiting, Row], ...] = ()
-    size: int = 0
-    dropped: tuple[Waiting, ...] = ()
-    wake_ms: float | None = None
-    expected_ms: float = 0.0
+    size: int = 0  # number of different contents, which determines the cost of the batch
+    dropped: tuple[Waiting, ...] = ()  # rows that can no longer be in time
+    wake_ms: float | None = None  # time to ask again if no row arrives before, without a batch
+    expected_ms: float = 0.0  # expected milliseconds of the batch
 
 
 class BatchScheduler:
@@ -190,11 +152,6 @@ class BatchScheduler:
 
     Rows are queued, read and run. The policy drops late rows twice: before they are read, so that no time is spent on
     images that will be late, and when a batch is made.
-
-    Parameters
-    ----------
-    policy : Policy
-        Value of :data:`optimizer.serving.POLICIES`.
 
     Examples
     --------

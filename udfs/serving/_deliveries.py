@@ -30,11 +30,6 @@ class Deliveries:
     A recipe contains the user's functions, so it is a pickle, and no socket carries a pickle: the driver writes the
     recipe to the store and sends its digest in a signed message. A backend opens only a recipe with that digest.
 
-    Parameters
-    ----------
-    store : Store
-        Store that the driver and every worker can access.
-
     Examples
     --------
     >>> import tempfile
@@ -46,29 +41,17 @@ class Deliveries:
     'f'
     """
 
-    store: Store
+    store: Store  # store that the driver and every worker can access
 
     def send(self, recipe: GroupRecipe) -> str:
-        """Write a recipe and return its digest.
-
-        Raises
-        ------
-        StoreError
-            The store is not writable.
-        """
+        """Write a recipe and return its digest."""
         content: bytes = cloudpickle.dumps(recipe)  # type: ignore[no-untyped-call]
         digest = hashlib.blake2b(content, digest_size=32).hexdigest()
         self.store.write(content, _RECIPES, digest)
         return digest
 
     def fetch(self, digest: str) -> GroupRecipe:
-        """Read a recipe by its digest.
-
-        Raises
-        ------
-        StoreError
-            The recipe is missing, or its content does not match the digest.
-        """
+        """Read a recipe by its digest."""
         content = self.store.read(_RECIPES, digest)
         if not hmac.compare_digest(hashlib.blake2b(content, digest_size=32).hexdigest(), digest):
             raise StoreError(f"{self.store.url(_RECIPES, digest)} was changed in the store: its digest does not match.")
@@ -80,13 +63,7 @@ class Deliveries:
         return file if file is None or "://" in file else self.upload(file)
 
     def upload(self, file: str | Path) -> str:
-        """Upload a local file, once per content, and return its URI.
-
-        Raises
-        ------
-        StoreError
-            The file cannot be read, or the store is not writable.
-        """
+        """Upload a local file, once per content, and return its URI."""
         path = Path(file).expanduser()
         try:
             with path.open("rb") as source:

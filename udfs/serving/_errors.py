@@ -30,8 +30,6 @@ class OverloadedError(RequestError):
 
     Parameters
     ----------
-    message : str
-        Message of the error.
     retry_after_s : float
         Seconds after which another try may succeed.
     """

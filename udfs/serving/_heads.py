@@ -21,13 +21,6 @@ _MATRIX = 2
 class Head:
     """Linear layer.
 
-    Parameters
-    ----------
-    weight : array of float32, shape (outputs, features)
-        Weight matrix.
-    bias : array of float32, shape (outputs,)
-        Bias vector.
-
     Examples
     --------
     >>> head = Head(np.array([[1.0, 2.0]], np.float32), np.array([0.5], np.float32))
@@ -35,8 +28,8 @@ class Head:
     array([[11.5]], dtype=float32)
     """
 
-    weight: NDArray[np.float32]
-    bias: NDArray[np.float32]
+    weight: NDArray[np.float32]  # weight matrix, of shape (outputs, features)
+    bias: NDArray[np.float32]  # bias vector, of shape (outputs,)
 
     @property
     def features(self) -> int:
@@ -57,11 +50,6 @@ def read_head(file: str) -> Head:
     ----------
     file : str
         Path or URI, as for :func:`udfs.weights.read_state_dict`.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        The file cannot be read, or does not contain a linear layer.
     """
     tensors = {name: tensor.float().numpy() for name, tensor in read_state_dict(file).items()}
     matrices = [array for array in tensors.values() if array.ndim == _MATRIX]

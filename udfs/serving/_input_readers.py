@@ -49,15 +49,9 @@ class TensorReader:
 
 @dataclass(frozen=True, slots=True)
 class FeedReader:
-    """Reader that decodes images and tokenizes texts exactly as the featurizers of tables do.
+    """Reader that decodes images and tokenizes texts exactly as the featurizers of tables do."""
 
-    Parameters
-    ----------
-    feeds : tuple of Feed
-        Feeds whose columns are the names of the inputs.
-    """
-
-    feeds: tuple[Feed, ...]
+    feeds: tuple[Feed, ...]  # feeds whose columns are the names of the inputs
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Decode the row."""

@@ -48,23 +48,13 @@ _CONTENTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A model on offer.
-
-    Parameters
-    ----------
-    group : str
-        Group of sessions that a backend runs together.
-    shared : bool
-        True if the group has other sessions.
-    least_ms : float
-        Milliseconds of a batch of one; a request with less time left is refused.
-    """
+    """A model on offer."""
 
     model: ServedModel
     admission: Admission
-    group: str
-    shared: bool
-    least_ms: float
+    group: str  # group of sessions that a backend runs together
+    shared: bool  # True if the group has other sessions
+    least_ms: float  # milliseconds of a batch of one; a request with less time left is refused
 
 
 @dataclass(slots=True)

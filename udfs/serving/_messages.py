@@ -30,45 +30,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A row for one session, as sent to a backend.
+    """A row for one session, as sent to a backend."""
 
-    Attributes
-    ----------
-    number : int
-        Identifier at the router.
-    remaining_ms : float
-        Milliseconds until the deadline: clocks of two machines are never compared.
-    key : str
-        Digest of the content if sessions share a trunk, else ``""``.
-    inputs : dict of str to array
-        Inputs without a batch axis; encoded images and texts are their bytes.
-    """
-
-    number: int
+    number: int  # identifier at the router
     session: str
     group: str
-    remaining_ms: float
-    key: str
-    inputs: dict[str, Any]
+    remaining_ms: float  # milliseconds until the deadline: clocks of two machines are never compared
+    key: str  # digest of the content if sessions share a trunk, else ""
+    inputs: dict[str, Any]  # inputs without a batch axis; encoded images and texts are their bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Result of a row.
-
-    Attributes
-    ----------
-    failure : str
-        ``""``, ``"bad"``, ``"late"``, ``"overloaded"``, ``"failed"``, or ``"absent"`` if the backend does not serve the
-        group.
-    outputs : dict of str to array
-        Outputs without a batch axis.
-    """
+    """Result of a row."""
 
     number: int
-    failure: str
+    failure: str  # "", "bad", "late", "overloaded", "failed", or "absent" if the backend does not serve the group
     message: str
-    outputs: dict[str, Any]
+    outputs: dict[str, Any]  # outputs without a batch axis
 
     @property
     def nbytes(self) -> int:
@@ -83,25 +62,13 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Answers and state of a backend.
-
-    Attributes
-    ----------
-    last : int
-        Number of the last answer, in the order of completion.
-    waiting : int
-        Rows that wait for a batch.
-    running_ms : float
-        Milliseconds that the current batch has run for; 0 without one.
-    pace : dict of str to float
-        Measured over profiled batch latency, by group.
-    """
+    """Answers and state of a backend."""
 
     answers: tuple[Answer, ...]
-    last: int
-    waiting: int
-    running_ms: float
-    pace: dict[str, float]
+    last: int  # number of the last answer, in the order of completion
+    waiting: int  # rows that wait for a batch
+    running_ms: float  # milliseconds that the current batch has run for; 0 without one
+    pace: dict[str, float]  # measured over profiled batch latency, by group
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +88,12 @@ class Collect(Request[Results]):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A group of sessions on a backend.
-
-    Attributes
-    ----------
-    latencies_ms : array of float64
-        Milliseconds by batch size; the first is 0, for batch size 0.
-    recipe : str
-        Digest of the recipe in the store; ``""`` for a recipe that the backend started with.
-    """
+    """A group of sessions on a backend."""
 
     group: str
     batch: int
-    latencies_ms: NDArray[np.float64]
-    recipe: str = ""
+    latencies_ms: NDArray[np.float64]  # milliseconds by batch size; the first is 0, for batch size 0
+    recipe: str = ""  # digest of the recipe in the store; "" for a recipe that the backend started with
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,16 +32,10 @@ _LARGEST_ROW = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A decoded row.
-
-    Attributes
-    ----------
-    key : str
-        Digest of the content; rows with the same key have the same content. ``""`` if not computed.
-    """
+    """A decoded row."""
 
     session: str
-    key: str
+    key: str  # digest of the content; rows with the same key have the same content. "" if not computed.
     arrays: Arrays
 
 
@@ -50,8 +44,6 @@ class OpenModels:
 
     Parameters
     ----------
-    threads : int
-        CPU threads of a batch.
     opened : mapping of str to TracedModel, optional
         Networks that are open already, by the key of their source.
     """
@@ -63,13 +55,7 @@ class OpenModels:
         self._locks: dict[str, threading.Lock] = {}
 
     def open(self, recipe: GroupRecipe) -> OpenGroup:
-        """Open a group.
-
-        Raises
-        ------
-        Exception
-            Any error of the model's code or weights.
-        """
+        """Open a group."""
         functions: dict[str, Function] = {}
         networks: dict[str, _Network] = {}
         keys: set[str] = set()
@@ -154,11 +140,6 @@ class OpenGroup:
         ----------
         rows : sequence of Row
             Rows of any of the group's sessions. With a trunk, rows of the same content pass it once.
-
-        Raises
-        ------
-        Exception
-            Any error of a model.
         """
         with ExitStack() as locked:
             for lock in self._locks:

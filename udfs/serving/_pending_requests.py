@@ -86,33 +86,19 @@ class Joined:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A row without an answer.
-
-    Attributes
-    ----------
-    deadline : float
-        Deadline in seconds of this process's monotonic clock.
-    row : int
-        Place in its request.
-    link : str
-        Backend that has the row.
-    attempts : int
-        Number of backends that had it.
-    pinned : bool
-        True if its caller asked for this version.
-    """
+    """A row without an answer."""
 
     number: int
     session: str
     group: str
-    deadline: float
+    deadline: float  # deadline in seconds of this process's monotonic clock
     inputs: Mapping[str, NDArray[Any]]
     key: str
-    row: int
+    row: int  # place in its request
     joined: Joined
-    link: str = ""
-    attempts: int = 0
-    pinned: bool = False
+    link: str = ""  # backend that has the row
+    attempts: int = 0  # number of backends that had it
+    pinned: bool = False  # True if its caller asked for this version
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -20,22 +20,12 @@ __all__ = ["FunctionRecipe", "GroupRecipe", "NetworkRecipe", "Trunk"]
 
 @dataclass(frozen=True, slots=True)
 class NetworkRecipe:
-    """Recipe of a network.
-
-    Parameters
-    ----------
-    reader : InputReader
-        Reader of the graph's inputs.
-    outputs : tuple of (str, str)
-        Name and layer of each output.
-    head : str, optional
-        File of a linear layer over the only output's layer, accessible to the backend.
-    """
+    """Recipe of a network."""
 
     source: ModelSource
-    reader: InputReader
-    outputs: tuple[tuple[str, str], ...]
-    head: str | None = None
+    reader: InputReader  # reader of the graph's inputs
+    outputs: tuple[tuple[str, str], ...]  # name and layer of each output
+    head: str | None = None  # file of a linear layer over the only output's layer, accessible to the backend
 
 
 @runtime_checkable
@@ -52,14 +42,9 @@ class FileFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionRecipe:
-    """Recipe of a function of whole batches, which shares no trunk.
+    """Recipe of a function of whole batches, which shares no trunk."""
 
-    Parameters
-    ----------
-    function : callable
-        Function that maps arrays by name to arrays by name, each with the batch in front.
-    """
-
+    # Function that maps arrays by name to arrays by name, each with the batch in front.
     function: Function = field(repr=False)
     reader: InputReader
 
@@ -73,38 +58,20 @@ class FunctionRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Trunk:
-    """Common part of several networks (prefix batching, section 3.4.2 of the thesis).
+    """Common part of several networks (prefix batching, section 3.4.2 of the thesis)."""
 
-    Parameters
-    ----------
-    layers : tuple of str
-        Layers of the first member's graph whose outputs leave the trunk.
-    names : mapping of str to mapping of str to str
-        By session, the first member's layer for each layer that its own graph reads.
-    share : float
-        Smallest share of a member's FLOPs in the trunk.
-    """
-
-    layers: tuple[str, ...]
+    layers: tuple[str, ...]  # layers of the first member's graph whose outputs leave the trunk
+    # By session, the first member's layer for each layer that its own graph reads.
     names: Mapping[str, Mapping[str, str]]
-    share: float = 0.0
+    share: float = 0.0  # smallest share of a member's FLOPs in the trunk
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecipe:
-    """Recipe of sessions that a backend runs together: one session, or several with a common trunk.
-
-    Parameters
-    ----------
-    members : mapping of str to recipe
-        Recipes by session.
-    trunk : Trunk, optional
-        Common part of the members, which are then all networks.
-    sample : mapping of str to array, optional
-        Row, as it travels, that warms the group up before its first request.
-    """
+    """Recipe of sessions that a backend runs together: one session, or several with a common trunk."""
 
     name: str
-    members: Mapping[str, NetworkRecipe | FunctionRecipe]
-    trunk: Trunk | None = None
+    members: Mapping[str, NetworkRecipe | FunctionRecipe]  # recipes by session
+    trunk: Trunk | None = None  # common part of the members, which are then all networks
+    # Row, as it travels, that warms the group up before its first request.
     sample: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)

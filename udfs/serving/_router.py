@@ -19,58 +19,26 @@ __all__ = ["Router", "ServedModel", "TensorSpec"]
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Input or output of a model.
-
-    Parameters
-    ----------
-    name : str
-        Name of the tensor.
-    dtype : str
-        Numpy type (``"float32"``, ``"uint8"``), ``"bytes"`` for an encoded image, or ``"str"``.
-    shape : tuple of int
-        Shape with the batch in front; -1 for any size.
-    """
+    """Input or output of a model."""
 
     name: str
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: str  # numpy type ("float32", "uint8"), "bytes" for an encoded image, or "str"
+    shape: tuple[int, ...]  # shape with the batch in front; -1 for any size
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A version of a model as callers see it.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model.
-    version : str
-        Version of the model.
-    inputs, outputs : tuple of TensorSpec
-        Tensors of a request and of an answer.
-    platform : str
-        ``"torch"``, ``"keras"``, ``"opaque"`` for a function, or ``"application"``.
-    slo_ms : float
-        Milliseconds for a request without a timeout of its own.
-    """
+    """A version of a model as callers see it."""
 
     name: str
     version: str
-    inputs: tuple[TensorSpec, ...]
+    inputs: tuple[TensorSpec, ...]  # tensors of a request and of an answer
     outputs: tuple[TensorSpec, ...]
-    platform: str
-    slo_ms: float
+    platform: str  # "torch", "keras", "opaque" for a function, or "application"
+    slo_ms: float  # milliseconds for a request without a timeout of its own
 
     def budget_ms(self, version: str | None, timeout_ms: float | None) -> float:
-        """Check the version and the timeout of a request; return its milliseconds.
-
-        Raises
-        ------
-        NoSuchModelError
-            The version is not the deployed one.
-        BadRequestError
-            The timeout is not a positive finite number.
-        """
+        """Check the version and the timeout of a request; return its milliseconds."""
         if version not in (None, self.version):
             raise NoSuchModelError(f"version of {self.name!r} must be {self.version!r}, got {version!r}.")
         budget = self.slo_ms if timeout_ms is None else timeout_ms

@@ -65,18 +65,10 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class HeadScoring:
-    """Batch function of a linear head over the output of an inference.
+    """Batch function of a linear head over the output of an inference."""
 
-    Parameters
-    ----------
-    inference : Inference
-        Inference with one feature.
-    head : str
-        File of the head, as :func:`udfs.serving.read_head` reads it on a worker.
-    """
-
-    inference: Inference
-    head: str
+    inference: Inference  # inference with one feature
+    head: str  # file of the head, as udfs.serving.read_head reads it on a worker
 
     @property
     def batch_size(self) -> int:
@@ -117,21 +109,14 @@ class FunctionScoring:
     """Batch function that applies a function of whole batches to the columns of a table.
 
     A row is bad if a value is null or not valid for the model, or if the model raises an error on it.
-
-    Parameters
-    ----------
-    columns : tuple of str
-        Column of each input; arrays and vectors of numbers may be flat.
-    added : tuple of str
-        Column of each output.
     """
 
     session: str
     recipe: FunctionRecipe = field(repr=False)
     inputs: tuple[TensorSpec, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # column of each input; arrays and vectors of numbers may be flat
     outputs: tuple[TensorSpec, ...]
-    added: tuple[str, ...]
+    added: tuple[str, ...]  # column of each output
     batch_size: int
 
     @property

@@ -31,36 +31,16 @@ _SWITCH_S = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class BackendWorker:
-    """Task of one backend, called with ``mapInArrow`` on one row in a job of its own.
+    """Task of one backend, called with ``mapInArrow`` on one row in a job of its own."""
 
-    Parameters
-    ----------
-    worker : str
-        Name of the backend in plans.
-    pool : str
-        Identifier of the job.
-    driver : str
-        Location of the driver's endpoint.
-    credentials : Credentials
-        Credentials of the server.
-    recipes : mapping of str to GroupRecipe
-        Recipes of the deployed groups.
-    spec : BackendSpec
-        Settings; the task resolves ``device``.
-    registered : tuple of Framework
-        Frameworks that the user registered.
-    spare : bool
-        True if the server may start without this backend.
-    """
-
-    worker: str
-    pool: str
-    driver: str
+    worker: str  # name of the backend in plans
+    pool: str  # identifier of the job
+    driver: str  # location of the driver's endpoint
     credentials: Credentials = field(repr=False)
-    recipes: Mapping[str, GroupRecipe] = field(repr=False)
-    spec: BackendSpec
-    registered: tuple[Framework, ...] = ()
-    spare: bool = False
+    recipes: Mapping[str, GroupRecipe] = field(repr=False)  # recipes of the deployed groups
+    spec: BackendSpec  # settings; the task resolves device
+    registered: tuple[Framework, ...] = ()  # frameworks that the user registered
+    spare: bool = False  # True if the server may start without this backend
 
     schema: ClassVar[str] = "worker string"
     """Schema of the result, which has no rows: the driver receives calls instead."""

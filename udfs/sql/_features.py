@@ -27,36 +27,16 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class SQLNetwork:
-    """A network that queries call by name.
+    """A network that queries call by name."""
 
-    Parameters
-    ----------
-    inference : Inference
-        Reads one column, and has the features of the calls that name no layer.
-    layers : mapping of str to Feature
-        Features of each layer that a call may name.
-    from_top : tuple of str
-        Names of the layers that have numbers, the topmost first.
-    policy : RowPolicy
-        ``errors`` is ``"null"`` or ``"raise"``.
-    tensors : bool
-        Whether it reads a layer's tensors instead of images.
-    """
-
-    inference: Inference
-    layers: Mapping[str, Feature]
-    from_top: tuple[str, ...]
-    policy: RowPolicy
-    tensors: bool = False
+    inference: Inference  # reads one column, and has the features of the calls that name no layer
+    layers: Mapping[str, Feature]  # features of each layer that a call may name
+    from_top: tuple[str, ...]  # names of the layers that have numbers, the topmost first
+    policy: RowPolicy  # errors is "null" or "raise"
+    tensors: bool = False  # whether it reads a layer's tensors instead of images
 
     def at(self, layer: Any, function: str) -> Inference:
-        """Choose the features of one layer, by its name or by its number from the top, 1 the topmost.
-
-        Raises
-        ------
-        CallError
-            No such layer, or none is named and the stage has several in columns of their own.
-        """
+        """Choose the features of one layer, by its name or by its number from the top, 1 the topmost."""
         if layer is None:
             if len(self.inference.vectors) == 1:
                 return self.inference
@@ -76,22 +56,12 @@ class SQLNetwork:
 
 @dataclass(frozen=True, slots=True)
 class NetworkCalls:
-    """A SQL function ``(column, 'model', 'layer')`` over the networks that are registered for it.
+    """A SQL function ``(column, 'model', 'layer')`` over the networks that are registered for it."""
 
-    Parameters
-    ----------
-    function : str
-        Its name, for the messages.
-    kind : {"image", "text"}
-        Kind of input of the networks.
-    explained : bool
-        Give a struct of the features, the reason why there are none, and its detail.
-    """
-
-    function: str
-    kind: str
+    function: str  # its name, for the messages
+    kind: str  # kind of input of the networks; one of "image", "text"
     networks: Mapping[str, SQLNetwork]
-    explained: bool
+    explained: bool  # give a struct of the features, the reason why there are none, and its detail
 
     @property
     def returns(self) -> pa.DataType:

@@ -33,41 +33,22 @@ _DENSE = 1
 
 @dataclass(frozen=True, slots=True)
 class SQLModel:
-    """A trained network that queries call by name.
-
-    Parameters
-    ----------
-    columns : tuple of TensorColumn
-        Columns that the network was trained on.
-    kind : {"classes", "positive", "value"}
-        Kind of the label.
-    threshold : float
-        Threshold of a single output that decides between two classes.
-    probabilities : bool
-        Whether the outputs are probabilities.
-    """
+    """A trained network that queries call by name."""
 
     prediction: Prediction
-    columns: tuple[TensorColumn, ...]
-    kind: str
-    threshold: float
-    probabilities: bool
+    columns: tuple[TensorColumn, ...]  # columns that the network was trained on
+    kind: str  # kind of the label; one of "classes", "positive", "value"
+    threshold: float  # threshold of a single output that decides between two classes
+    probabilities: bool  # whether the outputs are probabilities
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionCalls:
-    """The SQL function ``(struct(columns), 'model')`` over the models that are registered for it.
+    """The SQL function ``(struct(columns), 'model')`` over the models that are registered for it."""
 
-    Parameters
-    ----------
-    function : str
-        Its name, for the messages.
-    explained : bool
-        Give a struct of the prediction, the probabilities, the outputs, and the reason why there are none.
-    """
-
-    function: str
+    function: str  # its name, for the messages
     models: Mapping[str, SQLModel]
+    # Give a struct of the prediction, the probabilities, the outputs, and the reason why there are none.
     explained: bool
 
     @property

@@ -71,8 +71,6 @@ class OneRow(nn.Module):
 
     Parameters
     ----------
-    whole : JoinedModule
-        The module.
     numbers : float64 array of shape (columns,)
         Structured numbers of the row.
     result : int
@@ -143,16 +141,8 @@ def joined(
 
     Parameters
     ----------
-    network : TorchModel
-        Network for images.
-    layer : str
-        Layer of the network's graph.
-    pooling : {"max2x2", "mean", "none"}
-        Pooling of the layer's maps.
     program : Program
         Program that reads a table of float64: `structured` numbers, then the features.
-    structured : int
-        Number of structured columns.
     strategies : mapping of str to str, optional
         Strategy of each node of trees. Default the tensor program that suits their depth.
 

@@ -30,18 +30,10 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A tensor of the graph with the rows leading.
+    """A tensor of the graph with the rows leading."""
 
-    Parameters
-    ----------
-    name : str
-        Name in the graph.
-    dtype : {"float32", "float64", "int64", "bool", "text"}
-        Type of its entries.
-    """
-
-    name: str
-    dtype: str
+    name: str  # name in the graph
+    dtype: str  # type of its entries; one of "float32", "float64", "int64", "bool", "text"
 
 
 def wider(*dtypes: str) -> str:

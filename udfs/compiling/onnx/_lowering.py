@@ -41,10 +41,6 @@ def lower(graph: Graph, program: Program, values: dict[str, Table]) -> dict[str,
 
     Parameters
     ----------
-    graph : Graph
-        Graph to extend.
-    program : Program
-        The program.
     values : dict of str to Table
         The program's table and what its host gives, by their names; the result of every other node is added.
 

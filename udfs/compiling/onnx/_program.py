@@ -29,8 +29,6 @@ def model_of(program: Program, dtype: str = "float64") -> onnx.ModelProto:
 
     Parameters
     ----------
-    program : Program
-        The program.
     dtype : {"float32", "float64"}
         Type of the input table. Default ``"float64"``.
 

@@ -34,8 +34,6 @@ class RuntimeEngine:
 
     Parameters
     ----------
-    program : Program
-        The program.
     plan : Plan
         Plan of the program with the backend ``"onnxruntime"``.
     threads : int, optional

@@ -41,8 +41,6 @@ class CallList:
 
     Parameters
     ----------
-    module : ProgramModule
-        Module of the program.
     part : Program
         Part of the program, from :meth:`optimizer.compiling.Program.only`.
     """

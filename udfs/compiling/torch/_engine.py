@@ -37,8 +37,6 @@ class Engine:
 
     Parameters
     ----------
-    program : Program
-        The program.
     tree_strategy : str
         ``"auto"``, or one of ``optimizer.compiling.STRATEGIES`` for all trees. Default ``"auto"``.
     threads : int, optional
@@ -80,11 +78,6 @@ class Engine:
             Result of the host for each of ``program.host``, from the same reader.
         outputs : iterable of str, optional
             Names of requested outputs. Default all. Operators that they do not need are not computed and refuse no row.
-
-        Returns
-        -------
-        Answer
-            Results, and the refused rows.
         """
         names = tuple(self.program.outputs if outputs is None else outputs)
         if 0 < len(table) <= FEW_ROWS:

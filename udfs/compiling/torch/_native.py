@@ -62,8 +62,6 @@ class NativeTrees:
 
     Parameters
     ----------
-    trees : Trees
-        The ensemble.
     columns : int64 array of shape (nodes,)
         Column of the table that each node reads. The table is doubled where NaN may come.
     """

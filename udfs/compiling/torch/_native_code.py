@@ -29,19 +29,11 @@ _BUILD_S = 120
 
 
 class NativeCode(NamedTuple):
-    """Loaded library of trees.cpp.
+    """Loaded library of trees.cpp."""
 
-    Parameters
-    ----------
-    run, walk : callable
-        Functions ``run_trees`` and ``walk_trees`` of trees.cpp.
-    most : int
-        Rows of the largest block.
-    """
-
-    run: Callable[..., None]
+    run: Callable[..., None]  # functions run_trees and walk_trees of trees.cpp
     walk: Callable[..., None]
-    most: int
+    most: int  # rows of the largest block
 
 
 def has_native_code() -> bool:
@@ -50,13 +42,7 @@ def has_native_code() -> bool:
 
 
 def native_code() -> NativeCode:
-    """Return the native code of this node.
-
-    Raises
-    ------
-    RuntimeError
-        :func:`has_native_code` is false.
-    """
+    """Return the native code of this node."""
     code = _loaded()
     if code is None:
         raise RuntimeError("this node cannot build the code of trees")

@@ -53,8 +53,6 @@ class ProgramModule(torch.nn.Module):
 
     Parameters
     ----------
-    program : Program
-        The program.
     strategies : mapping of str to str
         For each node of trees, one of ``optimizer.compiling.STRATEGIES``.
     """

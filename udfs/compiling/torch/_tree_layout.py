@@ -24,18 +24,10 @@ _BITS = 32
 
 
 class Top(NamedTuple):
-    """Top of one tree.
+    """Top of one tree."""
 
-    Parameters
-    ----------
-    splits : list of (int, int, int)
-        Node, first exit on its left, and the exit after the last one on its left.
-    exits : list of int
-        Nodes at the lower end, from left to right, at most 32.
-    """
-
-    splits: list[tuple[int, int, int]]
-    exits: list[int]
+    splits: list[tuple[int, int, int]]  # node, first exit on its left, and the exit after the last one on its left
+    exits: list[int]  # nodes at the lower end, from left to right, at most 32
 
 
 def measure_heights(trees: Trees) -> NDArray[np.int64]:
@@ -82,8 +74,6 @@ def order_siblings(trees: Trees, level: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Parameters
     ----------
-    trees : Trees
-        The ensemble.
     level : int64 array of shape (nodes of the level,)
         Places of the nodes to start from.
 
@@ -105,8 +95,6 @@ def rank_thresholds(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDAr
 
     Parameters
     ----------
-    trees : Trees
-        The ensemble.
     columns : int64 array of shape (nodes,)
         Column that each node reads, of a table that is doubled where NaN may come.
 

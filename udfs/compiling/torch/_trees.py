@@ -183,8 +183,6 @@ class TreesModule(torch.nn.Module):
 
     Parameters
     ----------
-    trees : Trees
-        The ensemble.
     strategy : str
         One of ``optimizer.compiling.STRATEGIES``.
 

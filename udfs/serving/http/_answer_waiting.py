@@ -32,10 +32,6 @@ async def answer_or_give_up(
     ----------
     submit : callable
         Submits the request to the router. It runs in a thread, since it may write the inputs to a socket.
-    request : Request
-        HTTP request whose body has been read.
-    seconds : float
-        Seconds to wait.
 
     Raises
     ------

@@ -26,20 +26,11 @@ def from_binary(data: memoryview, datatype: str, shape: Sequence[int], name: str
     ----------
     data : memoryview
         Exactly the bytes of the tensor.
-    datatype : str
-        Type name of the protocol.
-    name : str
-        Name of the input, for messages.
 
     Returns
     -------
     array
         Array with its own memory, aligned and writable; for ``BYTES``, objects of type bytes.
-
-    Raises
-    ------
-    BadRequestError
-        The bytes do not form such a tensor.
     """
     if datatype == BYTES:
         return objects(list(_elements(data, math.prod(shape), name)), shape)

@@ -68,11 +68,6 @@ def refusal_of(error: BaseException, model: ServedModel | None = None) -> Respon
     """Return the response for an error.
 
     Messages of a model may contain anything, so they are logged, and the client only reads which model failed.
-
-    Parameters
-    ----------
-    model : ServedModel, optional
-        Requested model.
     """
     for kinds, _, status in _REASONS:
         if isinstance(error, kinds):

@@ -35,33 +35,17 @@ _WIDEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Array of texts or of bytes, as it travels.
-
-    Attributes
-    ----------
-    text : bool
-        True for texts, sent as UTF-8.
-    lengths : array of int64
-        Bytes of each element.
-    content : array of uint8
-        Concatenated elements.
-    """
+    """Array of texts or of bytes, as it travels."""
 
     name: str
-    text: bool
+    text: bool  # True for texts, sent as UTF-8
     shape: tuple[int, ...]
-    lengths: NDArray[np.int64]
-    content: NDArray[np.uint8]
+    lengths: NDArray[np.int64]  # bytes of each element
+    content: NDArray[np.uint8]  # concatenated elements
 
     @classmethod
     def encode(cls, name: str, array: NDArray[Any]) -> Contents:
-        """Encode an array.
-
-        Raises
-        ------
-        TypeError
-            The array has elements other than texts only, or bytes only.
-        """
+        """Encode an array."""
         values = array.ravel().tolist()
         text = any(isinstance(value, str) for value in values)
         for value in values:
@@ -99,13 +83,7 @@ class Arrays:
 
     @classmethod
     def encode(cls, arrays: dict[str, NDArray[Any]]) -> Arrays:
-        """Encode arrays.
-
-        Raises
-        ------
-        TypeError
-            An array has neither numbers, nor texts only, nor bytes only.
-        """
+        """Encode arrays."""
         texts = {name for name, array in arrays.items() if array.dtype.kind in "OSU"}
         for name, array in arrays.items():
             if name not in texts and (array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST):
@@ -130,41 +108,23 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Request for a model.
+    """Request for a model."""
 
-    Attributes
-    ----------
-    number : int
-        Identifier at the front end.
-    remaining_ms : float
-        Milliseconds until the deadline: clocks of two machines are never compared.
-    inputs : Arrays
-        Inputs with the batch in front.
-    """
-
-    number: int
+    number: int  # identifier at the front end
     model: str
     version: str | None
-    remaining_ms: float
-    inputs: Arrays
+    remaining_ms: float  # milliseconds until the deadline: clocks of two machines are never compared
+    inputs: Arrays  # inputs with the batch in front
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Result of a request.
-
-    Attributes
-    ----------
-    failure : str
-        ``""``, or the name of an error class.
-    retry_after_s : float
-        Seconds to wait after an ``OverloadedError``.
-    """
+    """Result of a request."""
 
     number: int
-    failure: str
+    failure: str  # "", or the name of an error class
     message: str
-    retry_after_s: float
+    retry_after_s: float  # seconds to wait after an OverloadedError
     outputs: Arrays
 
     @property
@@ -175,20 +135,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Start or end of a request for a version of a model.
-
-    Attributes
-    ----------
-    result : str
-        One of :data:`udfs.serving.http._traffic.RESULTS`; ``""`` at the start.
-    seconds : float
-        Duration of the request.
-    """
+    """Start or end of a request for a version of a model."""
 
     name: str
     version: str
-    result: str
-    seconds: float
+    result: str  # one of udfs.serving.http._traffic.RESULTS; "" at the start
+    seconds: float  # duration of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,39 +150,23 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class Forward(Request[Forwarded]):
-    """Requests to submit, requests to cancel, and counts.
-
-    Attributes
-    ----------
-    refused : tuple of str
-        Reasons of requests without a deployed model or without the token.
-    """
+    """Requests to submit, requests to cancel, and counts."""
 
     front_end: str
     asks: tuple[Ask, ...]
     cancelled: tuple[int, ...]
     counted: tuple[Counted, ...]
-    refused: tuple[str, ...]
+    refused: tuple[str, ...]  # reasons of requests without a deployed model or without the token
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Results of requests, and the deployed models.
-
-    Attributes
-    ----------
-    last : int
-        Number of the last reply, in the order of completion.
-    table : int
-        Number of the list of models.
-    models : tuple of ServedModel or None
-        Deployed models; ``None`` if the list has not changed.
-    """
+    """Results of requests, and the deployed models."""
 
     replies: tuple[Reply, ...]
-    last: int
-    table: int
-    models: tuple[ServedModel, ...] | None
+    last: int  # number of the last reply, in the order of completion
+    table: int  # number of the list of models
+    models: tuple[ServedModel, ...] | None  # deployed models; None if the list has not changed
     ready: bool
 
 

@@ -38,25 +38,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
-    """A request with inputs of the model's names, types and shapes.
-
-    Attributes
-    ----------
-    outputs : tuple of Wanted
-        Requested outputs; empty for all.
-    binary : bool
-        True to return all of them as binary data.
-    id : str or None
-        Identifier, returned with the answer.
-    timeout_ms : float or None
-        Milliseconds; ``None`` for the model's SLO.
-    """
+    """A request with inputs of the model's names, types and shapes."""
 
     inputs: Mapping[str, np.ndarray]
-    outputs: tuple[Wanted, ...] = ()
-    binary: bool = False
-    id: str | None = None
-    timeout_ms: float | None = None
+    outputs: tuple[Wanted, ...] = ()  # requested outputs; empty for all
+    binary: bool = False  # True to return all of them as binary data
+    id: str | None = None  # identifier, returned with the answer
+    timeout_ms: float | None = None  # milliseconds; None for the model's SLO
 
 
 def parse_request(body: bytes, header_length: int | None, model: ServedModel) -> InferRequest:
@@ -68,11 +56,6 @@ def parse_request(body: bytes, header_length: int | None, model: ServedModel) ->
         JSON, followed by the binary data of inputs with ``binary_data_size``, in their order.
     header_length : int or None
         Bytes of the JSON; ``None`` for the whole body.
-
-    Raises
-    ------
-    BadRequestError
-        The body is not valid for the model.
     """
     if header_length is not None and header_length > len(body):
         raise BadRequestError(
@@ -97,13 +80,7 @@ def parse_request(body: bytes, header_length: int | None, model: ServedModel) ->
 
 
 def of_image(body: bytes, model: ServedModel, timeout_ms: float | None) -> InferRequest:
-    """Return a request of one encoded image, for a model with one such input.
-
-    Raises
-    ------
-    BadRequestError
-        The model has other inputs.
-    """
+    """Return a request of one encoded image, for a model with one such input."""
     spec = model.inputs[0] if len(model.inputs) == 1 else None
     if spec is None or spec.dtype != "bytes" or any(size not in {-1, 1} for size in spec.shape):
         raise BadRequestError(

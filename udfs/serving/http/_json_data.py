@@ -33,15 +33,6 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
     ----------
     data : list
         Data from the JSON parser.
-    datatype : str
-        Type name of the protocol.
-    name : str
-        Name of the input, for messages.
-
-    Raises
-    ------
-    BadRequestError
-        The values have another type, number or nesting, or do not fit the type.
     """
     if not isinstance(data, list):
         raise BadRequestError(f"data of input {name!r} must be a list, got {_word(data)}.")
@@ -60,13 +51,7 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 
 
 def to_json(array: np.ndarray, datatype: str, name: str) -> list[Any]:
-    """Convert a tensor to a flat list.
-
-    Raises
-    ------
-    NotInJsonError
-        JSON cannot represent a value.
-    """
+    """Convert a tensor to a flat list."""
     if datatype == BYTES:
         try:
             return [element.decode() for element in elements_as_bytes(array)]

@@ -14,31 +14,16 @@ __all__ = ["HttpLimits"]
 class HttpLimits:
     """Limits of HTTP requests.
 
-    Parameters
-    ----------
-    body_bytes : int
-        Largest body, compressed or not. Default 32 MiB; a larger one is answered with 413.
-    in_flight : int
-        Concurrent requests. Default 512; further ones are answered with 503.
-    timeout_s : float
-        Longest timeout of a request. Default 600.
-    body_s : float
-        Seconds from a request's head to the last byte of its body. Default 30; a slower one is answered with 408.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A limit is not a positive number.
-
     Examples
     --------
     >>> HttpLimits(body_bytes=1 << 20).in_flight
     512
     """
 
-    body_bytes: int = 32 << 20
-    in_flight: int = 512
-    timeout_s: float = 600.0
+    body_bytes: int = 32 << 20  # largest body, compressed or not. Default 32 MiB; a larger one is answered with 413.
+    in_flight: int = 512  # concurrent requests. Default 512; further ones are answered with 503.
+    timeout_s: float = 600.0  # longest timeout of a request
+    # Seconds from a request's head to the last byte of its body. Default 30; a slower one is answered with 408.
     body_s: float = 30.0
 
     def __post_init__(self) -> None:

@@ -24,27 +24,16 @@ _PREFIX = "vista_serving"
 class Gauge:
     """A number that a server adds to ``/metrics`` and to the live page.
 
-    Parameters
-    ----------
-    name : str
-        Letters, digits and underscores; the prefix ``vista_serving_`` is added.
-    value : float
-        Current value.
-    help : str, optional
-        Description; the first of a name is used.
-    labels : mapping of str to str, optional
-        Labels; gauges of the same name have the same keys.
-
     Examples
     --------
     >>> Gauge("queue_length", 3, "Requests that wait.", {"model": "cats", "backend": "backend-0"}).value
     3
     """
 
-    name: str
-    value: float
-    help: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    name: str  # letters, digits and underscores; the prefix vista_serving_ is added
+    value: float  # current value
+    help: str = ""  # description; the first of a name is used
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels; gauges of the same name have the same keys
 
 
 def is_prometheus_here() -> bool:

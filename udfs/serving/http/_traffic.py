@@ -59,44 +59,23 @@ class Counts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Traffic of a model in the last minute.
+    """Traffic of a model in the last minute."""
 
-    Attributes
-    ----------
-    rate : float
-        Requests per second, without those that the client cancelled or got wrong.
-    in_time : float or None
-        Share of them answered in time; ``None`` without requests.
-    p50_ms, p99_ms : float or None
-        Latency of the answers; ``None`` without answers.
-    """
-
-    rate: float
-    in_time: float | None
-    p50_ms: float | None
+    rate: float  # requests per second, without those that the client cancelled or got wrong
+    in_time: float | None  # share of them answered in time; None without requests
+    p50_ms: float | None  # latency of the answers; None without answers
     p99_ms: float | None
 
 
 @dataclass(slots=True)
 class ModelTraffic:
-    """Counts of a version of a model since the start.
+    """Counts of a version of a model since the start."""
 
-    Attributes
-    ----------
-    results : Counter
-        Requests by result.
-    buckets : list of int
-        Answers by latency: one count per bound in ``BUCKETS_S``, and one beyond.
-    seconds : float
-        Sum of the latencies of all answers.
-    in_flight : int
-        Requests that wait for their answer.
-    """
-
-    results: Counter[str] = field(default_factory=Counter)
+    results: Counter[str] = field(default_factory=Counter)  # requests by result
+    # Answers by latency: one count per bound in BUCKETS_S, and one beyond.
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
-    seconds: float = 0.0
-    in_flight: int = 0
+    seconds: float = 0.0  # sum of the latencies of all answers
+    in_flight: int = 0  # requests that wait for their answer
     _recent: deque[tuple[float, str, float]] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
 
     def copy(self) -> ModelTraffic:
