@@ -1,22 +1,23 @@
-"""Arguments, checked where they are given."""
+"""Checks of arguments, with errors that name the argument, the requirement and the value."""
 
 from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError, nearest
 
-__all__ = ["one_of", "real", "whole", "whole_or_none"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["choice_error", "one_of", "real", "whole", "whole_or_none"]
 
 
 def whole(name: str, value: Any, least: int = 1, why: str = "") -> int:
-    """Check a whole number of at least ``least``; ``why`` ends the error's sentence."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidArgumentError(f"{name}={value!r}: a whole number, at least {least}{why and '; ' + why}")
-    if value < least:
-        raise InvalidArgumentError(f"{name}={value}: at least {least}{why and '; ' + why}")
+    """Check a whole number of at least ``least``; ``why`` is the sentence that ends the error."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise _refused(name, f"a whole number of at least {least}", value, why)
     return int(value)
 
 
@@ -29,18 +30,39 @@ def real(
     name: str, value: Any, least: float = -math.inf, most: float = math.inf, *, above: bool = False, why: str = ""
 ) -> float:
     """Check a finite number from ``least`` (or only above it) to ``most``."""
-    bounds = f"{'above' if above else 'from'} {least:g} to {most:g}" if most < math.inf else f"at least {least:g}"
-    hint = f"a number{', ' + bounds if least > -math.inf else ''}{why and '; ' + why}"
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InvalidArgumentError(f"{name}={value!r}: {hint}")
-    number = float(value)
-    if not least <= number <= most or (above and number == least):
-        raise InvalidArgumentError(f"{name}={number:g}: {hint}")
-    return number
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not least <= value <= most or (above and value == least):
+        raise _refused(name, f"a {_interval(least, most, above=above)}", value, why)
+    return float(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Check a name of a few."""
+    """Check a word of a few."""
     if value not in allowed:
-        raise InvalidArgumentError(f"{name}={value!r}{nearest(str(value), allowed)}; one of: {', '.join(allowed)}")
+        raise InvalidArgumentError(choice_error(name, value, allowed))
     return str(value)
+
+
+def choice_error(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """Return the message about a value that is not among a few words, with the nearest of them.
+
+    >>> choice_error("mode", "mix", ("min", "max"))
+    "mode must be 'min' or 'max', got 'mix'; did you mean 'min'?"
+    """
+    words = [repr(word) for word in allowed]
+    listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    hint = nearest(value, allowed) if isinstance(value, str) else ""
+    return f"{name} must be {listed}, got {value!r}{hint or '.'}"
+
+
+def _interval(least: float, most: float, *, above: bool) -> str:
+    """Describe the numbers from ``least`` to ``most``."""
+    if least == -math.inf:
+        return "finite number" if most == math.inf else f"number of at most {most:g}"
+    if most == math.inf:
+        return f"number above {least:g}" if above else f"number of at least {least:g}"
+    return f"number above {least:g} and of at most {most:g}" if above else f"number from {least:g} to {most:g}"
+
+
+def _refused(name: str, requirement: str, value: Any, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{name} must be {requirement}, got {value!r}.{why and ' ' + why}")

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import ChangingInputError, InvalidArgumentError, StoreError
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from udfs.driver import cause
 from udfs.names import check_name
 from udfs.store import StoreFullError
@@ -42,10 +42,7 @@ def check_words(name: str | None, errors: str) -> None:
     """Check a name and the policy for bad rows."""
     if name is not None:
         check_name(name, "prepared data")
-    if errors not in _POLICIES:
-        raise InvalidArgumentError(
-            f"errors={errors!r}{nearest(str(errors), _POLICIES)}; it is one of {', '.join(_POLICIES)}"
-        )
+    one_of("errors", errors, _POLICIES)
 
 
 def check_image_size(chosen: Chosen, image_size: int | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, StringType
 
 from cerebro_spark.errors import ColumnError, InvalidArgumentError
+from optimizer.arguments import one_of, whole
 from optimizer.errors import nearest
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
 from udfs.driver import check_absent, map_rows
@@ -103,12 +104,8 @@ def tokenize(
     >>> row.input_ids, row.attention_mask, row.tags
     ([2, 3, 4, 0], [1, 1, 1, 0], [1, -100, 0, -100])
     """
-    if errors not in ERROR_POLICIES:
-        raise InvalidArgumentError(
-            f"errors={errors!r}{nearest(str(errors), ERROR_POLICIES)}; it is one of {', '.join(ERROR_POLICIES)}"
-        )
-    if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
-        raise InvalidArgumentError(f"max_length={max_length!r}: a whole number of at least 1")
+    one_of("errors", errors, ERROR_POLICIES)
+    whole("max_length", max_length)
     _check_columns(df, text_column, tags_column)
     tags = tuple(classes)
     if tags_column is not None and (not tags or len(set(tags)) < len(tags)):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.schemes._networks import framework_module, module_paths
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +75,5 @@ def feature_transfer(
     """
     module = framework_module(net)
     paths = module_paths(layers)
-    if combine not in COMBINATIONS:
-        raise InvalidArgumentError(
-            f"combine={combine!r}{nearest(str(combine), COMBINATIONS)}; it is one of {', '.join(COMBINATIONS)}"
-        )
+    one_of("combine", combine, COMBINATIONS)
     return module.feature_transfer(net, paths, combine, head, inputs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_spark.schemes._networks import check_count, framework_module, module_paths
+from cerebro_spark.schemes._networks import framework_module, module_paths
+from optimizer.arguments import whole
 
 __all__ = ["fine_tune"]
 
@@ -53,5 +54,5 @@ def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> An
     ['trunk.2.weight', 'trunk.2.bias', 'head.weight', 'head.bias']
     """
     module = framework_module(net)
-    count = check_count("top", top)
+    count = whole("top", top)
     return module.fine_tune(net, count, head, None if blocks is None else module_paths(blocks, "blocks"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_spark.schemes._networks import adapters, check_count
+from cerebro_spark.schemes._networks import adapters
+from optimizer.arguments import whole
 
 __all__ = ["houlsby"]
 
@@ -50,5 +51,5 @@ def houlsby(net: Any, top: int, bottleneck: int = 64, head: Any = None) -> Any:
     True
     """
     module = adapters(net, "houlsby")
-    count, width = check_count("top", top), check_count("bottleneck", bottleneck)
+    count, width = whole("top", top), whole("bottleneck", bottleneck)
     return module.houlsby(net, count, width, head)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
@@ -12,7 +11,7 @@ from udfs.handlers import framework_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["adapters", "check_count", "framework_module", "module_paths"]
+__all__ = ["adapters", "framework_module", "module_paths"]
 
 _MODULES = {"torch": "cerebro_spark.schemes._torch", "keras": "cerebro_spark.schemes._keras"}
 
@@ -72,16 +71,3 @@ def module_paths(layers: object, argument: str = "layers") -> list[str]:
     if twice:
         raise InvalidArgumentError(f"{argument} has {twice[0]!r} twice: name each layer once")
     return paths
-
-
-def check_count(name: str, value: object) -> int:
-    """Check a whole number of at least 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InvalidArgumentError(f"{name}={value!r}: a whole number of at least 1")
-    return int(value)

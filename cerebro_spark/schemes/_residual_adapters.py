@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_spark.schemes._networks import adapters, check_count, module_paths
+from cerebro_spark.schemes._networks import adapters, module_paths
+from optimizer.arguments import whole
 
 __all__ = ["residual_adapters"]
 
@@ -50,4 +51,4 @@ def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = Non
     """
     module = adapters(net, "residual_adapters")
     paths = None if blocks is None else module_paths(blocks, "blocks")
-    return module.residual_adapters(net, check_count("top", top), head, paths)
+    return module.residual_adapters(net, whole("top", top), head, paths)

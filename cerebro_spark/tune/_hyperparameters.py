@@ -75,7 +75,7 @@ def hyperparameter(owner: Params, name: str, default: Any) -> Param[Any]:
         try:
             return convert(plain)
         except (TypeError, ValueError):
-            raise TypeError(f"{name}={value!r}: {kind}, like its default {default!r}") from None
+            raise TypeError(f"{name} must be {kind}, like its default {default!r}, got {value!r}.") from None
 
     return Param(owner, name, doc, converted)
 

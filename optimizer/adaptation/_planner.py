@@ -125,7 +125,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     candidates = checked(candidates)
     whole("records", records, 1)
     rows = records if stored_rows is None else whole("stored_rows", stored_rows, records)
-    whole("disk_bytes", disk_bytes, 0, "0 materialises nothing")
+    whole("disk_bytes", disk_bytes, 0, "0 materialises nothing.")
     whole("memory_bytes", memory_bytes, 1)
     whole("workspace_bytes", workspace_bytes, 0)
     whole("workers", workers, 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import nearest
+from optimizer.arguments import choice_error
 from optimizer.hopper._errors import HopperError, unknown
 from optimizer.hopper._orders import Fixed, Replay
 from optimizer.hopper._policies import LeastFarAlong, LongestRemaining, Randomized
@@ -87,7 +87,7 @@ class Hopper:
         seed: int = 0,
     ) -> None:
         if policy not in POLICIES:
-            raise HopperError(f"policy={policy!r}{nearest(policy, POLICIES)}; there are {', '.join(POLICIES)}")
+            raise HopperError(choice_error("policy", policy, POLICIES))
         if seed < 0:
             raise HopperError(f"seed must be at least 0, got {seed}")
         for partition, holders in availability.items():

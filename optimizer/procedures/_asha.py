@@ -77,7 +77,7 @@ class ASHA(Sampled):
         super().__init__(sampler, **settings)
         check_rungs(max_epochs, eta, min_epochs)
         self.eta = eta
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots.")
         reached = rung_epochs(max_epochs, eta, whole_log(max_epochs // min_epochs, eta))
         additive = one_of("rungs", rungs, ("milestones", "additive")) == "additive"
         self._reached = tuple(accumulate(reached)) if additive else reached

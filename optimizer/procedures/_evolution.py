@@ -65,7 +65,7 @@ class AgingEvolution(Sampled):
     ) -> None:
         super().__init__(RandomSampler(space, seed), **settings)
         self._space = space
-        self.population = whole("population", population, 2, "a parent is the best of several")
+        self.population = whole("population", population, 2, "A parent is the best of several members.")
         self.configurations = whole("configurations", configurations)
         if configurations < population:
             raise InvalidArgumentError(
@@ -75,7 +75,7 @@ class AgingEvolution(Sampled):
         self.sample = whole("sample", sample)
         if sample > population:
             raise InvalidArgumentError(f"sample must be at most population={population}, got {sample}")
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as there are idle slots.")
         self._seed = whole("seed", seed, 0)
         self._parents: deque[Trial] = deque(maxlen=population)
 

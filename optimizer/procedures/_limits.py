@@ -34,5 +34,5 @@ class Limits:
     max_total_epochs: int | None = None
 
     def __post_init__(self) -> None:
-        whole_or_none("max_configurations", self.max_configurations, why="None is no limit")
-        whole_or_none("max_total_epochs", self.max_total_epochs, why="None is no limit")
+        whole_or_none("max_configurations", self.max_configurations, why="None is no limit.")
+        whole_or_none("max_total_epochs", self.max_total_epochs, why="None is no limit.")

@@ -94,9 +94,9 @@ class PBT(Sampled):
     ) -> None:
         super().__init__(RandomSampler(space, seed), **settings)
         self._space = space
-        self.population = whole("population", population, 2, "the worst members become clones of others")
+        self.population = whole("population", population, 2, "The worst members become clones of others.")
         self.epochs = whole("epochs", epochs)
-        self.ready = whole("ready", ready, why="the epochs between decisions")
+        self.ready = whole("ready", ready, why="It is the number of epochs between decisions.")
         if self.ready > self.epochs:
             raise InvalidArgumentError(f"ready must be at most epochs={epochs}, got {ready}")
         self._count = max(1, int(real("quantile", quantile, 0, 0.5, above=True) * population))

@@ -153,7 +153,7 @@ class Procedure(ABC):
         InvalidArgumentError
             ``idle`` is not a number of slots.
         """
-        idle = whole("idle", idle, 0, "the slots that could train another configuration")
+        idle = whole("idle", idle, 0, "It is the number of slots that could train another configuration.")
         if self.ledger.epochs_each is None:
             self.ledger.epochs_each = self.plan().epochs_each
         added = [self._checked(result) for result in results if isinstance(result, Added)]
@@ -290,7 +290,7 @@ class Procedure(ABC):
     def _checked(self, request: Added) -> Added:
         """Validate a request of the user before anything changes."""
         plain(request.params)
-        whole("epochs", request.epochs, why="after which the configuration ends")
+        whole("epochs", request.epochs, why="The configuration ends after them.")
         if request.source is not None:
             self.ledger.check_source(request.source)
         if not self.may_start:

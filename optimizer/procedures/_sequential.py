@@ -58,7 +58,7 @@ class Sequential(Sampled):
         super().__init__(sampler, **settings)
         self.configurations = whole("configurations", configurations)
         self.epochs = whole("epochs", epochs)
-        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all at the same time")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all at the same time.")
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:
         """See :meth:`Procedure.decide`."""

@@ -64,7 +64,7 @@ class Patience:
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("epochs", self.epochs, why="the consecutive epochs without a better value")
+        whole("epochs", self.epochs, why="It is the number of consecutive epochs without a better value.")
         real("min_delta", self.min_delta, 0)
 
     def reason(self, trial: Trial, ledger: Ledger) -> str:

@@ -54,7 +54,7 @@ class Session:
         if not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile must be a BatchingProfile, got {self.profile!r}.")
         real("slo_ms", self.slo_ms, 0, above=True)
-        real("rate", self.rate, 0, above=True, why="plan a session without traffic at a small rate, or leave it out")
+        real("rate", self.rate, 0, above=True, why="Plan a session without traffic at a small rate, or leave it out.")
         least = 2 * float(self.profile.latencies[1])
         if self.budget_ms < least * (1 - 1e-12):
             beside = self.profile.preprocess_ms + self.profile.postprocess_ms

@@ -224,13 +224,13 @@ def test_idle_slots_are_offered(rounds: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"workers": 0}, "workers=0: at least 1"),
-        ({"workers": 2, "partitions": 0}, "partitions=0: at least 1"),
-        ({"workers": 2, "rounds": "none"}, "rounds='none'"),
-        ({"workers": 2, "parallelism": "none"}, "parallelism='none'"),
+        ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"workers": 2, "partitions": 0}, "partitions must be a whole number of at least 1, got 0"),
+        ({"workers": 2, "rounds": "none"}, r"rounds must be .*, got 'none'"),
+        ({"workers": 2, "parallelism": "none"}, r"parallelism must be .*, got 'none'"),
         ({"workers": 2, "rounds": "together", "parallelism": "tasks"}, "rounds must be 'rolling'"),
-        ({"workers": 2, "max_seconds": 0}, "max_seconds=0: a number"),
-        ({"workers": 2, "seconds": -1.0}, "seconds=-1: a number"),
+        ({"workers": 2, "max_seconds": 0}, "max_seconds must be a number .*, got 0"),
+        ({"workers": 2, "seconds": -1.0}, "seconds must be a number .*, got -1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

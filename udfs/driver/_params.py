@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.param import Params, TypeConverters
 
-from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.arguments import choice_error
+from optimizer.errors import InvalidArgumentError
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def one_of(name: str, allowed: Sequence[str]) -> Callable[[Any], str]:
 
     def convert(value: Any) -> str:
         if value not in allowed:
-            raise TypeError(f"{name}={value!r}{nearest(str(value), allowed)}; one of: {', '.join(allowed)}")
+            raise TypeError(choice_error(name, value, allowed))
         return str(value)
 
     return convert
@@ -43,7 +44,7 @@ def at_least(name: str, least: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         number = TypeConverters.toInt(value)
         if number < least:
-            raise TypeError(f"{name}={value!r}: at least {least}")
+            raise TypeError(f"{name} must be at least {least}, got {value!r}.")
         return number
 
     return convert
@@ -55,7 +56,8 @@ def above(name: str, least: float, *, or_equal: bool = False) -> Callable[[Any],
     def convert(value: Any) -> float:
         number = TypeConverters.toFloat(value)
         if not math.isfinite(number) or number < least or (number == least and not or_equal):
-            raise TypeError(f"{name}={value!r}: a number {'from' if or_equal else 'above'} {least:g}{' on' * or_equal}")
+            bound = "of at least" if or_equal else "above"
+            raise TypeError(f"{name} must be a number {bound} {least:g}, got {value!r}.")
         return number
 
     return convert
@@ -67,7 +69,7 @@ def sizes(name: str) -> Callable[[Any], list[int]]:
     def convert(value: Any) -> list[int]:
         numbers = TypeConverters.toListInt(value)
         if any(number < 1 for number in numbers):
-            raise TypeError(f"{name}={value!r}: each at least 1")
+            raise TypeError(f"{name} must be a list of whole numbers of at least 1, got {value!r}.")
         return numbers
 
     return convert

@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 
 from optimizer import __version__
-from optimizer.errors import CerebroError, InvalidArgumentError, nearest
+from optimizer.arguments import choice_error
+from optimizer.errors import CerebroError, InvalidArgumentError
 from udfs.driver._error_causes import cause
 from udfs.driver._jvm_logging import quiet_spark
 from udfs.driver._user_module import user_module
@@ -159,7 +160,7 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in allowed:
-            raise typer.BadParameter(f"{text!r}{nearest(text, allowed)}; one of: {', '.join(allowed)}")
+            raise typer.BadParameter(choice_error("It", text, allowed))
         return text
 
     return parse

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pyspark import BarrierTaskContext, TaskContext
 
+from optimizer.arguments import choice_error
 from udfs.gang._errors import GangError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Gang:
             messages; or Horovod is not installed.
         """
         if backend not in BACKENDS:
-            raise GangError(f"backend={backend!r} is none of {', '.join(BACKENDS)}")
+            raise GangError(choice_error("backend", backend, BACKENDS))
         if size == 1:
             return cls(rank, size)
         token = secrets.token_hex(16)

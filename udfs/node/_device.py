@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.arguments import choice_error
+from optimizer.errors import InvalidArgumentError
 
 __all__ = ["DEVICES", "check_device"]
 
@@ -34,5 +35,4 @@ def check_device(name: object) -> str:
     """
     if isinstance(name, str) and _DEVICE.fullmatch(name):
         return name
-    hint = nearest(name, DEVICES) if isinstance(name, str) else ""
-    raise InvalidArgumentError(f"device={name!r}{hint}; one of: auto, cpu, cuda, cuda:1, gpu, mps, xpu")
+    raise InvalidArgumentError(choice_error("device", name, (*DEVICES[:3], "cuda:1", *DEVICES[3:])))

@@ -356,7 +356,7 @@ def _bounds(backends: int | tuple[int, int]) -> tuple[int, int]:
     if len(backends) != len(("least", "most")):
         raise InvalidArgumentError(f"backends must be an int or a pair (least, most), got {backends!r}.")
     least = whole("backends[0]", backends[0], 0)
-    return least, whole("backends[1]", backends[1], max(1, least), "the most that there may be")
+    return least, whole("backends[1]", backends[1], max(1, least), "It is the largest number of backends.")
 
 
 def _await(api: Api, timeout_s: float) -> None:

@@ -53,7 +53,7 @@ def communication_costs(
     given |= {"model_bytes": model_bytes, "data_bytes": data_bytes, "batches": batches}
     for name, number in given.items():
         if number < 1:
-            raise HopperError(f"{name}={number}: at least 1")
+            raise HopperError(f"{name} must be a whole number of at least 1, got {number}.")
     all_models = model_bytes * configs
     steps = -(-batches // workers)
     return {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from benchmarks.hopper.schedules._schedule import Schedule
 from benchmarks.hopper.schedules._simulation import simulate
+from optimizer.arguments import choice_error
 from optimizer.hopper import POLICIES, HopperError, Placement, Unit
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def schedule_milp(
             "keep one holder each, or simulate() with them"
         )
     if solver not in get_args(Solver):
-        raise HopperError(f"solver={solver!r}; there are {', '.join(get_args(Solver))}")
+        raise HopperError(choice_error("solver", solver, get_args(Solver)))
     if not seconds > 0:
         raise HopperError(f"seconds={seconds}: the solver needs a positive limit")
     units = [(Unit(config, partition), held[0]) for config in workload.configs for partition, held in holders.items()]

@@ -175,5 +175,5 @@ def test_mini_batches_are_rounded_up() -> None:
     costs = communication_costs(configs=1, epochs=1, workers=4, model_bytes=1, data_bytes=1, batches=9)
     assert costs["centralized fine-grained"] == 2 * 4 * 3
     assert costs["decentralized fine-grained"] == 2 * 3 * 3
-    with pytest.raises(HopperError, match="workers=0: at least 1"):
+    with pytest.raises(HopperError, match="workers must be a whole number of at least 1, got 0"):
         communication_costs(configs=1, epochs=1, workers=0, model_bytes=1, data_bytes=1, batches=9)

@@ -173,7 +173,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
         ("", ("--procedure", "bohb"), "bohb"),
         ("", ("--procedure", "pbt"), "num_epochs must be set for PBT in .*, or with --num-epochs"),
         ("num_epochs = 2", ("--procedure", "pbt"), "population must be set for PBT in .*, or with --population"),
-        ("num_epochs = 2\nquantile = .6", ("--procedure", "pbt", "--population", "4"), "quantile=0.6"),
+        ("num_epochs = 2\nquantile = .6", ("--procedure", "pbt", "--population", "4"), r"quantile must be .*, got 0.6"),
         (
             "num_epochs = 2\npopulation = 4",
             ("--procedure", "evolution", "--num-configurations", "3"),

@@ -334,7 +334,7 @@ def test_bad_input() -> None:
         feature_transfer(lambda x: x, "a", head=head)
     with pytest.raises(InvalidArgumentError, match=r"top must be at most 6, the blocks of BertEncoder .*got 7"):
         fine_tune(net, top=7, head=head)
-    with pytest.raises(InvalidArgumentError, match="top=0: a whole number of at least 1"):
+    with pytest.raises(InvalidArgumentError, match="top must be a whole number of at least 1, got 0"):
         houlsby(net, top=0)
     with pytest.raises(InvalidArgumentError, match="ResNet18 is no encoder of BERT's kind"):
         houlsby(roster.load("resnet18"), top=1)

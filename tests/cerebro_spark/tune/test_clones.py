@@ -419,13 +419,13 @@ SMALL = {"search_space": {"lr": [0.1]}, "num_epochs": 1}
 
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
-        (PBT, {"population": 1}, "population=1"),
-        (PBT, {"quantile": 0.6}, "quantile=0.6"),
+        (PBT, {"population": 1}, r"population must be .*, got 1"),
+        (PBT, {"quantile": 0.6}, r"quantile must be .*, got 0.6"),
         (PBT, {"ready": 9}, "ready must be at most epochs=3, got 9"),
         (PBT, {"only": "lr"}, "only must be a list of names.*got 'lr'"),
         (PBT, {"factors": ()}, "factors must have at least one number"),
-        (PBT, {"generations": "rollign"}, "generations='rollign'"),
-        (AgingEvolution, {"population": 1}, "population=1"),
+        (PBT, {"generations": "rollign"}, r"generations must be .*, got 'rollign'"),
+        (AgingEvolution, {"population": 1}, r"population must be .*, got 1"),
         (AgingEvolution, {"sample_size": 3}, "sample must be at most population=2, got 3"),
         (AgingEvolution, {"num_configurations": 1}, "configurations must be at least population=2"),
         (ScheduleSearch, {"segments": [{"lr": 0.1}]}, "a Schedule"),

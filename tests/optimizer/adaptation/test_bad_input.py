@@ -29,12 +29,12 @@ GOOD = Candidate("good", graph(), 2, 4)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"records": 0}, "records=0: at least 1"),
-        ({"records": True}, "records=True"),
-        ({"disk_bytes": -1}, "disk_bytes=-1: at least 0; 0 materialises nothing"),
-        ({"memory_bytes": 0.5}, "memory_bytes=0.5"),
-        ({"workspace_bytes": -1}, "workspace_bytes=-1"),
-        ({"workers": 0}, "workers=0"),
+        ({"records": 0}, "records must be a whole number of at least 1, got 0"),
+        ({"records": True}, "records must be .*, got True"),
+        ({"disk_bytes": -1}, "disk_bytes must be a whole number of at least 0, got -1. 0 materialises nothing"),
+        ({"memory_bytes": 0.5}, r"memory_bytes must be .*, got 0.5"),
+        ({"workspace_bytes": -1}, r"workspace_bytes must be .*, got -1"),
+        ({"workers": 0}, r"workers must be .*, got 0"),
         ({"costs": 6e12}, r"costs must be Costs\(flops_per_second=\.\.\., bytes_per_second=\.\.\.\), got"),
         ({"seconds": 0.0}, r"seconds must be positive and finite, got 0\.0"),
     ],
@@ -60,11 +60,11 @@ def test_candidates() -> None:
     blind = LayerGraph([Layer("w", "constant", ()), Layer("y", "fc", ("w",), frozen=False)], ["y"])
     with pytest.raises(GraphError, match="candidate 'blind' must read an input"):
         planned(Candidate("blind", blind, 2, 4))
-    with pytest.raises(InvalidArgumentError, match="epochs=0"):
+    with pytest.raises(InvalidArgumentError, match=r"epochs must be .*, got 0"):
         Candidate("a", graph(), 0, 4)
-    with pytest.raises(InvalidArgumentError, match=r"batch_size=1\.5"):
+    with pytest.raises(InvalidArgumentError, match=r"batch_size must be .*, got 1\.5"):
         Candidate("a", graph(), 2, 1.5)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="slots=-1"):
+    with pytest.raises(InvalidArgumentError, match=r"slots must be .*, got -1"):
         Candidate("a", graph(), 2, 4, slots=-1)
     with pytest.raises(InvalidArgumentError, match="graph of candidate 'a' must be a LayerGraph"):
         Candidate("a", "resnet", 2, 4)  # type: ignore[arg-type]

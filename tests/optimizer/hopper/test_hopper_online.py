@@ -554,7 +554,7 @@ def test_partitions_that_nobody_holds_yet() -> None:
         (["a", "a"], HELD, {}, "'a' exists already"),
         (["a"], {0: "w0"}, {}, "partition 0 is on 'w0': give a list"),
         (["a"], HELD, {"seed": -1}, "seed must be at least 0, got -1"),
-        (["a"], HELD, {"policy": "randomised"}, "policy='randomised'; did you mean 'randomized'"),
+        (["a"], HELD, {"policy": "randomised"}, r"policy must be .*, got 'randomised'; did you mean 'randomized'"),
     ],
 )
 def test_a_scheduler_that_cannot_be(

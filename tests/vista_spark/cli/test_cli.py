@@ -256,7 +256,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
         ("--out", "{folder}/image.jpg/heat.png", "name a file that can be written"),
         ("--output", "logits", "did you mean 'logit'"),
         ("--head", "boxes", "head must be left out"),
-        ("--device", "gpu0", "one of: auto, cpu, cuda"),
+        ("--device", "gpu0", "device must be 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_explain_refuses_a_wrong_argument_before_spark_starts(

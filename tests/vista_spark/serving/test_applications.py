@@ -313,7 +313,7 @@ def silent(_app: Wrong, _request: Any) -> Any:
         (Traffic.process, {"slo_ms": 19}, InfeasibleError, "boxes 10, kind 10"),
         (Traffic.process, {"samples": []}, InvalidArgumentError, "at least one request"),
         (Traffic.process, {"samples": [np.ones(2)]}, InvalidArgumentError, "samples.0.: BadRequestError"),
-        (Traffic.process, {"split": "model"}, InvalidArgumentError, "split='model'"),
+        (Traffic.process, {"split": "model"}, InvalidArgumentError, r"split must be .*, got 'model'"),
         (Traffic.process, {"slo_ms": 0}, InvalidArgumentError, "slo_ms"),
     ],
 )

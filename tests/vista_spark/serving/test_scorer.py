@@ -185,8 +185,8 @@ def test_a_stream_is_scored_as_its_table(api: Api, spark: SparkSession, photos: 
     ("options", "kind", "words"),
     [
         ({"name": "dog"}, NoSuchModelError, "did you mean 'dogs'"),
-        ({"errors": "ignore"}, InvalidArgumentError, "errors='ignore'"),
-        ({"batchSize": 0}, InvalidArgumentError, "batchSize=0"),
+        ({"errors": "ignore"}, InvalidArgumentError, r"errors must be .*, got 'ignore'"),
+        ({"batchSize": 0}, InvalidArgumentError, r"batchSize must be .*, got 0"),
         ({"inputCol": "a", "inputCols": ["b"]}, InvalidArgumentError, "Set one of them"),
         ({"inputCols": ["a", "b"]}, InvalidArgumentError, "a column name for each of"),
         ({"outputCols": []}, InvalidArgumentError, "a column name for each of"),

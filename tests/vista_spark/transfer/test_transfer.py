@@ -692,7 +692,7 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         ({"test_fraction": 1.5}, "got 1.5"),
         ({"batch_size": 0}, "batch_size must be a positive integer, got 0"),
         ({"max_pixels": 0}, "max_pixels must be a positive integer, got 0"),
-        ({"device": "cpuu"}, "device='cpuu'.*did you mean 'cpu'"),
+        ({"device": "cpuu"}, "device must be .*, got 'cpuu'; did you mean 'cpu'"),
     ],
 )
 @pytest.mark.usefixtures("spark")
