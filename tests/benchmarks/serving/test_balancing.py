@@ -41,7 +41,7 @@ def test_a_queue_is_short_for_its_rate() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="balancing must be .*, got 'round'"):
+    with pytest.raises(InvalidArgumentError, match=r"balancing must be .*, got 'round'"):
         balancer("round", [1], lambda: 0.5, lambda _: 0)
     with pytest.raises(InvalidArgumentError, match=r"weights.* must be .*, got 0"):
         balancer("deficit", [1, 0], lambda: 0.5, lambda _: 0)

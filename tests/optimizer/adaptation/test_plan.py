@@ -318,5 +318,5 @@ def test_copies_of_records_take_disk_and_no_more_time() -> None:
     assert (once.materialised_bytes, copied.materialised_bytes) == (10_000, 30_000)
     assert once.flops == copied.flops
     assert made(300, 29_999).materialised == ()
-    with pytest.raises(InvalidArgumentError, match="stored_rows must be .*, got 99"):
+    with pytest.raises(InvalidArgumentError, match=r"stored_rows must be .*, got 99"):
         made(99, 1)

@@ -110,7 +110,7 @@ def test_other_impossible_profiles() -> None:
         BatchingProfile({1: 1.0}, memory_bytes={1: -5})
     with pytest.raises(ServingError, match="deviation_ms must have batch sizes of at most 1"):
         BatchingProfile({1: 1.0}, {2: 1.0})
-    with pytest.raises(InvalidArgumentError, match="preprocess_ms must be .*, got nan"):
+    with pytest.raises(InvalidArgumentError, match=r"preprocess_ms must be .*, got nan"):
         BatchingProfile({1: 1.0}, preprocess_ms=math.nan)
     with pytest.raises(InvalidArgumentError, match=r"threads must be .*, got 0"):
         BatchingProfile({1: 1.0}, threads=0)
