@@ -13,8 +13,6 @@ from udfs.names import check_name
 if TYPE_CHECKING:
     from udfs.store import Store
 
-__all__ = ["CampaignRecord", "CycleRecord"]
-
 _VERSION = 1
 
 

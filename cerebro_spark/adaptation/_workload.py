@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._candidates import OpenedCandidate
     from optimizer.adaptation import Candidate
 
-__all__ = ["Workload"]
-
 
 @dataclass(frozen=True, slots=True)
 class Workload:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from optimizer.procedures import Decision, UserRequest
     from udfs.rpc import Request
 
-__all__ = ["Coordinator"]
-
 # Between two looks at whether processes have fallen silent.
 _LOOK_S = 0.25
 

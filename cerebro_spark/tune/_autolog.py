@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from cerebro_spark.errors import InvalidArgumentError
 
-__all__ = ["Autologging", "autolog", "autologging"]
-
 
 @dataclass(frozen=True, slots=True)
 class Autologging:

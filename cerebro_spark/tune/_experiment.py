@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Begun = Callable[[Coordinator, RunSpec], None]
 
-__all__ = ["Experiment"]
-
 # Between two looks at whether only paused configurations are left.
 _LOOK_S = 0.5
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import Probed, RunContext, RunResult
 
-__all__ = ["RunExtension", "WholeModels"]
-
 
 class RunExtension(Protocol):
     """Changes to the runs of a search, which :meth:`Search.extended` takes. :class:`Adaptation` has one.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from optimizer.space import Space
 
-__all__ = ["GridSearch"]
-
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

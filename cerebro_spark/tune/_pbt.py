@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from optimizer.space import Space
 
-__all__ = ["PBT"]
-
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

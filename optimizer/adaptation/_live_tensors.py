@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from optimizer.graph import LayerGraph
 
-__all__ = ["LiveTensors", "live_tensors"]
-
 _LOSS = ("loss", "")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 import numpy as np
 
-__all__ = ["CodeLookup", "Replace"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replace(Operator):

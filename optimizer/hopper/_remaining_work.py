@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from optimizer.hopper._queue import Queue
     from optimizer.hopper._times import UnitTimes
 
-__all__ = ["Outlook"]
-
 
 class Outlook:
     """The remaining work of a queue in predicted seconds.

@@ -9,8 +9,6 @@ from fractions import Fraction
 from optimizer.errors import CerebroError
 from optimizer.memory._spec import not_negative
 
-__all__ = ["MIB", "PAPER", "SPARK4", "Constants"]
-
 MIB = 2**20
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from optimizer.arguments import whole_or_none
 
-__all__ = ["Limits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -14,8 +14,6 @@ from optimizer.procedures._trial import WORST
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Objective", "objectives_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Objective:

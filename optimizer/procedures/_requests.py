@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._decisions import Source
 
-__all__ = ["Added", "Stopped", "UserRequest"]
-
 
 @dataclass(frozen=True, slots=True)
 class Added:

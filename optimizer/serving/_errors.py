@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
-__all__ = ["InfeasibleError", "ServingError"]
-
 
 class ServingError(CerebroError, ValueError):
     """A profile, session, query or plan is not valid; the message has the value and the requirement."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from optimizer.transfer._logical import LogicalPlan
     from optimizer.transfer._profile import ModelProfile
 
-__all__ = ["Choice", "TransferCost", "choose_transfer"]
-
 _GROUPED = ", layers a stage: "
 
 _COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")

@@ -33,8 +33,6 @@ from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_i
 if TYPE_CHECKING:
     from vista_spark.occlusion import Progress
 
-__all__ = ["explain_command"]
-
 _CONSOLE = Console()
 
 

@@ -12,8 +12,6 @@ from vista_spark.serving import App, Session
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["load_sessions"]
-
 _NAME = "sessions"
 
 

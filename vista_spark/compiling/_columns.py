@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["names_of", "width_of"]
-
 _ONE_COLUMN = frozenset(
     {"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"}
     | {"DictVectorizer", "MultiLabelBinarizer"}

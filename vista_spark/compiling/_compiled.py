@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program
 
-__all__ = ["CompiledPipeline"]
-
 
 class CompiledPipeline:
     """Tensor program that predicts what a model predicts.

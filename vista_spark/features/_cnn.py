@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from vista_spark.roster import FeatureLayer
 
-__all__ = ["CNNFeaturizer"]
-
 
 @hint_keywords
 class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from vista_spark.roster import FeatureLayer
 
-__all__ = ["TextFeaturizer"]
-
 
 @hint_keywords
 class TextFeaturizer(NetworkFeaturizer):

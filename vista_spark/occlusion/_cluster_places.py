@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from udfs.inference import ModelSource
     from udfs.occlusion import Occlusion, SettledScore
 
-__all__ = ["Spread"]
-
 
 @dataclass(frozen=True)
 class Spread:

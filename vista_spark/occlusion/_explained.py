@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from udfs.occlusion import HeatMaps
 
-__all__ = ["Explained", "notes_of"]
-
 
 @dataclass(frozen=True)
 class Explained:

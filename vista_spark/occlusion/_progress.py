@@ -13,8 +13,6 @@ from udfs.occlusion import nearest_known
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Progress"]
-
 
 @dataclass(frozen=True)
 class Progress:

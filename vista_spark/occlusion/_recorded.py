@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-__all__ = ["Recorded", "fields_of_row"]
-
 _FRAMEWORKS = ("torch", "keras", "tensorflow")
 
 

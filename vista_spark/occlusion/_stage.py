@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from udfs.occlusion import Occlusion
 
-__all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-__all__ = ["Session"]
-
 # Types of inputs and outputs of a function.
 _TYPES = (
     "bytes",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from optimizer.memory import TransferPlan
 
-__all__ = ["session"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from optimizer.memory import TransferPlan
 
-__all__ = ["memory_figure"]
-
 _GIB = 2**30
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from optimizer.procedures import Procedure
 
-__all__ = ["ProcedureContract"]
-
 _SEEDS = range(5)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ModelText", "TextTree"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TextTree:

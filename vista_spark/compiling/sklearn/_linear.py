@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["lower_linear_classifier"]
-
-
 @parser(
     "sklearn.ARDRegression",
     "sklearn.BayesianRidge",

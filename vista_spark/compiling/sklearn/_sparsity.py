@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Sparsity
 
-__all__ = ["sparsity_of"]
-
 
 def sparsity_of(step: Any, layout: Sparsity) -> Sparsity:
     """Return the layout of a transformer's result.

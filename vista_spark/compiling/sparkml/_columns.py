@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-__all__ = ["NAMED", "Columns"]
-
 NAMED = "column:"
 """Prefix of outputs that become columns."""
 
