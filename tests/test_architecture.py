@@ -315,7 +315,6 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("optimizer.space", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.hopper", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.serving", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
-        ("optimizer.procedures.testing", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp", "pytest"}),
         ("optimizer.procedures.studies", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp", "optuna"}),
         ("cerebro_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp", "optuna"}),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rehearsal import Rehearsal
 
 from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
@@ -36,7 +37,6 @@ from optimizer.procedures import (
     schedule_of,
 )
 from optimizer.procedures._rungs import bracket_rungs, rung_epochs, whole_log
-from optimizer.procedures.testing import Rehearsal
 from optimizer.space import Space, choice, log_uniform, uniform
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from optuna.pruners import (
     SuccessiveHalvingPruner,
     ThresholdPruner,
 )
+from procedure_contract import ProcedureContract
 
 from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
@@ -30,7 +31,6 @@ from optimizer.procedures import (
     SuccessiveHalving,
 )
 from optimizer.procedures.studies import OptunaPruner, OptunaSampler
-from optimizer.procedures.testing import ProcedureContract
 from optimizer.space import Space, uniform
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from procedure_contract import ProcedureContract
 from spaces import LR_BATCH_NET, few, spaces
 
 from benchmarks.procedures.simulation import simulate
@@ -29,7 +30,6 @@ from optimizer.procedures import (
     replay,
 )
 from optimizer.procedures.studies import OptunaSampler
-from optimizer.procedures.testing import ProcedureContract
 from optimizer.space import Space, choice, integer, uniform
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ Subclass :class:`ProcedureContract` in a test module, and pytest collects its te
 The procedure should have about twenty configurations, since the tests resume it at each of its calls.
 """
 
-# ruff: noqa: S311  (a test suite that ships with the package; its random numbers decide an order)
-
 from __future__ import annotations
 
 import json
@@ -19,6 +17,8 @@ import random
 import zlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
+
+from rehearsal import Rehearsal
 
 from optimizer.procedures import (
     Added,
@@ -34,7 +34,6 @@ from optimizer.procedures import (
     Stopped,
     replay,
 )
-from optimizer.procedures.testing._rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Coordinator without training, which checks that a procedure's decisions can be carried out."""
 
-# ruff: noqa: S311  (a test suite that ships with the package; its random numbers decide an order)
-
 from __future__ import annotations
 
 import random

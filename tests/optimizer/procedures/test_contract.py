@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from procedure_contract import ProcedureContract
+from rehearsal import Rehearsal
 
 from optimizer.procedures import (
     ASHA,
@@ -28,7 +30,6 @@ from optimizer.procedures import (
     SuccessiveHalving,
     replay,
 )
-from optimizer.procedures.testing import ProcedureContract, Rehearsal
 from optimizer.space import Space, choice, log_uniform
 
 if TYPE_CHECKING:
