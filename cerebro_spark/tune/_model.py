@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.ml import Model
 from pyspark.ml.param import Param
@@ -16,7 +16,18 @@ from cerebro_spark.data import choose_features
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, check_absent, map_rows, quoted
+from udfs.driver import (
+    UNBOUND,
+    NetworkReader,
+    NetworkWriter,
+    accessors,
+    as_vector,
+    at_least,
+    check_absent,
+    map_rows,
+    quoted,
+    setter,
+)
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
 from udfs.sql import SQLModel
@@ -103,25 +114,11 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         """Trained network."""
         return PortableNetwork(self._facts["framework"], self._network)
 
-    def setPredictionCol(self, value: str) -> Self:
-        """Set the column for predictions."""
-        return self._set(predictionCol=value)
+    setPredictionCol = setter(HasPredictionCol.predictionCol, "the column for predictions")
+    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column for the network's outputs")
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, 'the column of probabilities; "" for none')
 
-    def setRawPredictionCol(self, value: str) -> Self:
-        """Set the column for the network's outputs."""
-        return self._set(rawPredictionCol=value)
-
-    def setProbabilityCol(self, value: str) -> Self:
-        """Set the column for the classes' probabilities; ``""`` for none."""
-        return self._set(probabilityCol=value)
-
-    def getBatchSize(self) -> int:
-        """Return the rows per run of the network."""
-        return self.getOrDefault(self.batchSize)
-
-    def setBatchSize(self, value: int) -> Self:
-        """Set the rows per run of the network."""
-        return self._set(batchSize=value)
+    getBatchSize, setBatchSize = accessors(batchSize, "the rows per run of the network")
 
     def write(self) -> NetworkWriter:
         """Return a writer."""

@@ -20,7 +20,7 @@ from cerebro_spark.tune._hyperparameters import checked_names, hyperparameter
 from cerebro_spark.tune._missing_classes import MISSING_CLASSES, check_classes
 from cerebro_spark.tune._model import TunedModel
 from optimizer.errors import nearest
-from udfs.driver import interruptible
+from udfs.driver import interruptible, setter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,21 +177,10 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
                 )
         return self._set(**params)
 
-    def setPredictionCol(self, value: str) -> Self:
-        """Set the models' column for predictions."""
-        return self._set(predictionCol=value)
-
-    def setRawPredictionCol(self, value: str) -> Self:
-        """Set the models' column for the network's outputs."""
-        return self._set(rawPredictionCol=value)
-
-    def setProbabilityCol(self, value: str) -> Self:
-        """Set the models' column for the classes' probabilities; ``""`` for none."""
-        return self._set(probabilityCol=value)
-
-    def setWeightCol(self, value: str) -> Self:
-        """Set the column with the weights of the rows; ``""`` for none."""
-        return self._set(weightCol=value)
+    setPredictionCol = setter(HasPredictionCol.predictionCol, "the models' column for predictions")
+    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the models' column for the network's outputs")
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, 'the models\' column for probabilities; "" for none')
+    setWeightCol = setter(HasWeightCol.weightCol, 'the column of the rows\' weights; "" for none')
 
     def fit(self, dataset: DataFrame, params: Any = None) -> Any:
         """Train one configuration, or those of several param maps in one run.

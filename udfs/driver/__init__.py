@@ -1,5 +1,6 @@
 """Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
+from udfs.driver._accessors import accessors, optional_accessors, setter
 from udfs.driver._arrow import as_vector, map_rows, quoted, reason_of
 from udfs.driver._columns import (
     check_absent,
@@ -70,6 +71,7 @@ __all__ = [
     "UnknownKeywordError",
     "WorkerJobs",
     "above",
+    "accessors",
     "as_vector",
     "at_least",
     "cause",
@@ -106,6 +108,7 @@ __all__ = [
     "one_of",
     "open_dataset",
     "open_files",
+    "optional_accessors",
     "pyfunc_signature",
     "quoted",
     "read_network_folder",
@@ -113,6 +116,7 @@ __all__ = [
     "reason_of",
     "register_function",
     "results_at",
+    "setter",
     "sizes",
     "table_format",
     "task_slots",

@@ -22,12 +22,15 @@ from udfs.driver import (
     UNBOUND,
     NetworkReader,
     NetworkWriter,
+    accessors,
     at_least,
     check_absent,
     check_present,
     map_rows,
     one_of,
+    optional_accessors,
     quoted,
+    setter,
 )
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._transfer import CompiledTransfer
@@ -166,49 +169,14 @@ class TensorPipeline(
             raise InvalidArgumentError("compiled must be set, got None. Call setCompiled.")
         return self._compiled
 
-    def setFeaturesCol(self, value: str) -> Self:
-        """Set the column with all features."""
-        return self._set(featuresCol=value)
-
-    def setInputCols(self, value: list[str]) -> Self:
-        """Set the columns of features, in the model's order."""
-        return self._set(inputCols=value)
-
-    def setPredictionCol(self, value: str) -> Self:
-        """Set the column of predictions."""
-        return self._set(predictionCol=value)
-
-    def setProbabilityCol(self, value: str) -> Self:
-        """Set the column of probabilities."""
-        return self._set(probabilityCol=value)
-
-    def setOutputCol(self, value: str) -> Self:
-        """Set the column of transformed rows."""
-        return self._set(outputCol=value)
-
-    def getBatchSize(self) -> int:
-        """Return the rows per run."""
-        return self.getOrDefault(self.batchSize)
-
-    def setBatchSize(self, value: int) -> Self:
-        """Set the rows per run."""
-        return self._set(batchSize=value)
-
-    def getErrors(self) -> str:
-        """Return the policy for refused rows."""
-        return self.getOrDefault(self.errors)
-
-    def setErrors(self, value: str) -> Self:
-        """Set the policy for refused rows."""
-        return self._set(errors=value)
-
-    def getErrorCol(self) -> str | None:
-        """Return the column of the reasons why rows are refused, or ``None`` for no such column."""
-        return self.getOrDefault(self.errorCol) if self.isDefined(self.errorCol) else None
-
-    def setErrorCol(self, value: str) -> Self:
-        """Set the column of the reasons why rows are refused."""
-        return self._set(errorCol=value)
+    setFeaturesCol = setter(HasFeaturesCol.featuresCol, "the column with all features")
+    setInputCols = setter(HasInputCols.inputCols, "the columns of features, in the model's order")
+    setPredictionCol = setter(HasPredictionCol.predictionCol, "the column of predictions")
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, "the column of probabilities")
+    setOutputCol = setter(HasOutputCol.outputCol, "the column of transformed rows")
+    getBatchSize, setBatchSize = accessors(batchSize, "the rows per run")
+    getErrors, setErrors = accessors(errors, "the policy for refused rows")
+    getErrorCol, setErrorCol = optional_accessors(errorCol, "the column of the reasons why rows are refused")
 
     def write(self) -> NetworkWriter:
         """Return a writer of Params (JSON) and the program (safetensors)."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from pyspark import keyword_only
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCols
 
 from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
-from udfs.driver import UNBOUND, check_absent, map_rows, one_of
+from udfs.driver import UNBOUND, accessors, check_absent, map_rows, one_of, optional_accessors
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction, feature_length
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network import (
@@ -55,6 +56,11 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         super().__init__()
         self._setDefault(layers=1, outputFormat="vector")
 
+    @keyword_only
+    def setParams(self, **params: Any) -> Self:
+        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
     def getLayers(self) -> int | str | list[int | str]:
         """Return the layers as the user specified them."""
         return cast("int | str | list[int | str]", self.getOrDefault(self.layers))
@@ -71,29 +77,9 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         """Set the pooling of feature maps."""
         return self._set(pooling=value)
 
-    def getOutputFormat(self) -> str:
-        """Return the type of the output columns."""
-        return self.getOrDefault(self.outputFormat)
-
-    def setOutputFormat(self, value: str) -> Self:
-        """Set the type of the output columns."""
-        return self._set(outputFormat=value)
-
-    def getCombine(self) -> str | None:
-        """Return the combination of all layers in one column, or ``None`` for a column per layer."""
-        return self.getOrDefault(self.combine) if self.isDefined(self.combine) else None
-
-    def setCombine(self, value: str) -> Self:
-        """Set the way in which all layers become one column."""
-        return self._set(combine=value)
-
-    def getErrorDetailCol(self) -> str | None:
-        """Return the column for the detail of a reason, or ``None`` for no such column."""
-        return self.getOrDefault(self.errorDetailCol) if self.isDefined(self.errorDetailCol) else None
-
-    def setErrorDetailCol(self, value: str) -> Self:
-        """Set the column for what a reason leaves open."""
-        return self._set(errorDetailCol=value)
+    getOutputFormat, setOutputFormat = accessors(outputFormat, "the type of the output columns")
+    getCombine, setCombine = optional_accessors(combine, "the combination of all layers in one column")
+    getErrorDetailCol, setErrorDetailCol = optional_accessors(errorDetailCol, "the column for the detail of a reason")
 
     def setOutputCols(self, value: list[str]) -> Self:
         """Set the output columns, one per layer, from the bottom to the top; with ``combine`` one for all."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark import keyword_only
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
-from udfs.driver import UNBOUND, at_least, hint_keywords, one_of
+from udfs.driver import UNBOUND, accessors, at_least, hint_keywords, one_of, optional_accessors, setter
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import HasImageSize, Network
@@ -142,38 +142,10 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", imageAggregation="mean")
         self.setParams(**self._input_kwargs)
 
-    @keyword_only
-    def setParams(self, **params: Any) -> Self:
-        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
-        return self._set(**{name: value for name, value in params.items() if value is not None})
-
-    def getMaxPixels(self) -> int | None:
-        """Return the size of the largest image that is decoded, in pixels, or ``None`` for the default."""
-        return self.getOrDefault(self.maxPixels) if self.isDefined(self.maxPixels) else None
-
-    def setMaxPixels(self, value: int) -> Self:
-        """Set the largest image that is decoded, in pixels."""
-        return self._set(maxPixels=value)
-
-    def getStartLayer(self) -> str | None:
-        """Return the layer whose tensors are the input, or ``None`` for images."""
-        return self.getOrDefault(self.startLayer) if self.isDefined(self.startLayer) else None
-
-    def setStartLayer(self, value: str) -> Self:
-        """Set the layer whose tensors are read."""
-        return self._set(startLayer=value)
-
-    def setInputCols(self, value: list[str]) -> Self:
-        """Set the columns of a network with more than one input."""
-        return self._set(inputCols=value)
-
-    def getImageAggregation(self) -> str:
-        """Return the aggregation of the vectors of a record's images."""
-        return self.getOrDefault(self.imageAggregation)
-
-    def setImageAggregation(self, value: str) -> Self:
-        """Set aggregation of the vectors of a record's images."""
-        return self._set(imageAggregation=value)
+    getMaxPixels, setMaxPixels = optional_accessors(maxPixels, "the largest image that is decoded, in pixels")
+    getStartLayer, setStartLayer = optional_accessors(startLayer, "the layer whose tensors are read")
+    setInputCols = setter(HasInputCols.inputCols, "the columns of a network with more than one input")
+    getImageAggregation, setImageAggregation = accessors(imageAggregation, "the aggregation of a record's vectors")
 
     def _network(self) -> Network:
         net = self._opened(self.getImageSize())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark import keyword_only
 from pyspark.ml.param import Param
 
-from udfs.driver import UNBOUND, at_least, hint_keywords, one_of
+from udfs.driver import UNBOUND, at_least, hint_keywords, one_of, optional_accessors
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import TEXT_POOLINGS, Network
 
@@ -114,18 +114,7 @@ class TextFeaturizer(NetworkFeaturizer):
         self._setDefault(inputCol="text", errorCol="text_error", pooling="mean")
         self.setParams(**self._input_kwargs)
 
-    @keyword_only
-    def setParams(self, **params: Any) -> Self:
-        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
-        return self._set(**{name: value for name, value in params.items() if value is not None})
-
-    def getMaxLength(self) -> int | None:
-        """Return the number of tokens to which a text is cut or padded, or ``None`` for that of the model."""
-        return self.getOrDefault(self.maxLength) if self.isDefined(self.maxLength) else None
-
-    def setMaxLength(self, value: int) -> Self:
-        """Set the tokens that a text is cut or padded to."""
-        return self._set(maxLength=value)
+    getMaxLength, setMaxLength = optional_accessors(maxLength, "the number of tokens to which a text is cut or padded")
 
     def _network(self) -> Network:
         return self._opened(max_length=self.getMaxLength())

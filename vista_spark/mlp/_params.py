@@ -21,7 +21,20 @@ from pyspark.ml.param.shared import (
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, NumericType
 
-from udfs.driver import UNBOUND, above, at_least, check_present, device_name, is_numeric, one_of, quoted, sizes
+from udfs.driver import (
+    UNBOUND,
+    above,
+    accessors,
+    at_least,
+    check_present,
+    device_name,
+    is_numeric,
+    one_of,
+    optional_accessors,
+    quoted,
+    setter,
+    sizes,
+)
 from udfs.gang import BACKENDS
 from vista_spark.errors import ColumnError, LabelError
 
@@ -42,34 +55,17 @@ class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasWeightCol
         super().__init__()
         self._setDefault(device="auto")
 
-    def setFeaturesCol(self, value: str) -> Self:
-        """Set the column of features."""
-        return self._set(featuresCol=value)
-
-    def setLabelCol(self, value: str) -> Self:
-        """Set the column of labels."""
-        return self._set(labelCol=value)
-
-    def setPredictionCol(self, value: str) -> Self:
-        """Set the column for predictions."""
-        return self._set(predictionCol=value)
-
-    def setWeightCol(self, value: str) -> Self:
-        """Set the column of the rows' weights."""
-        return self._set(weightCol=value)
+    setFeaturesCol = setter(HasFeaturesCol.featuresCol, "the column of features")
+    setLabelCol = setter(HasLabelCol.labelCol, "the column of labels")
+    setPredictionCol = setter(HasPredictionCol.predictionCol, "the column for predictions")
+    setWeightCol = setter(HasWeightCol.weightCol, "the column of the rows' weights")
 
     @property
     def _hasWeight(self) -> bool:
         """True if the rows have weights."""
         return bool(self.isDefined(self.weightCol) and self.getWeightCol())
 
-    def getDevice(self) -> str:
-        """Return the device of the network."""
-        return self.getOrDefault(self.device)
-
-    def setDevice(self, value: str) -> Self:
-        """Set the device of the network."""
-        return self._set(device=value)
+    getDevice, setDevice = accessors(device, "the device of the network")
 
 
 class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasSeed):
@@ -114,57 +110,15 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         """Set the units of each hidden layer; none makes a linear model."""
         return self._set(layers=value)
 
-    def setMaxIter(self, value: int) -> Self:
-        """Set the number of epochs."""
-        return self._set(maxIter=value)
-
-    def setStepSize(self, value: float) -> Self:
-        """Set the learning rate."""
-        return self._set(stepSize=value)
-
-    def setRegParam(self, value: float) -> Self:
-        """Set the weight of the L2 penalty."""
-        return self._set(regParam=value)
-
-    def setStandardization(self, value: bool) -> Self:
-        """Set whether features are standardised."""
-        return self._set(standardization=value)
-
-    def getSolver(self) -> str:
-        """Return the name of the optimizer."""
-        return self.getOrDefault(self.solver)
-
-    def setSolver(self, value: str) -> Self:
-        """Set the optimiser."""
-        return self._set(solver=value)
-
-    def getBatchSize(self) -> int:
-        """Return the number of rows of a step, summed over all workers."""
-        return self.getOrDefault(self.batchSize)
-
-    def setBatchSize(self, value: int) -> Self:
-        """Set the rows of a step, those of all workers together."""
-        return self._set(batchSize=value)
-
-    def getBackend(self) -> str:
-        """Return the backend of the all-reduce that sums gradients over the workers."""
-        return self.getOrDefault(self.backend)
-
-    def setBackend(self, value: str) -> Self:
-        """Set the backend of the all-reduce that sums gradients over the workers."""
-        return self._set(backend=value)
-
-    def getNumWorkers(self) -> int | None:
-        """Return the number of tasks that train together, or ``None`` for one per task slot."""
-        return self.getOrDefault(self.numWorkers) if self.isDefined(self.numWorkers) else None
-
-    def setNumWorkers(self, value: int) -> Self:
-        """Set how many tasks train together."""
-        return self._set(numWorkers=value)
-
-    def setSeed(self, value: int) -> Self:
-        """Set the seed of the first weights and of the order of the rows."""
-        return self._set(seed=value)
+    setMaxIter = setter(maxIter, "the number of epochs")
+    setStepSize = setter(stepSize, "the learning rate")
+    setRegParam = setter(regParam, "the weight of the L2 penalty")
+    setStandardization = setter(HasStandardization.standardization, "whether features are standardised")
+    getSolver, setSolver = accessors(solver, "the name of the optimizer")
+    getBatchSize, setBatchSize = accessors(batchSize, "the number of rows of a step, summed over all workers")
+    getBackend, setBackend = accessors(backend, "the backend of the all-reduce that sums gradients over the workers")
+    getNumWorkers, setNumWorkers = optional_accessors(numWorkers, "the number of tasks that train together")
+    setSeed = setter(HasSeed.seed, "the seed of the first weights and of the order of the rows")
 
 
 def features_array(df: DataFrame, column: str, what: str, size: int | None = None) -> Column:

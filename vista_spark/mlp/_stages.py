@@ -22,6 +22,7 @@ from udfs.driver import (
     hint_keywords,
     map_rows,
     quoted,
+    setter,
     task_slots,
 )
 from udfs.mlp import Scoring, Training
@@ -152,9 +153,7 @@ class MLPClassificationModel(Model, _Fitted, HasProbabilityCol, HasRawPrediction
         """Number of classes; predictions are 0.0 to ``numClasses - 1``."""
         return int(self._facts["sizes"][-1])
 
-    def setProbabilityCol(self, value: str) -> MLPClassificationModel:
-        """Set the column for the probabilities of the classes, a vector."""
-        return self._set(probabilityCol=value)
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, "the column of the classes' probabilities")
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return self._score(dataset, self.getRawPredictionCol(), self.getProbabilityCol())
@@ -174,9 +173,7 @@ class MLPClassificationModel(Model, _Fitted, HasProbabilityCol, HasRawPrediction
         """
         return MLPClassificationSummary(self._labelled(dataset, self.transform), *self._summary_columns())
 
-    def setRawPredictionCol(self, value: str) -> MLPClassificationModel:
-        """Set the column for the logits of the classes, a vector."""
-        return self._set(rawPredictionCol=value)
+    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column of the classes' logits")
 
 
 class MLPRegressionModel(Model, _Fitted):
@@ -391,13 +388,9 @@ class MLPClassifier(
         super().__init__()
         self.setParams(**self._input_kwargs)
 
-    def setProbabilityCol(self, value: str) -> MLPClassifier:
-        """Set the column for the probabilities of the classes, a vector."""
-        return self._set(probabilityCol=value)
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, "the column of the classes' probabilities")
 
-    def setRawPredictionCol(self, value: str) -> MLPClassifier:
-        """Set the column for the logits of the classes, a vector."""
-        return self._set(rawPredictionCol=value)
+    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column of the classes' logits")
 
     def _fit(self, dataset: DataFrame) -> MLPClassificationModel:
         return self._fitted(MLPClassificationModel, dataset)

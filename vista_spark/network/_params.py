@@ -11,7 +11,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCol, HasSeed
 
 from udfs.arrow import ERROR_POLICIES
-from udfs.driver import UNBOUND, at_least, device_name, one_of
+from udfs.driver import UNBOUND, accessors, at_least, device_name, one_of, optional_accessors, setter
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network._network import network
@@ -69,33 +69,10 @@ class HasNetworkInput(HasInputCol):
         super().__init__()
         self._setDefault(errors="null", batchSize=32)
 
-    def setInputCol(self, value: str) -> Self:
-        """Set the column that the network reads."""
-        return self._set(inputCol=value)
-
-    def getErrors(self) -> str:
-        """Return the policy for values that cannot be read."""
-        return self.getOrDefault(self.errors)
-
-    def setErrors(self, value: str) -> Self:
-        """Set the policy for values that cannot be read."""
-        return self._set(errors=value)
-
-    def getErrorCol(self) -> str:
-        """Return the column for the reason why a value is bad."""
-        return self.getOrDefault(self.errorCol)
-
-    def setErrorCol(self, value: str) -> Self:
-        """Set the column for the reason a value is bad."""
-        return self._set(errorCol=value)
-
-    def getBatchSize(self) -> int:
-        """Return the number of records per run of the network."""
-        return self.getOrDefault(self.batchSize)
-
-    def setBatchSize(self, value: int) -> Self:
-        """Set the number of records handled at a time."""
-        return self._set(batchSize=value)
+    setInputCol = setter(HasInputCol.inputCol, "the column that the network reads")
+    getErrors, setErrors = accessors(errors, "the policy for values that cannot be read")
+    getErrorCol, setErrorCol = accessors(errorCol, "the column for the reason why a value is bad")
+    getBatchSize, setBatchSize = accessors(batchSize, "the number of records per run of the network")
 
 
 class HasNetwork(HasSeed):
@@ -146,25 +123,9 @@ class HasNetwork(HasSeed):
             made._carried = self._carried  # noqa: SLF001
         return made
 
-    def getWeights(self) -> str | None:
-        """Return the path or URI of the weights, or ``None`` for random weights."""
-        return self.getOrDefault(self.weights) if self.isDefined(self.weights) else None
-
-    def setWeights(self, value: str) -> Self:
-        """Set the path or URI of the weights."""
-        return self._set(weights=value)
-
-    def getDevice(self) -> str:
-        """Return the device of the network."""
-        return self.getOrDefault(self.device)
-
-    def setDevice(self, value: str) -> Self:
-        """Set the device of the network."""
-        return self._set(device=value)
-
-    def setSeed(self, value: int) -> Self:
-        """Set the seed of random weights."""
-        return self._set(seed=value)
+    getWeights, setWeights = optional_accessors(weights, "the path or URI of the weights")
+    getDevice, setDevice = accessors(device, "the device of the network")
+    setSeed = setter(HasSeed.seed, "the seed of random weights")
 
     def _card(self, kind: str) -> ModelCard:
         """Find the model's card; without a model, raise an error that names those of a kind."""
@@ -202,10 +163,4 @@ class HasImageSize(Params):
         UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)
     )
 
-    def getImageSize(self) -> int | None:
-        """Return the height and width of the network's input in pixels, or ``None`` for that of the model."""
-        return self.getOrDefault(self.imageSize) if self.isDefined(self.imageSize) else None
-
-    def setImageSize(self, value: int) -> Self:
-        """Set height and width of the network's input, in pixels."""
-        return self._set(imageSize=value)
+    getImageSize, setImageSize = optional_accessors(imageSize, "the height and width of the network's input, in pixels")

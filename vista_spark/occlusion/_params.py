@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Any
 
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCol
 
-from udfs.driver import UNBOUND, above, at_least, one_of
+from udfs.driver import UNBOUND, above, accessors, at_least, one_of, optional_accessors, setter
 from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import HasImageSize, HasNetwork, HasNetworkInput
@@ -85,113 +85,17 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
             precision="float32",
         )  # fmt: skip
 
-    def setOutputCol(self, value: str) -> Self:
-        """Set the column of the heat map."""
-        return self._set(outputCol=value)
-
-    def getDetailsCol(self) -> str:
-        """Return the column of the details of the heat map."""
-        return self.getOrDefault(self.detailsCol)
-
-    def setDetailsCol(self, value: str) -> Self:
-        """Set the column of the details of the heat map."""
-        return self._set(detailsCol=value)
-
-    def getTargetCol(self) -> str | None:
-        """Return the column of the class to explain, or ``None`` for the predicted one."""
-        return cast("str | None", self._get_optional("targetCol"))
-
-    def setTargetCol(self, value: str) -> Self:
-        """Set the column of the class to explain."""
-        return self._set(targetCol=value)
-
-    def getOutput(self) -> str | None:
-        """Score that is mapped, or ``None`` where each image's output decides."""
-        return cast("str | None", self._get_optional("output"))
-
-    def setOutput(self, value: str) -> Self:
-        """Set the score that is mapped."""
-        return self._set(output=value)
-
-    def getHead(self) -> str | None:
-        """Name or index of the network's output, or ``None`` for its only one."""
-        return cast("str | None", self._get_optional("head"))
-
-    def setHead(self, value: str) -> Self:
-        """Set which output of a network that returns several is explained."""
-        return self._set(head=value)
-
-    def getVerify(self) -> int | None:
-        """Return the number of positions per image to verify, or ``None`` for 1 in 50 and at most 4."""
-        return cast("int | None", self._get_optional("verify"))
-
-    def setVerify(self, value: int) -> Self:
-        """Set how many places per image the original network computes again; 0 for none."""
-        return self._set(verify=value)
-
-    def getPatchSize(self) -> int:
-        """Return the height and width of the patch, in pixels."""
-        return self.getOrDefault(self.patchSize)
-
-    def setPatchSize(self, value: int) -> Self:
-        """Set height and width of the patch, in pixels."""
-        return self._set(patchSize=value)
-
-    def getStride(self) -> int:
-        """Return the distance between two positions of the patch, in pixels."""
-        return self.getOrDefault(self.stride)
-
-    def setStride(self, value: int) -> Self:
-        """Set the pixels between two places of the patch."""
-        return self._set(stride=value)
-
-    def getPerturbation(self) -> str:
-        """Return the content of the patch."""
-        return self.getOrDefault(self.perturbation)
-
-    def setPerturbation(self, value: str) -> Self:
-        """Set the content of the patch."""
-        return self._set(perturbation=value)
-
-    def getPatchColor(self) -> list[int]:
-        """Return the red, green and blue values of the patch, from 0 to 255."""
-        return self.getOrDefault(self.patchColor)
-
-    def setPatchColor(self, value: list[int]) -> Self:
-        """Set red, green and blue of the patch, from 0 to 255."""
-        return self._set(patchColor=value)
-
-    def getMode(self) -> str:
-        """Return the mode in which heat maps are computed."""
-        return self.getOrDefault(self.mode)
-
-    def setMode(self, value: str) -> Self:
-        """Set the mode in which heat maps are computed."""
-        return self._set(mode=value)
-
-    def getDrillDownFraction(self) -> float:
-        """Return the fraction of the heat map in drill-down's second stage."""
-        return self.getOrDefault(self.drillDownFraction)
-
-    def setDrillDownFraction(self, value: float) -> Self:
-        """Set the fraction of the heat map that drill-down's second stage computes."""
-        return self._set(drillDownFraction=value)
-
-    def getPrecision(self) -> str:
-        """Return the precision of positions in the approximate mode."""
-        return self.getOrDefault(self.precision)
-
-    def setPrecision(self, value: str) -> Self:
-        """Set the precision of places in the approximate mode."""
-        return self._set(precision=value)
-
-    def getRegion(self) -> list[int] | None:
-        """Return the top, bottom, left and right limits of the patch in pixels, or ``None`` for the whole image."""
-        return cast("list[int] | None", self._get_optional("region"))
-
-    def setRegion(self, value: list[int]) -> Self:
-        """Set top, bottom, left and right that the patch stays in, in pixels of the network's input."""
-        return self._set(region=value)
-
-    def _get_optional(self, name: str) -> Any:
-        return self.getOrDefault(name) if self.isDefined(name) else None
+    setOutputCol = setter(HasOutputCol.outputCol, "the column of the heat map")
+    getDetailsCol, setDetailsCol = accessors(detailsCol, "the column of the details of the heat map")
+    getTargetCol, setTargetCol = optional_accessors(targetCol, "the column of the class to explain")
+    getOutput, setOutput = optional_accessors(output, "the score that is mapped")
+    getHead, setHead = optional_accessors(head, "the name or index of the output to explain, of a network with several")
+    getVerify, setVerify = optional_accessors(verify, "the number of positions per image to verify")
+    getPatchSize, setPatchSize = accessors(patchSize, "the height and width of the patch, in pixels")
+    getStride, setStride = accessors(stride, "the distance between two positions of the patch, in pixels")
+    getPerturbation, setPerturbation = accessors(perturbation, "the content of the patch")
+    getPatchColor, setPatchColor = accessors(patchColor, "the red, green and blue of the patch, from 0 to 255")
+    getMode, setMode = accessors(mode, "the mode in which heat maps are computed")
+    getDrillDownFraction, setDrillDownFraction = accessors(drillDownFraction, "the fraction that stage two maps")
+    getPrecision, setPrecision = accessors(precision, "the precision of positions in the approximate mode")
+    getRegion, setRegion = optional_accessors(region, "the top, bottom, left and right limits of the patch, in pixels")

@@ -18,12 +18,14 @@ from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
     UNBOUND,
     above,
+    accessors,
     at_least,
     check_absent,
     check_present,
     hint_keywords,
     holds_image_lists,
     map_rows,
+    optional_accessors,
     quoted,
 )
 from udfs.handlers import framework
@@ -254,29 +256,9 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
-    def getTargetSSIM(self) -> float:
-        """Return the similarity (SSIM) of approximate heat maps to exact ones."""
-        return self.getOrDefault(self.targetSSIM)
-
-    def setTargetSSIM(self, value: float) -> Self:
-        """Set the similarity of approximate heat maps to exact ones."""
-        return self._set(targetSSIM=value)
-
-    def getTargetSpeedup(self) -> float:
-        """Return the speed-up by drill-down."""
-        return self.getOrDefault(self.targetSpeedup)
-
-    def setTargetSpeedup(self, value: float) -> Self:
-        """Set the speed-up by drill-down."""
-        return self._set(targetSpeedup=value)
-
-    def getSampleSize(self) -> int:
-        """Return the number of images that ``fit`` measures."""
-        return self.getOrDefault(self.sampleSize)
-
-    def setSampleSize(self, value: int) -> Self:
-        """Set the number of images that fit measures."""
-        return self._set(sampleSize=value)
+    getTargetSSIM, setTargetSSIM = accessors(targetSSIM, "the similarity of approximate heat maps to exact ones")
+    getTargetSpeedup, setTargetSpeedup = accessors(targetSpeedup, "the speed-up by drill-down")
+    getSampleSize, setSampleSize = accessors(sampleSize, "the number of images that fit measures")
 
     def _options(self, **approximate: Any) -> OcclusionOptions:
         return super()._options(target_speedup=self.getTargetSpeedup(), **approximate)
@@ -366,53 +348,13 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         """Describe the measurements of fit, its choice, and the number of images after which they pay off."""
         return self.getOrDefault(self.summary) or f"mode {self.getMode()}: nothing was measured"
 
-    def getSummary(self) -> str:
-        """Return the text of :meth:`explain`."""
-        return self.getOrDefault(self.summary)
+    getSummary, setSummary = accessors(summary, "the text of :meth:`explain`")
+    getTargetSSIM, setTargetSSIM = accessors(targetSSIM, "the similarity of approximate heat maps to exact ones")
+    getPlacesPerImage, setPlacesPerImage = accessors(placesPerImage, "whether ``targetSSIM`` is reached image by image")
+    getTau, setTau = accessors(tau, "the fraction of each change that is followed")
+    getStageOneStride, setStageOneStride = accessors(stageOneStride, "the stride of the first stage, in pixels")
 
-    def setSummary(self, value: str) -> Self:
-        """Set the text of :meth:`explain`."""
-        return self._set(summary=value)
-
-    def getTargetSSIM(self) -> float:
-        """Return the similarity (SSIM) of approximate heat maps to exact ones."""
-        return self.getOrDefault(self.targetSSIM)
-
-    def setTargetSSIM(self, value: float) -> Self:
-        """Set the similarity of approximate heat maps to exact ones, which ``placesPerImage`` reaches."""
-        return self._set(targetSSIM=value)
-
-    def getPlacesPerImage(self) -> bool:
-        """True if places are computed, image by image, until ``targetSSIM`` is reached."""
-        return self.getOrDefault(self.placesPerImage)
-
-    def setPlacesPerImage(self, value: bool) -> Self:
-        """Enable or disable computing places, image by image, until ``targetSSIM`` is reached."""
-        return self._set(placesPerImage=value)
-
-    def getTau(self) -> float:
-        """Return the fraction of each change that is followed."""
-        return self.getOrDefault(self.tau)
-
-    def setTau(self, value: float) -> Self:
-        """Set the fraction of each change that is followed; the sample's estimate no longer holds then."""
-        return self._set(tau=value)
-
-    def getStageOneStride(self) -> int:
-        """Return the stride of drill-down's first stage, in pixels."""
-        return self.getOrDefault(self.stageOneStride)
-
-    def setStageOneStride(self, value: int) -> Self:
-        """Set the stride of drill-down's first stage, in pixels; the sample's estimate no longer holds then."""
-        return self._set(stageOneStride=value)
-
-    def getEstimatedSSIM(self) -> float | None:
-        """Return the similarity (SSIM) to exact heat maps on the images of the tuning, or ``None``."""
-        return cast("float | None", self._get_optional("estimatedSSIM"))
-
-    def setEstimatedSSIM(self, value: float) -> Self:
-        """Set the estimated similarity."""
-        return self._set(estimatedSSIM=value)
+    getEstimatedSSIM, setEstimatedSSIM = optional_accessors(estimatedSSIM, "the similarity (SSIM) on the sample")
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         net, occlusion = self._checked(dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Model, PipelineModel
 from pyspark.ml.functions import array_to_vector, vector_to_array
@@ -15,7 +15,7 @@ from pyspark.ml.util import DefaultParamsWriter, MLWritable
 from pyspark.sql import functions as F
 
 from udfs.arrow import ERROR_POLICIES
-from udfs.driver import UNBOUND, StageReadable, StageReader, check_absent, check_present, one_of, quoted
+from udfs.driver import UNBOUND, StageReadable, StageReader, accessors, check_absent, check_present, one_of, quoted
 from vista_spark.transfer._columns import NULL_FEATURE, first_missing
 
 if TYPE_CHECKING:
@@ -137,13 +137,7 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         """The columns that it predicts from."""
         return self._inputs
 
-    def getErrors(self) -> str:
-        """Return the policy for rows that cannot be predicted."""
-        return self.getOrDefault(self.errors)
-
-    def setErrors(self, value: str) -> Self:
-        """Keep rows that cannot be predicted (``"null"``), leave them out (``"drop"``), or fail (``"raise"``)."""
-        return self._set(errors=value)
+    getErrors, setErrors = accessors(errors, "the policy for rows that cannot be predicted")
 
     def followed_by(self, stage: Transformer) -> TransferPredictor:
         """Copy the stage with another one that reads the predictions, such as ``IndexToString``.
