@@ -50,19 +50,8 @@ if TYPE_CHECKING:
 class Campaign:
     """Cycles of an :class:`Adaptation`, and what one cycle leaves for the next in this process.
 
-    Parameters
-    ----------
-    settings : CampaignSettings
-        Settings of the campaign. The user may change them between two cycles.
-
-    Attributes
-    ----------
-    record : CampaignRecord
-        Cycles in the store, as they were last read or written.
-    cycles : tuple of CycleResult
-        Cycles of this process.
-    ranking : PoolRanking or None
-        Ranking of pools by the best model of the last cycle in this process.
+    The user may change ``settings`` between two cycles. ``record`` has the cycles in the store, as they were last read
+    or written, ``cycles`` those of this process, and ``ranking`` the pools as the last of them ranked them.
     """
 
     def __init__(self, settings: CampaignSettings) -> None:

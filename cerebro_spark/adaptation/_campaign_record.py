@@ -20,22 +20,9 @@ _VERSION = 1
 class CycleRecord:
     """Record of a cycle.
 
-    Parameters
-    ----------
-    run : str
-        Id of the run.
-    data : str
-        Name of the data with all labels up to this cycle.
-    records : int
-        Number of labelled records.
-    capacity : int
-        Number of records that the layers on disk were planned for.
-    stored : list of str
-        Expressions of the layers on disk.
-    warm : str
-        Run of the cycle whose weights this one begins with. Default ``""``: the initial weights.
-    costs : CycleCosts, optional
-        Predicted and measured costs. None in records of earlier releases.
+    ``data`` is the name of the data with all labels up to this cycle; ``capacity`` is the number of records that the
+    layers on disk were planned for, and ``stored`` their expressions. ``warm`` is the run whose weights this cycle
+    begins with, ``""`` for the initial weights. ``costs`` are None in records of earlier releases.
     """
 
     run: str

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 class CandidateGrid(Search):
     """Train every configuration of a search space, each for the epochs of its trainer.
 
-    All settings of :class:`Search` are keyword arguments too.
-
-    Parameters
-    ----------
-    search_space : mapping of str to sequence, sequence of mapping, or Space
-        See :class:`GridSearch`.
-    epochs : sequence of int
-        Number of epochs of each configuration, in the order of the grid.
+    All settings of :class:`Search` are keyword arguments too. ``epochs`` are in the order of the grid.
     """
 
     search_space: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Space

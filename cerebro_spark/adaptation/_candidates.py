@@ -32,21 +32,10 @@ _COMPUTING = {"keras": ("tensorflow", "tensorflow-cpu")}
 class OpenedCandidate:
     """Configuration without its weights.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        Graph of the whole model; with a freezing schedule, that of the first phase.
-    epochs : int or None
-        Epochs of the trainer.
-    slots : int
-        Number of tensors that the optimizer keeps for each trained parameter.
-    whole : str
-        Reason for training the model whole; ``""`` if it is split.
-    layout : str
-        :func:`layout_of` the checkpoints, for warm starts. Default ``""``.
-    phases : tuple of (int, LayerGraph)
-        Phases of a freezing schedule, with their first epochs and the model with the layers frozen that were frozen in
-        all epochs so far. Default none.
+    ``graph`` is that of the whole model, in the first phase of a freezing schedule. ``phases`` are all phases with
+    their first epochs, and the model with the layers frozen that were frozen in all epochs so far. ``slots`` is the
+    number of tensors that the optimizer keeps for each trained parameter. ``whole`` is the reason for training the
+    model whole, ``""`` if it is split. ``layout`` is :func:`layout_of` the checkpoints, for warm starts.
     """
 
     params: dict[str, Any]
@@ -109,21 +98,8 @@ class OpenedCandidate:
 class Candidates:
     """Cache of opened configurations without their weights.
 
-    Parameters
-    ----------
-    data : PreparedData
-        Data whose columns are the networks' inputs.
-    seed : int
-        Seed of the campaign.
-    layouts : bool
-        Whether to compute the layouts of checkpoints, for warm starts. Default false.
-
-    Raises
-    ------
-    TrainerError
-        ``trainer_fn`` raises, or does not return a :class:`ModelTrainer`.
-    InvalidArgumentError
-        The frozen weights are random, so that candidates do not share them.
+    ``layouts`` computes the layouts of checkpoints, for warm starts. Raise InvalidArgumentError if frozen weights are
+    random, so that candidates do not share them.
     """
 
     def __init__(

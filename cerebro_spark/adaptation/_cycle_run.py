@@ -24,28 +24,9 @@ if TYPE_CHECKING:
 class CycleRun:
     """Extension of a cycle's search; see :class:`cerebro_spark.tune.RunExtension`.
 
-    Parameters
-    ----------
-    groups : PlannedGroups
-        Decision which trials train together.
-    settings : AdaptationSettings
-        Settings of the workers.
-    layers : StoredLayers
-        Frozen layers of the candidates, and their outputs on disk.
-    materialised : Materialised
-        Layers that were computed before the run.
-    costs : CycleCosts or None
-        Predicted costs; measured ones too if the cycle was over before.
-    probed : Probed
-        First configuration, opened on the driver.
-    campaign : (str, int)
-        Name of the campaign, and number of the cycle.
-    parameters : mapping
-        Settings of the campaign, which MLflow logs.
-    write_costs : callable
-        Function that writes measured costs to the campaign's record.
-    earlier : tuple of CycleResult
-        Earlier cycles of the campaign in this process.
+    ``materialised`` are the layers that were computed before the run. ``costs`` are predicted, and measured too if the
+    cycle was over before. ``campaign`` is the campaign's name with the number of the cycle; MLflow logs ``parameters``.
+    ``write_costs`` writes measured costs to the campaign's record. ``earlier`` are the cycles of this process.
     """
 
     groups: PlannedGroups

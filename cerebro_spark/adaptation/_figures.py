@@ -16,15 +16,7 @@ _ALONE, _HERE = "0.8", "tab:blue"
 
 
 def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
-    """Plot passes through the frozen layers, with and without groups, and the best metric by labelled records.
-
-    Parameters
-    ----------
-    cycles : sequence of CycleResult
-        Cycles in order.
-    metric : str
-        Name of the score.
-    """
+    """Plot passes through the frozen layers, with and without groups, and the best metric by labelled records."""
     from udfs.driver.figure import NotebookFigure  # imports matplotlib
 
     figure = NotebookFigure(figsize=(10, 3.6), layout="constrained")

@@ -70,15 +70,7 @@ def find_extremes(
 def check_labels(extremes: Sequence[Extreme], data: GrowingData, session: Session) -> None:
     """Evaluate a model on a record with each of some labels, and raise if it has no output for one.
 
-    Parameters
-    ----------
-    data : GrowingData
-        Data with a record for the model.
-
-    Raises
-    ------
-    LabelError
-        The message names the record, the label and the classes.
+    The message of the LabelError names the record, the label and the classes.
     """
     if not extremes:
         return

@@ -33,25 +33,10 @@ _LOG = logging.getLogger(__name__)
 class Materialised:
     """Result of a job that stores layers.
 
-    Parameters
-    ----------
-    rows : int
-        Number of rows whose layers were stored.
-    bytes : int
-        Number of bytes written.
-    seconds : float
-        Seconds of the job; 0 if nothing was missing.
-    trunk_rows : int
-        Number of rows that passed the trunk from the networks' inputs. The others were computed from stored layers, or
-        were in a scored pool. A copy of an augmented record is a row.
-    storage_error : StorageError
-        Largest error of all files.
-    remade : int
-        Number of damaged files that were computed again.
-    busy_seconds : float
-        Seconds in which the tasks computed and wrote, without opening models.
-    flops : int
-        FLOPs of the frozen layers that ran.
+    ``trunk_rows`` passed the trunk from the networks' inputs; the others were computed from stored layers, or were in a
+    scored pool. A copy of an augmented record is a row. ``storage_error`` is the largest of all files, ``remade``
+    counts damaged files. ``seconds`` are 0 if nothing was missing; ``busy_seconds`` leave out opening models, and
+    ``flops`` are those of the frozen layers that ran.
     """
 
     rows: int = 0
@@ -79,39 +64,13 @@ def materialise(  # noqa: PLR0913 - options by name
     """Store the outputs of frozen layers for all rows that lack them.
 
     Rows of one batch and shard are computed by one task, all their layers in one pass. A layer that comes later is
-    filled in from the nearest one that is stored.
-
-    Parameters
-    ----------
-    backend : SparkBackend
-        Workers, which are the number of concurrent tasks.
-    wants : mapping of str to mapping
-        Expressions of the layers to store, each with the params of a configuration that has the layer. Other stored
-        layers stay; :meth:`FeatureStore.retain` deletes them.
-    opener : ModelOpener
-        Picklable function that opens a configuration in a worker.
-    batch_size : int
-        Number of rows at a time, as in the plan.
-    disk_bytes : int, optional
-        Limit of all stored outputs of the campaign. By default the size of the disk.
-    augmenter : Augmenter, optional
-        Copies of the training records to store in their place.
-    progress : callable, optional
-        Function that is called with the name of the step.
-
-    Raises
-    ------
-    FeatureSpaceError
-        The layers exceed `disk_bytes`, and nothing was written, or the disk is full, and all files are complete. Plan
-        with fewer layers, and :meth:`FeatureStore.retain` those.
-    InvalidArgumentError
-        A configuration does not have its layer in the worker, as with random weights without a seed.
-    ShardError, StoreError
-        Rows cannot be read, or outputs cannot be written.
-    AugmentationError
-        A record cannot be augmented.
-    BusyError, TooFewSlotsError
-        The cluster has no task slots for the job.
+    filled in from the nearest one that is stored. ``wants`` maps the expression of a layer to the params of a
+    configuration that has it. Other stored layers stay; :meth:`FeatureStore.retain` deletes them. ``opener`` is
+    picklable and opens a configuration in a worker. ``disk_bytes`` limits all stored outputs of the campaign, by
+    default to the size of the disk. ``augmenter`` makes the copies to store in place of training records. Raise
+    FeatureSpaceError if the layers exceed the disk (nothing is written, or all files are complete),
+    InvalidArgumentError if a configuration lacks its layer in the worker, as with random weights without a seed, and
+    AugmentationError, ShardError, StoreError, BusyError or TooFewSlotsError.
     """
     segments = segments_of(data) if augmenter is None else augmenter.segments(data)
     missing: dict[Segment, list[str]] = {}

@@ -30,11 +30,8 @@ class Measured:
     def costs(self, *, cold: bool = False) -> Costs:
         """Return the costs for the planner.
 
-        Parameters
-        ----------
-        cold : bool
-            Whether every epoch reads stored layers from the disk, since they exceed the memory. Default false: they are
-            in memory from the second epoch on.
+        With ``cold``, every epoch reads stored layers from the disk, since they exceed the memory; otherwise they are
+        in memory from the second epoch on.
         """
         return Costs(
             flops_per_second=self.trunk.flops_per_second,
@@ -56,29 +53,8 @@ def measure(  # noqa: PLR0913 - options by name
 ) -> Measured:
     """Run a part of a configuration's trunk and read stored outputs in all workers at the same time.
 
-    Parameters
-    ----------
-    data : GrowingData
-        Data whose first rows are the batch.
-    opener : ModelOpener
-        Picklable function that opens the configuration in a worker.
-    stops : sequence of str
-        Expressions of frozen layers in topological order, at least one. Times are measured from each to the next.
-    batch_size : int
-        Batch size of the plan.
-    seconds : float
-        Seconds to measure for each stop. Default 1.
-    nbytes : int
-        Bytes to write and to read in each worker. Default 16 MiB.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no stop.
-    StoreError
-        Writing to the store fails.
-    BusyError, TooFewSlotsError
-        The cluster has no task slots for the job.
+    The first rows of the data are the batch. ``stops`` are expressions of frozen layers in topological order; times are
+    measured from each to the next, for ``seconds`` each. Each worker writes and reads ``nbytes``.
     """
     if not stops:
         raise InvalidArgumentError("stops must have expressions of layers that a plan may store, got none")

@@ -31,19 +31,8 @@ class PlannedGroups:
 
     A trial that stops leaves its group, and a new trial joins those that enter an epoch with it. Groups stay together,
     since a group that enters an epoch before the others would otherwise be split over all workers. A group that lost
-    its worker is halved, and its members do not train all together again.
-
-    Parameters
-    ----------
-    stored : sequence of str
-        Expressions of the layers on disk.
-    warm : WarmStart, optional
-        Weights of an earlier cycle that configurations begin with. Default none.
-
-    Attributes
-    ----------
-    plan : AdaptationPlan or None
-        First plan of the run.
+    its worker is halved, and its members do not train all together again. ``stored`` are the expressions of the layers
+    on disk, and ``plan`` is the first plan of the run.
     """
 
     def __init__(

@@ -17,16 +17,8 @@ if TYPE_CHECKING:
 class Planning:
     """Common arguments of all plans of a campaign.
 
-    Parameters
-    ----------
-    disk_bytes : int
-        Disk space for stored layers.
-    memory_bytes, workspace_bytes : int
-        Memory of a worker for a group, and the part that the framework uses.
-    float_bytes : int
-        See :func:`optimizer.adaptation.plan`.
-    rows_of : callable, optional
-        Function that returns the rows to store for a number of records. By default records are not augmented.
+    ``memory_bytes`` is the memory of a worker for a group, of which the framework uses ``workspace_bytes``. ``rows_of``
+    returns the rows to store for a number of records, as many by default.
     """
 
     disk_bytes: int

@@ -54,15 +54,7 @@ def check_how(how: str, limit: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PoolRanking:
-    """Ranking of pools by the best model of a cycle.
-
-    Parameters
-    ----------
-    layers : StoredLayers
-        Layers of the cycle on disk.
-    stored : tuple of str
-        Expressions of these layers.
-    """
+    """Ranking of pools by the best model of a cycle."""
 
     cycle: Cycle
     layers: StoredLayers

@@ -24,13 +24,9 @@ _OFF = 0.25
 class Rates:
     """Rates of a worker while all workers are busy.
 
-    Parameters
-    ----------
-    frozen, learning : float
-        FLOPs per second of frozen layers, and of trained ones with the backward pass and the optimizer's step.
-    cold, warm : float
-        Bytes per second of stored layers in the first epoch, which reads the disk and verifies digests, and in the
-        others.
+    ``frozen`` and ``learning`` are FLOPs per second of frozen layers, and of trained ones with the backward pass and
+    the optimizer's step. ``cold`` and ``warm`` are bytes per second of stored layers in the first epoch, which reads
+    the disk and verifies digests, and in the others.
 
     Examples
     --------
@@ -84,12 +80,8 @@ def _rate(amount: float, seconds: float, before: float) -> float:
 class Seconds:
     """Seconds of a cycle in which the workers compute, without opening models, hops and evaluation.
 
-    Parameters
-    ----------
-    materialising : float
-        Seconds of running frozen layers over new records, and of writing their outputs.
-    training : float
-        Makespan: the larger of the mean of the workers and of the longest group, which visits them in turn.
+    ``materialising`` includes writing the outputs. ``training`` is the makespan: the larger of the mean of the workers
+    and of the longest group, which visits them in turn.
     """
 
     materialising: float
@@ -109,14 +101,8 @@ class Seconds:
 class CycleCosts:
     """Predicted and measured costs of a cycle.
 
-    Parameters
-    ----------
-    rates : Rates
-        Rates of the plan.
-    fitted : Rates, optional
-        Rates that the cycle measured; None until it is over.
-    given : bool
-        Whether the user sets the rates, which then do not change. Default false.
+    ``fitted`` are the rates that the cycle measured, None until it is over. ``given`` rates are the user's and do not
+    change.
     """
 
     rates: Rates
@@ -195,15 +181,7 @@ class Work:
 
 
 def predicted_training(plan: AdaptationPlan, rates: Rates, rows: int) -> float:
-    """Predict the makespan of training on some records, in seconds.
-
-    Parameters
-    ----------
-    plan : AdaptationPlan
-        Plan for the epochs of the candidates, with any number of records.
-    rows : int
-        Number of training records.
-    """
+    """Predict the makespan of training on some records, in seconds."""
     groups = [_group_seconds(plan, group, rates, rows) for group in plan.groups]
     return max(sum(groups) / plan.workers, *groups)
 
@@ -229,18 +207,9 @@ def work_of(
 ) -> Work:
     """Sum up the work of a cycle.
 
-    Parameters
-    ----------
-    events : sequence of Event
-        Events of the run in order.
-    rows : callable
-        Function that returns the training rows of a partition.
-    learning_flops : callable
-        Function that returns the FLOPs of a trial's step in an epoch for one record, without frozen layers.
-    frozen_flops : callable
-        Function that returns the FLOPs of the frozen layers of a group in an epoch for one record.
-    copies : int
-        Number of copies of each record, which is the number of epochs with cold reads. Default 1.
+    ``rows`` returns the training rows of a partition; ``learning_flops`` and ``frozen_flops`` return the FLOPs for one
+    record of a trial's step without frozen layers, and of a group's frozen layers. ``copies`` of each record is the
+    number of epochs with cold reads.
     """
     frozen, learning = float(done.flops), 0.0
     frozen_seconds, learning_seconds, total = done.busy_seconds, 0.0, 0.0

@@ -43,18 +43,7 @@ _OF_A_SEARCH = (
 
 
 def check_search(search: Any) -> None:
-    """Validate the function that creates searches.
-
-    Parameters
-    ----------
-    search : object
-        Argument ``search`` of :class:`Adaptation`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is not a function, or sets a setting of the campaign.
-    """
+    """Validate the function that creates searches."""
     if search is None:
         return
     if not callable(search):
@@ -73,17 +62,7 @@ def check_search(search: Any) -> None:
 def new_search(settings: CampaignSettings, epochs: Sequence[int]) -> Search:
     """Create the search of a cycle.
 
-    Parameters
-    ----------
-    settings : CampaignSettings
-        Settings of the campaign.
-    epochs : sequence of int
-        Epochs of each configuration of a grid; not used by another search.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A setting is not allowed, or ``search`` does not return a search.
+    ``epochs`` are those of each configuration of a grid; another search does not use them.
     """
     search = settings.search
     shared = {name: getattr(settings, name) for name in _OF_A_SEARCH}

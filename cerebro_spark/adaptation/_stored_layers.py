@@ -45,14 +45,7 @@ _MEASURED_S = 0.3
 class StoredLayers:
     """Outputs of frozen layers for the data of a cycle.
 
-    Parameters
-    ----------
-    disk_bytes : int
-        Limit of all stored layers.
-    augmenter : Augmenter, optional
-        Copies of the training records to store in their place.
-    rates_given : bool
-        Whether the user sets the rates of the workers. Default false.
+    ``augmenter`` makes the copies to store in place of training records; with ``rates_given`` the user sets the rates.
     """
 
     backend: SparkBackend
@@ -122,19 +115,7 @@ class StoredLayers:
     def measure_costs(
         self, costs: CycleCosts, run: RunResult, materialised: Materialised, groups: PlannedGroups
     ) -> CycleCosts:
-        """Return the costs of a cycle with those that its run measured.
-
-        Parameters
-        ----------
-        costs : CycleCosts
-            Predicted costs.
-        run : RunResult
-            Run of the cycle.
-        materialised : Materialised
-            Layers that were computed before the run.
-        groups : PlannedGroups
-            Groups of the run.
-        """
+        """Return the costs of a cycle with those that its run measured."""
         trials = {trial.trial_id: trial for trial in run.trials}
         rows = {shard.partition: shard.rows for shard in self.data.shards if shard.split == "train"}
         work = work_of(

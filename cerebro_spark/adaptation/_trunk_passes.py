@@ -44,18 +44,8 @@ def passes_of(
     """Count the records that passed frozen layers while a run trained and evaluated.
 
     Each unit passes the rows of its shard once for all of its trials; a pass through some of the layers counts by its
-    share of the FLOPs.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        Events of the run in order.
-    rows : callable
-        Function that returns the rows of a partition of a split.
-    frozen_flops : callable
-        Function that returns the FLOPs of the frozen layers of a group in an epoch for one record.
-    whole_flops : int
-        :func:`frozen_flops_of` all configurations.
+    share of the FLOPs. ``rows`` returns the rows of a partition of a split, ``frozen_flops`` the FLOPs of a group's
+    frozen layers in an epoch for one record, and ``whole_flops`` are those of all configurations.
     """
     splits = {"train": "train", "evaluate": "validation"}
     passed = sum(

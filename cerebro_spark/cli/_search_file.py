@@ -71,19 +71,7 @@ def load_search(path: Path) -> ModuleType:
 def search_settings(module: ModuleType, options: dict[str, Any], kind: type) -> dict[str, Any]:
     """Collect the settings of a search as keywords of its class.
 
-    Parameters
-    ----------
-    module : module
-        Module of :func:`load_search`.
-    options : dict of str to object
-        Options of the command line, by the same names; they win over the file.
-    kind : type
-        Class of :data:`PROCEDURES`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The labels or a required setting are missing, or a setting belongs to other searches.
+    ``options`` of the command line win over the file.
     """
     arguments = _settings_of(kind)
     settings: dict[str, Any] = {}
@@ -110,17 +98,7 @@ def search_settings(module: ModuleType, options: dict[str, Any], kind: type) -> 
 def adaptation_settings(module: ModuleType, options: dict[str, Any]) -> dict[str, Any]:
     """Collect the settings of an adaptation as keywords of its class.
 
-    Parameters
-    ----------
-    module : module
-        Module of :func:`load_search`.
-    options : dict of str to object
-        Options of the command line, by the same names; they win over the file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The labels or the ids are missing, or the file has settings of a search.
+    ``options`` of the command line win over the file.
     """
     for name in ("procedure", *_OF_SOME):
         # A function of the file may have such a name.

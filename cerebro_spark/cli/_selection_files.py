@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -> None:
     """Write the files of a selection, and print its trials, the best first.
 
-    Parameters
-    ----------
-    out : Path
-        A folder that is there: ``trials.csv``, ``gantt.png``, ``learning_curves.png``, ``run.txt``, ``best_model``.
-    as_json : bool
-        Whether to print one JSON object on stdout, and all else on stderr.
-
-    Raises
-    ------
-    NoModelError
-        No configuration finished: there is no best model. All other files are written.
+    The files are ``trials.csv``, ``gantt.png``, ``learning_curves.png``, ``run.txt`` and ``best_model``. ``as_json``
+    prints one JSON object on stdout, and all else on stderr. Without a finished configuration, write all but the model
+    and raise NoModelError.
     """
     selection.to_pandas().to_csv(out / "trials.csv", index=False)
     selection.gantt().savefig(out / "gantt.png", dpi=120)

@@ -33,18 +33,8 @@ _BAD_WEIGHT = -3
 class Census:
     """Counts of a DataFrame's complete rows, and of the defects of the others.
 
-    Parameters
-    ----------
-    buckets : tuple of int
-        Complete rows of each bucket.
-    content : str
-        Sum of the complete rows' hashes, which are of their weights too.
-    shapes : mapping of str to tuple of int
-        Shapes of the columns' tensors, by column.
-    dropped : mapping of str to int
-        Number of incomplete rows, by reason.
-    zero_weights : int
-        Number of rows with the weight 0, which are as if they were not there. Default 0.
+    ``buckets`` are the complete rows of each bucket, ``content`` the sum of the rows' hashes, which are of their
+    weights too, ``dropped`` the number of incomplete rows by reason. Rows of weight 0 are as if they were not there.
     """
 
     buckets: tuple[int, ...]

@@ -23,18 +23,8 @@ class Deal:
 
     The hash of its content and the seed decides a row's place among all rows, so the DataFrame's partitioning and order
     do not matter. Shards are dealt by place, not by hash: their sizes differ by one row at most, and equal rows, whose
-    places are adjacent, go to different shards.
-
-    Parameters
-    ----------
-    buckets : tuple of int
-        Rows of each bucket; rows are ordered by bucket first.
-    partitions : int
-        Number of shards of each split.
-    held : int
-        Rows held out for validation, less than all.
-    seed : int
-        Seed of the order within a shard.
+    places are adjacent, go to different shards. ``buckets`` are the rows of each bucket, by which rows are ordered
+    first; ``held`` rows are for validation.
 
     Examples
     --------
@@ -56,20 +46,9 @@ class Deal:
     def dealt(self, rows: DataFrame, columns: list[str], ties: Sequence[str] = ()) -> DataFrame:
         """Sort the rows into their shards.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            Complete rows, with the columns ``bucket`` and ``key``.
-        columns : list of str
-            Columns to keep.
-        ties : sequence of str
-            Columns that order rows with the same key. Default none: such rows are equal.
-
-        Returns
-        -------
-        DataFrame
-            ``shard`` (validation shards are numbered after training shards) and the columns. One Spark partition holds
-            all rows of a shard, in the order in which they are written.
+        ``ties`` are columns that order rows with the same key; without any, such rows are equal. Return ``shard``
+        (validation shards are numbered after training shards) and ``columns``. One Spark partition holds all rows of a
+        shard, in the order in which they are written.
         """
         total = sum(self.buckets)
         before = [0, *itertools.accumulate(self.buckets)][:-1]

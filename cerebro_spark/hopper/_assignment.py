@@ -32,19 +32,7 @@ if TYPE_CHECKING:
 
 
 class Assignments:
-    """Assignment of units to workers, and receipt of their reports. Its callers hold the run's lock.
-
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run.
-    groups : Groups
-        Groups that trials train in.
-    liveness : Liveness
-        Hears how long units take.
-    recovery : Recovery
-        Handles units that failed.
-    """
+    """Assignment of units to workers, and receipt of their reports. Its callers hold the run's lock."""
 
     def __init__(self, state: RunState, groups: Groups, liveness: Liveness, recovery: Recovery) -> None:
         self._state = state

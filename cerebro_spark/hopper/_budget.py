@@ -13,19 +13,8 @@ _HOUR_S = 3600
 class Budget:
     """Seconds and money that a run may take.
 
-    Parameters
-    ----------
-    max_seconds : float, optional
-        Limit in seconds of the run, its earlier parts included.
-    price : float, optional
-        Cost per worker-hour, in any currency.
-    max_cost : float, optional
-        In the same currency: seconds in which workers were there, times their price.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value that is not above 0, or a cost without a price.
+    ``max_seconds`` includes the earlier parts of the run. ``price`` is per worker-hour, in any currency; ``max_cost``
+    limits the seconds in which workers were there, times their price.
 
     Examples
     --------
@@ -50,17 +39,8 @@ class Budget:
     def over(self, seconds: float, worker_seconds: float) -> str:
         """Describe the limit that is reached.
 
-        Parameters
-        ----------
-        seconds : float
-            Seconds since the start of the run.
-        worker_seconds : float
-            Sum over the workers of the seconds in which they were there.
-
-        Returns
-        -------
-        str
-            Description of the limit; ``""`` if none is reached.
+        ``seconds`` are since the start of the run, ``worker_seconds`` those in which workers were there. Return ``""``
+        below all limits.
         """
         if self.max_seconds is not None and seconds > self.max_seconds:
             return f"the {self.max_seconds:g} seconds are over"

@@ -26,28 +26,9 @@ if TYPE_CHECKING:
 class RunContext:
     """Settings and resources of one run. They stay the same until the run ends.
 
-    Parameters
-    ----------
-    spec : RunSpec
-        Settings in the run's journal.
-    prepared : PreparedData
-        Shards to train on, and those to validate on.
-    backend : SparkBackend
-        Workers that train.
-    trainer_fn : callable
-        Function of a configuration's params that returns its trainer.
-    probed : Probed
-        First configuration, opened on the driver.
-    unit_timeout_s : float, optional
-        Limit of one unit, in seconds; by default 20 times the longest unit so far of its trials, plus a minute.
-    budget : Budget
-        Time and cost after which the procedure is told to end. Default unlimited.
-    recorded : Recorded, optional
-        Earlier run whose visits this run repeats.
-    grouping : Grouping
-        Decision which trials train together. By default each trains alone.
-    adaptation : AdaptationSettings, optional
-        Settings of training on the outputs of frozen layers; the data are :class:`udfs.shards.GrowingData`.
+    ``trainer_fn`` returns the trainer of a configuration's params. ``unit_timeout_s`` is by default 20 times the
+    longest unit so far of its trials, plus a minute. ``recorded`` is the run whose visits this run repeats.
+    ``adaptation`` trains on the outputs of frozen layers of :class:`udfs.shards.GrowingData`.
     """
 
     spec: RunSpec

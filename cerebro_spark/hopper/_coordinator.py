@@ -34,18 +34,8 @@ _LOOK_S = 0.25
 class Coordinator:
     """Coordinator of trials that train on workers, epoch by epoch. Every method may be called from any thread.
 
-    Parameters
-    ----------
-    director : Director
-        Trials of the run, and the decisions about them.
-    context : RunContext
-        Settings and resources of the run.
-    writer : TrialWriter
-        Writer of the results of epochs and of ended trials.
-    earlier_s : float
-        Seconds that earlier parts of the run took: the clock starts there. Default 0.
-    observer : Observer, optional
-        Receiver of each event, called with the lock held: its methods return at once.
+    The clock starts at ``earlier_s``, the seconds of earlier parts of the run. The methods of ``observer`` are called
+    with the lock held and must return at once.
     """
 
     def __init__(
@@ -81,15 +71,8 @@ class Coordinator:
     def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
         """Pass a request of the user to the procedure.
 
-        Parameters
-        ----------
-        request : callable
-            Gives the request, between two decisions: no epoch is closed and no state deleted meanwhile.
-
-        Returns
-        -------
-        Future
-            The decisions, once they are journalled and carried out. It raises what :meth:`Director.request` raises.
+        ``request`` returns it between two decisions: no epoch is closed and no state deleted meanwhile. The future has
+        the decisions, once they are journalled and carried out, or what :meth:`Director.request` raises.
         """
         return self._epochs.request(request)
 
@@ -125,17 +108,7 @@ class Coordinator:
     def find(self, trial_id: str, *, live: bool = False) -> Trial:
         """Return a trial by its id.
 
-        Parameters
-        ----------
-        trial_id : str
-            Id of the trial.
-        live : bool
-            Whether it has to be one that has not ended. Default ``False``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such trial, or it has ended.
+        Raise InvalidArgumentError if there is none, or with ``live`` if it has ended.
         """
         with self._state.changed:
             trial = self._state.trial.get(trial_id)
@@ -185,12 +158,7 @@ class Coordinator:
     def uncharged(self, name: str, *, works: bool = False) -> int:
         """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.
 
-        Parameters
-        ----------
-        name : str
-            Name of the worker.
-        works : bool
-            Whether a worker has finished a unit of another run. Default ``False``.
+        With ``works`` the worker has finished a unit of another run.
         """
         with self._state.changed:
             return self._recovery.uncharged(name, works=works)

@@ -30,29 +30,10 @@ if TYPE_CHECKING:
 class Director:
     """Link between a run and its procedure, which gets results and decides about trials.
 
-    One call at a time. Decisions are in the store before they are carried out, so that a run that is resumed asks
-    again with the same results and gets the same decisions.
-
-    Parameters
-    ----------
-    procedure : Procedure
-        New, with the arguments that the run began with.
-    journal : Journal
-        Journal of the run.
-    slots : int
-        Number of trials that can train at the same time.
-    trial : callable
-        Makes a trial of an id and params, as far as the store has it.
-
-    Attributes
-    ----------
-    trials : list of Trial
-        In the order of their starts; it grows.
-
-    Raises
-    ------
-    RunError
-        The procedure decides something else than the journal says: it has other arguments.
+    One call at a time. Decisions are in the store before they are carried out, so that a run that is resumed asks again
+    with the same results and gets the same decisions. ``slots`` is the number of trials that can train at the same
+    time; ``trial`` makes a trial of an id and params, as far as the store has it. ``trials`` grows in the order of
+    their starts. Raise RunError if the procedure decides otherwise than the journal says: it has other arguments.
     """
 
     def __init__(

@@ -24,12 +24,7 @@ class TrialWriter(Protocol):
     def write_epochs(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Write the results of trials that have finished an epoch or ended early.
 
-        Parameters
-        ----------
-        trials : sequence of Trial
-            Trials in the order in which they came to their ends.
-        events : sequence of Event
-            Units since the last call.
+        ``events`` are the units since the last call.
         """
 
     def write_ends(self, trials: Sequence[Trial]) -> None:
@@ -37,19 +32,7 @@ class TrialWriter(Protocol):
 
 
 class EpochWriter:
-    """Writer of trials to the journal. Callbacks hear of an epoch once its results are durable.
-
-    Parameters
-    ----------
-    context : RunContext
-        Run whose trials are written.
-    journal : Journal
-        Journal of the run.
-    stream : EventStream
-        Stream of events to the callbacks.
-    retention : Retention
-        Rule by which checkpoints of earlier epochs are deleted.
-    """
+    """Writer of trials to the journal. Callbacks hear of an epoch once its results are durable."""
 
     def __init__(self, context: RunContext, journal: Journal, stream: EventStream, retention: Retention) -> None:
         self._context = context

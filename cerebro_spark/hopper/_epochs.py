@@ -30,19 +30,7 @@ _LOG = logging.getLogger(__name__)
 class Epochs:
     """Start and end of the epochs of each trial. Callers must hold the lock of the run, except for :meth:`shut_down`.
 
-    Parameters
-    ----------
-    state : RunState
-        Shared state of the run. Its context has the scheduling policy, the seed, and the visits of a replay, which has
-        no rounds: its order is that of the record.
-    groups : Groups
-        Groups that trials train in.
-    director : Director
-        Decisions about trials that have finished an epoch or ended early.
-    recovery : Recovery
-        Recovery of trials whose states are lost while their results are written.
-    writer : TrialWriter
-        Writer of results and of ended trials.
+    A replay has no rounds: its order is that of the record.
     """
 
     def __init__(

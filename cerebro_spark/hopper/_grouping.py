@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 class Group:
     """Trials that visit the shards of one epoch together.
 
-    Parameters
-    ----------
-    trials : tuple of Trial
-        At least one.
-    loads : tuple of str
-        Expressions of the layers whose outputs they read in place of a shard's inputs, for each of them is computed
-        from these. Default none: an ordinary search.
-    order : str
-        With ``schedule="fixed"``, the id of the trial in whose order they visit the shards; any of the search. By
-        default the first of them. Where it depends on nothing but the seed, so do the models.
+    They read the outputs of the layers ``loads`` in place of a shard's inputs. With ``schedule="fixed"``, ``order`` is
+    the id of the trial in whose order they visit the shards, by default the first of them. Where it depends on nothing
+    but the seed, so do the models.
 
     Examples
     --------
@@ -52,30 +45,16 @@ class Grouping(Protocol):
     def groups(self, trials: Sequence[Trial]) -> Sequence[Group]:
         """Group trials that enter an epoch together.
 
-        One call at a time, with the run's lock free: it may take its time, and workers go on with other trials.
-
-        Parameters
-        ----------
-        trials : sequence of Trial
-            Trials of the same epoch, which have visited the same shards of it; in the order of their starts.
-
-        Returns
-        -------
-        sequence of Group
-            Each of these trials is in one of them.
+        One call at a time, with the run's lock free: it may take its time, and workers go on with other trials. The
+        trials have visited the same shards of the epoch, and are in the order of their starts. Each of them is in one
+        group.
         """
 
     def split(self, group: Group, why: str) -> None:
         """Handle a group that lost its worker or its memory, and trains one by one until the end of its epoch.
 
-        With the run's lock held, maybe during a call of :meth:`groups`: it returns at once.
-
-        Parameters
-        ----------
-        group : Group
-            Its trials come to :meth:`groups` again when they enter their next epoch.
-        why : str
-            Reason, for the log.
+        With the run's lock held, maybe during a call of :meth:`groups`: it returns at once. The trials come to
+        :meth:`groups` again when they enter their next epoch.
         """
 
 

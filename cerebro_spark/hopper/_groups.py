@@ -56,17 +56,9 @@ class Groups:
     def enter(self, trials: Callable[[], Sequence[Trial]]) -> None:
         """Start the next epoch of trials, in groups: the whole epoch, or the rest of it in a resumed run.
 
-        The lock is to be free: the grouping, which may open models and plan, takes its time.
-
-        Parameters
-        ----------
-        trials : callable
-            Gives those that are to enter; called with the lock held, before the grouping is asked and afterwards.
-
-        Raises
-        ------
-        ValueError
-            The grouping leaves a trial out, or has one twice.
+        The lock is to be free: the grouping, which may open models and plan, takes its time. ``trials`` returns those
+        that are to enter; it is called with the lock held, before the grouping is asked and afterwards. Raise
+        ValueError if the grouping leaves a trial out, or has one twice.
         """
         with self._state.changed:
             asked = self._alike(trials())
@@ -86,14 +78,8 @@ class Groups:
     def regroup(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
         """Regroup trials if a trial left its group, or if the trials of a group differ.
 
-        Groups whose unit of training is in flight stay as they are: the receiver of the report calls this.
-
-        Parameters
-        ----------
-        trials : iterable of Trial
-            Trials whose groups are formed again.
-        again : collection of str
-            Ids of trials that went back to an earlier checkpoint.
+        Groups whose unit of training is in flight stay as they are: the receiver of the report calls this. ``again``
+        has the ids of trials that went back to an earlier checkpoint.
         """
         groups = [self._of[trial.trial_id] for trial in trials if trial.trial_id in self._of]
         for group in dict.fromkeys(groups):

@@ -22,13 +22,8 @@ class Holdings:
 
     A lost worker is awaited with its partitions, for it is often back within a second and has them on its node; if it
     is not, others adopt them. A worker that attaches without partitions of its own gets some when an epoch of a trial
-    is over, or at once where those of a lost worker are available.
-
-    Parameters
-    ----------
-    workers : mapping of str to collection of int
-        Workers that are awaited at first, and the partitions of each; one that several of them have has so many
-        copies.
+    is over, or at once where those of a lost worker are available. ``workers`` are those awaited at first, with their
+    partitions; one that several of them have has so many copies.
 
     Examples
     --------

@@ -23,12 +23,7 @@ _RECORD = re.compile(r"[0-9]{6,}-[0-9a-f]{8}\.json")
 class Finding:
     """A part of a store, and what is wrong with it.
 
-    Parameters
-    ----------
-    what : str
-        The part, in words.
-    defect : str
-        The defect and the remedy; empty where it is intact.
+    ``defect`` includes the remedy, and is empty where the part is intact.
     """
 
     what: str
@@ -37,16 +32,6 @@ class Finding:
 
 def inspect_store(store: Store) -> Iterator[Finding]:
     """Read all prepared data and runs of a store, and compare them with their digests.
-
-    Yields
-    ------
-    Finding
-        One per shard, and per file of a run.
-
-    Raises
-    ------
-    udfs.store.StoreError
-        The store cannot be read.
 
     Examples
     --------

@@ -77,40 +77,12 @@ _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 class RunSpec:
     """Settings of a run: with the user's function, all that it takes to resume from the store.
 
-    Parameters
-    ----------
-    run : str
-        Name of the run in the store.
-    prepared : str
-        Name of the prepared data in the store.
-    configs : list of dict
-        Params of a grid's configurations by place, or those of one configuration, for workers to try.
-    trainer : str
-        Name of the user's function, ``module:name``, for people to recognise: nothing is imported by it.
-    epochs : int
-        The most that a configuration trains.
-    seed : int
-        Seed of the run.
-    policy : str
-        Scheduling policy, one of :data:`optimizer.hopper.POLICIES`.
-    replicas : int
-        Workers that keep each shard.
-    metric : str
-        Name of the metric that decides.
-    larger_is_better : bool
-        Direction of the metric: ``True`` if a larger value is better.
-    rounds : str
-        One of :data:`ROUNDS`.
-    procedure : str
-        Class of the search.
-    keep : str
-        One of :data:`KEEPS`.
-    other_objectives : list of [str, str]
-        Metrics that decide beside the first, and the mode of each. Default none.
-    replays : str
-        Run that this one repeats, visit by visit. Default ``""``: none.
-    checkpoints : str
-        One of :data:`CHECKPOINTS`.
+    ``configs`` are the params of a grid's configurations by place, or those of one configuration, for workers to try.
+    ``trainer`` names the user's function for people to recognise; nothing is imported by it. ``epochs`` is the most
+    that a configuration trains, ``replicas`` the number of workers that keep each shard. ``other_objectives`` are the
+    metrics that decide beside the first, each with its mode. ``replays`` is the run that this one repeats visit by
+    visit, ``""`` for none. The values of ``policy``, ``rounds``, ``keep`` and ``checkpoints`` are in
+    :data:`optimizer.hopper.POLICIES`, :data:`ROUNDS`, :data:`KEEPS` and :data:`CHECKPOINTS`.
     """
 
     run: str
@@ -261,20 +233,7 @@ class Journal:
 
         The bytes of its last checkpoint are read once. Where it is damaged, the trial is as it was at the one before,
         or at its beginning; one that had lost its state, in a run of an earlier release, is running again.
-
-        Parameters
-        ----------
-        trial_id : str
-            Id of the trial.
-        params : dict
-            Values of the hyperparameters, by name.
-        num_shards : int
-            Shards to train on: as many units make an epoch.
-
-        Raises
-        ------
-        RunError
-            The record of the trial is damaged.
+        ``num_shards`` units make an epoch. Raise RunError if the record of the trial is damaged.
         """
         trial = Trial(trial_id, params, **self.results(trial_id))
         try:

@@ -19,19 +19,7 @@ CHECKPOINTS = ("visits", "epochs", "end")
 def best_epoch(history: Sequence[Mapping[str, float]], metric: str, *, larger_is_better: bool) -> int | None:
     """Find the epoch with the best value of a metric, counted from 1; of equal ones the first.
 
-    Parameters
-    ----------
-    history : sequence of mapping
-        Metrics by epoch.
-    metric : str
-        Name of the metric that decides.
-    larger_is_better : bool
-        Direction of the metric: ``True`` if a larger value is better.
-
-    Returns
-    -------
-    int or None
-        ``None`` where no epoch has a finite one.
+    Return ``None`` where no epoch has a finite value.
 
     Examples
     --------

@@ -16,14 +16,7 @@ _KEPT = 128 * 1024
 class TrialLog:
     r"""Text that the units of a trial printed: all of it, or the first and the last 131,072 characters.
 
-    Parameters
-    ----------
-    first : str
-        Beginning of the log.
-    omitted : int
-        Bytes that are left out between the two.
-    last : str
-        End of the log.
+    ``omitted`` bytes are left out between ``first`` and ``last``.
 
     Examples
     --------

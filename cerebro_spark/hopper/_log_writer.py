@@ -24,14 +24,7 @@ _PAUSE_S = 10.0
 class LogWriter:
     """Writer of the logs that have changed. It fails silently, because a missing log must not end a run.
 
-    Parameters
-    ----------
-    journal : Journal
-        Journal of the run.
-    lease : Lease
-        Lease of the run: nothing is written once another driver has it.
-    trials : sequence of Trial
-        It may grow.
+    Nothing is written once another driver has the lease.
     """
 
     def __init__(self, journal: Journal, lease: Lease, trials: Sequence[Trial]) -> None:

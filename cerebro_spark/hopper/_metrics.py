@@ -17,14 +17,7 @@ def epoch_metrics(
 ) -> dict[str, float]:
     """Compute the metrics of an epoch: those of training by name, those of validation with ``val_`` before it.
 
-    Parameters
-    ----------
-    trial : Trial
-        Trial that has finished the epoch.
-    epoch : int
-        Epoch that the trial has just finished.
-    results : callable
-        Makes metrics of the sums of loss and metrics.
+    ``results`` makes metrics of the sums of loss and metrics.
     """
     merged: dict[str, Any] = {}
     # In the order of the partitions, so that the same sums give the same bits.

@@ -63,19 +63,8 @@ class Pool:
     """The long-lived workers of a session, and the runs that share them. It supervises their Spark jobs.
 
     Each worker's process asks here which runs it serves, and talks to each run's own endpoint about the rest, with
-    credentials of that run. It trains for one at a time; :class:`udfs.hopper._process_turns.Turn` says for whom.
-
-    Parameters
-    ----------
-    slots : Slots
-        Slots of the session. Their lock is the pool's.
-    backend : SparkBackend
-        Workers of the run.
-
-    Raises
-    ------
-    AddressError
-        The backend's host is not of this machine.
+    credentials of that run. It trains for one at a time; :class:`udfs.hopper._process_turns.Turn` says for whom. The
+    lock of ``slots`` is the pool's.
     """
 
     def __init__(self, slots: Slots, backend: SparkBackend) -> None:
@@ -364,15 +353,7 @@ class Pool:
 
 
 class Member:
-    """A run's part in the pool of its session.
-
-    Parameters
-    ----------
-    backend : SparkBackend
-        Workers of the run.
-    coordinator : Coordinator
-        Coordinator of the run.
-    """
+    """A run's part in the pool of its session."""
 
     def __init__(self, backend: SparkBackend, coordinator: Coordinator) -> None:
         self._backend = backend
@@ -384,15 +365,7 @@ class Member:
     def join(self) -> Credentials:
         """Join the pool, or open one; before, wait for jobs whose slots it would take.
 
-        Returns
-        -------
-        Credentials
-            Credentials of the run, for its endpoint.
-
-        Raises
-        ------
-        BusyError
-            The pool's workers are not like the backend's.
+        Return the run's credentials for its endpoint. Raise BusyError if the pool's workers are not like the backend's.
         """
         slots, backend = self._slots, self._backend
         with slots.changed:

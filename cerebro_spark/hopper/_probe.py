@@ -57,19 +57,9 @@ class Probed:
     ) -> tuple[Objective, ...]:
         """Find the metrics that decide by their names in a history, and which way each is better.
 
-        Parameters
-        ----------
-        metric : str or sequence of str
-            Name of the metric that decides, or of several.
-        mode : {"min", "max"}, sequence of them, or None
-            By default the metrics say it; a mode that contradicts one is taken at its word.
-        validates : bool
-            Whether there are validation rows.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The trainer has no such metric, or there are no validation rows to compute it on.
+        By default the metrics say the mode; a mode that contradicts one is taken at its word. Raise
+        InvalidArgumentError if the trainer has no such metric, or there are no validation rows (``validates``) to
+        compute it on.
         """
         names = [metric] if isinstance(metric, str) else list(metric)
         known = [self._known(name, validates=validates) for name in names]
@@ -102,31 +92,10 @@ def probe(
 ) -> Probed:
     """Build one configuration here and let it see a few rows.
 
-    Parameters
-    ----------
-    trainer_fn : callable
-        User's function that makes the trainer of a configuration.
-    params : mapping
-        Values of the hyperparameters, by name.
-    prepared : PreparedData
-        Prepared data of the run.
-    seed : int
-        Seed of the run.
-    backend : SparkBackend
-        Workers of the run.
-    opened : callable, optional
-        Called with the session before it sees the rows.
-    epochs : int, optional
-        The most that a configuration is trained for, where a new search says it.
-
-    Raises
-    ------
-    TrainerError
-        The function raises, or gives what cannot be trained on these rows, or in so few epochs.
-    InvalidArgumentError
-        The model is larger than a worker's memory.
-    ShardError
-        A shard is not there any more, or has no rows.
+    ``opened`` is called with the session before it sees the rows. ``epochs`` is the most that a configuration trains,
+    where a new search says it. Raise TrainerError if the function raises, or gives what cannot be trained on these rows
+    or in so few epochs, InvalidArgumentError if the model is larger than a worker's memory, and ShardError if a shard
+    is gone or empty.
     """
     prepared.check()
     rows = load_rows(prepared, "train", _ROWS)

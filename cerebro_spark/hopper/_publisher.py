@@ -56,18 +56,7 @@ def run_started(
 ) -> RunStarted:
     """Describe a run that starts, or starts again.
 
-    Parameters
-    ----------
-    spec : RunSpec
-        Settings of the run.
-    trials : sequence of Trial
-        Trials of the run.
-    epoch : int
-        The first to be trained.
-    num_units : int or None
-        Training units of the whole run, where its procedure knows them.
-    seconds : float
-        Duration of the earlier parts of the run.
+    ``epoch`` is the first to be trained, and ``seconds`` is the duration of the earlier parts of the run.
     """
     return RunStarted(
         run_id=spec.run,

@@ -25,15 +25,8 @@ class Retention:
 
     These stay: the checkpoint of a trial's last finished epoch, from which the trial and its clones continue; the
     checkpoint before it; those that ``keep`` of the run selects; and the state of a source, until its clone has
-    checkpoints of its own.
-
-    Parameters
-    ----------
-    context : RunContext
-        Run whose checkpoints are deleted. In a replay, the states that its clones begin from stay until they have
-        begun.
-    trials : sequence of Trial
-        All trials of the run; it may grow.
+    checkpoints of its own. In a replay, the states that its clones begin from stay until they have begun. ``trials``
+    may grow.
     """
 
     def __init__(self, context: RunContext, trials: Sequence[Trial]) -> None:

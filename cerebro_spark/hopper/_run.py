@@ -38,22 +38,10 @@ _CHECK_S = 0.25
 class Outcome:
     """Course and cost of a run.
 
-    Attributes
-    ----------
-    events : tuple of Event
-        Units that ended, those of earlier parts of the run included.
-    seconds : float
-        Duration of this part, from the first worker to the last epoch.
-    redone : int
-        Number of units that were trained or evaluated again after a loss.
-    losses : tuple of Loss
-        Lost workers, with times and reasons.
-    decision_seconds, checkpoint_seconds : float
-        Seconds in the scheduler, and seconds of writing checkpoints, which happens beside the training.
-    cpu_seconds : dict of str to float
-        CPU seconds that each worker's process used in the turns of this run.
-    refused : int
-        Number of calls that did not come from this run's own workers.
+    ``events`` and ``losses`` are units that ended and workers that were lost, those of earlier parts of the run
+    included; ``seconds`` is the duration of this part, from the first worker to the last epoch. ``redone`` units were
+    trained or evaluated again after a loss. Writing checkpoints (``checkpoint_seconds``) happens beside the training.
+    ``cpu_seconds`` are by worker. ``refused`` calls did not come from this run's own workers.
     """
 
     events: tuple[Event, ...]
@@ -70,18 +58,7 @@ class Outcome:
 class RunResult:
     """Result of a run.
 
-    Attributes
-    ----------
-    spec : RunSpec
-        Settings of the run.
-    prepared : PreparedData
-        Data that it trained on.
-    trials : tuple of Trial
-        Trials in the order of their starts.
-    outcome : Outcome
-        Course and cost of the run.
-    ledger : Ledger
-        Final knowledge of the procedure about the trials.
+    ``trials`` are in the order of their starts; ``ledger`` is the procedure's final knowledge about them.
     """
 
     spec: RunSpec
@@ -95,20 +72,9 @@ class RunResult:
 class Run:
     """Execution of a procedure over prepared data.
 
-    Parameters
-    ----------
-    context : RunContext
-        Settings and resources of the run.
-    procedure : Procedure
-        New procedure; for a run that is resumed, one of the same arguments.
-    journal : Journal
-        Journal of the run, which has its settings.
-    lease : Lease
-        Lease of the run, acquired.
-    interrupts : Interrupts
-        Interrupts of this thread, entered.
-    begun : callable, optional
-        Function that is called with the coordinator and the settings before the first unit, for requests of the user.
+    The lease is acquired and the interrupts are entered. A run that is resumed takes a new procedure of the same
+    arguments. ``begun`` is called with the coordinator and the settings before the first unit, for requests of the
+    user.
     """
 
     context: RunContext
@@ -121,23 +87,8 @@ class Run:
     def execute(self, callbacks: Sequence[Callback] = ()) -> RunResult:
         """Train until the procedure has ended every trial, and until the callbacks have received all events.
 
-        Parameters
-        ----------
-        callbacks : sequence of Callback
-            Receivers of the run's events.
-
-        Returns
-        -------
-        RunResult
-            Trials, course and cost of the run.
-
-        Raises
-        ------
-        RunError
-            All workers were lost too often, the store does not accept the checkpoints, or the procedure's decisions
-            differ from those in the journal.
-        KeyboardInterrupt
-            The user interrupted it; the message says how to resume.
+        Raise RunError if all workers were lost too often, the store does not accept the checkpoints, or the procedure
+        decides otherwise than the journal says, and KeyboardInterrupt with a message that says how to resume.
         """
         context = self.context
         earlier = tuple(self.journal.events())

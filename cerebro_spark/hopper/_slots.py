@@ -36,18 +36,8 @@ class Slots:
 
     Spark gives a slot to the first job that asks, and a pool's workers keep theirs: a job that is in the middle of its
     stages as a pool opens would wait for the pool's end. So a pool that takes all slots opens once such jobs have
-    ended.
-
-    Attributes
-    ----------
-    changed : threading.Condition
-        The lock of the session's pool as well.
-    pool : Holder or None
-        Pool that holds slots, if there is one.
-    count : int or None
-        Slots, as counted last.
-    users : int
-        Jobs that go on, as far as this process knows of them.
+    ended. ``count`` is the number of slots as counted last, and ``users`` that of the jobs that go on, as far as this
+    process knows.
     """
 
     def __init__(self) -> None:

@@ -69,41 +69,12 @@ class Attached:
 class RunState:
     """The state that the coordinator's parts share. Code that reads or changes it holds the lock ``changed``.
 
-    Parameters
-    ----------
-    trials : list of Trial
-        Trials of the director, who adds to it.
-    context : RunContext
-        Settings and resources of the run.
-    earlier_s : float
-        Seconds that earlier parts of the run took. Default 0.
-    observer : Observer, optional
-        Receiver of each event.
-
-    Attributes
-    ----------
-    hopper : Hopper
-        Schedules the run.
-    entered : dict of str to int
-        By trial id, the epoch that it trains or waits in.
-    closing : set of str
-        Trials whose results are being written, and about which the procedure has not decided yet.
-    evaluations : set of (str, int)
-        Trial and partition of each evaluation that no worker has been given yet.
-    blamed : set of (str, int)
-        Worker and number of each loss that a trial is blamed for.
-    given : dict of str to tuple of Trial
-        By attempt of a worker, the trials of its last unit.
-    over : bool
-        Whether the run is.
-    aborting : bool
-        Whether every process that still beats is to be ended.
-    dismissed : set of str
-        Attempts that were considered lost.
-    changes : int
-        Number of changes that may make a unit available to a worker.
-    shared : bool
-        Whether other runs share the workers, so that none may wait here for a unit while it is its turn.
+    ``entered`` is the epoch that each trial trains or waits in; results of the trials in ``closing`` are being written,
+    and the procedure has not decided about them yet. ``evaluations`` are pairs of trial and partition that no worker
+    has been given yet, ``blamed`` pairs of worker and number of each loss that a trial is blamed for. ``given`` has the
+    trials of the last unit of each attempt of a worker, ``dismissed`` the attempts that were considered lost.
+    ``aborting`` ends every process that still beats. ``changes`` counts changes that may make a unit available. If
+    ``shared``, other runs share the workers, so that none may wait here for a unit while it is its turn.
     """
 
     hopper: Hopper
@@ -181,14 +152,7 @@ class RunState:
     def hopped(self, trial: Trial, before: str | None, version: int) -> None:
         """Keep the state that a trial has been trained on where it is, or have it dropped.
 
-        Parameters
-        ----------
-        trial : Trial
-            Its holder has the new state.
-        before : str or None
-            Worker that held the earlier one.
-        version : int
-            Version of the earlier state.
+        ``before`` is the worker that held the earlier state, of that ``version``; the trial's holder has the new one.
         """
         if trial.copy is not None and trial.copy.worker == trial.holder:
             # It holds one state of a trial: the new one.

@@ -28,16 +28,8 @@ _SUSPECT = 2
 class Death:
     """The loss of a worker while it had a trial.
 
-    Parameters
-    ----------
-    worker : str
-        Name of the worker.
-    evaluated : int or None
-        The partition that it evaluated the trial on; ``None`` where it trained it.
-    loss : int
-        Number of the loss: those that had the trial in one unit have it in common.
-    together : bool
-        Whether the unit had other trials too, so that the loss may be the fault of any of them. Default ``False``.
+    ``evaluated`` is the partition of an evaluation, ``None`` where the worker trained. Trials of one unit have the
+    number of the ``loss`` in common; ``together`` if there were others, any of which may be at fault.
     """
 
     worker: str
@@ -58,38 +50,12 @@ class Copy:
 class Trial:
     """State of one configuration's training.
 
-    Parameters
-    ----------
-    trial_id : str
-        Id of the trial.
-    params : dict
-        The configuration.
-
-    Attributes
-    ----------
-    copy : Copy or None
-        Copy of the checkpoint before that of the holder, where that one is not in the store.
-    stored : dict of int to set of str
-        By version, the digests of the checkpoints that the store has: several, where units were trained again on other
-        partitions, and the words of both arrive in any order.
-    deaths : list of Death
-        Losses of workers that had it, since it last got past such a unit.
-    unreadable : int
-        Times in a row that the store did not give its checkpoint.
-    granted : int
-        Epochs that it may train, as its procedure decided so far.
-    is_paused : bool
-        Whether the user has paused it: it gets no units.
-    urgent : bool
-        Whether it gets units before others, as the user wishes.
-    reason : str
-        Reason of the last decision about it.
-    source : Source or None
-        Origin of a clone.
-    follows : dict of int to str
-        By epoch, the trial in whose order it visits the shards where orders are fixed.
-    log : TrialLog
-        Printed output of its units.
+    ``copy`` is the checkpoint before that of the holder, where that one is not in the store. ``stored`` has the digests
+    of the checkpoints in the store by version: several, where units were trained again on other partitions. ``deaths``
+    are losses of workers since the trial last got past such a unit, ``unreadable`` the times in a row that the store
+    did not give its checkpoint. ``granted`` epochs are those that the procedure decided so far; ``urgent`` trials get
+    units before others. ``source`` is the origin of a clone. ``follows`` names by epoch the trial in whose order it
+    visits the shards where orders are fixed.
     """
 
     trial_id: str

@@ -39,17 +39,8 @@ class _First(nn.Module):
 class HeadedNetwork(nn.Module):
     """A network, a combination of the features that it gives, and a head that reads them.
 
-    Parameters
-    ----------
-    combine : torch.nn.Module
-        Makes one tensor of what the trunk returns.
-    inputs : sequence of str
-        Names of the trunk's inputs: the head is given those that its ``forward`` has parameters for.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The head is not a module.
+    ``combine`` makes one tensor of what the trunk returns. The head is given those of the trunk's ``inputs`` that its
+    ``forward`` has parameters for.
     """
 
     def __init__(self, trunk: nn.Module, combine: nn.Module, head: Any, inputs: Sequence[str]) -> None:
@@ -164,19 +155,8 @@ def _after(net: nn.Module, blocks: Sequence[Block]) -> list[str]:
 def on_top(net: nn.Module, head: Any, training: Sequence[str]) -> nn.Module:
     """Put a head in the place of a network's own top.
 
-    Parameters
-    ----------
-    net : torch.nn.Module
-        A copy.
-    training : sequence of str
-        Paths of what is to learn.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It does something in training that its modules do not show.
-    UntraceableModelError
-        The network cannot be opened.
+    ``net`` is a copy, and ``training`` are the paths of what is to learn. Raise InvalidArgumentError if it does
+    something in training that its modules do not show, UntraceableModelError if it cannot be opened.
     """
     if head is None:
         return net

@@ -46,12 +46,7 @@ class WeightedSum(nn.Module):
 class Concatenation(nn.Module):
     """The features side by side, projected to the width of the topmost layer.
 
-    Parameters
-    ----------
-    widths : sequence of int
-        Widths of the layers.
-    images : bool
-        Whether channels are the second axis; otherwise they are the last.
+    In ``images``, channels are the second axis; otherwise they are the last.
     """
 
     def __init__(self, widths: Sequence[int], *, images: bool) -> None:

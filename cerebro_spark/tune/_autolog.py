@@ -11,12 +11,7 @@ from cerebro_spark.errors import InvalidArgumentError
 class Autologging:
     """Settings of automatic logging.
 
-    Parameters
-    ----------
-    log_models : bool
-        The best model, in the Python-function flavour.
-    registered_model_name : str, optional
-        Each best model becomes a version of it.
+    Each best model becomes a version of ``registered_model_name``.
     """
 
     log_models: bool = True

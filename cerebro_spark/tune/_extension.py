@@ -41,15 +41,7 @@ class RunExtension(Protocol):
         """
 
     def result(self, run: RunResult, trainer_fn: Callable[[dict[str, Any]], Any]) -> Selection:
-        """Make the result of the search.
-
-        Parameters
-        ----------
-        run : RunResult
-            Result of the run.
-        trainer_fn : callable
-            User's function that the run trained with.
-        """
+        """Make the result of the search."""
 
 
 @dataclass(frozen=True)

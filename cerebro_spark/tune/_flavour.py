@@ -17,15 +17,7 @@ _EXTRAS = {"torch": "torch", "keras": "tensorflow"}
 def pyfunc_of(model: Any) -> Pyfunc:
     """Describe what MLflow stores of a tuned model.
 
-    Parameters
-    ----------
-    model : TunedModel or Selection
-        Model to serve; of a selection its best model.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is something else, or has a class for each token of a row.
+    Of a selection, describe its best model. Raise InvalidArgumentError if it has a class for each token of a row.
     """
     tuned = getattr(model, "best_model", model)
     if not isinstance(tuned, TunedModel):

@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
     """Check that hyperparameters can be attributes of an estimator.
 
-    Parameters
-    ----------
-    hyperparameters : mapping of str to object
-        Defaults by name.
-    *owners : object
-        Objects that must not have attributes of these names.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are none, or a name is taken or cannot be an attribute.
+    ``owners`` are objects that must not have attributes of these names.
     """
     if not isinstance(hyperparameters, Mapping) or not hyperparameters:
         raise InvalidArgumentError(
@@ -55,15 +45,8 @@ def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
 def hyperparameter(owner: Params, name: str, default: Any) -> Param[Any]:
     """Make the Param of a hyperparameter.
 
-    Parameters
-    ----------
-    owner : Params
-        Estimator of the Param.
-    name : str
-        Name of the hyperparameter.
-    default : object
-        Decides what the Param takes: true or false, whole numbers, numbers or strings; with any other default, plain
-        data as JSON has it.
+    The default decides what the Param takes: true or false, whole numbers, numbers or strings; with any other default,
+    plain data as JSON has it.
     """
     kind, convert = _taking(default)
     doc = f"hyperparameter of trainer_fn: {kind}"

@@ -28,19 +28,6 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
 
     The classes are those in the column's metadata, as ``StringIndexer`` writes it; else those that the network has
     outputs for, of one output two.
-
-    Parameters
-    ----------
-    df : DataFrame
-        DataFrame that was prepared.
-    prepared : PreparedData
-        Prepared data of the run.
-    session : Session
-        Session of a configuration.
-
-    Raises
-    ------
-    LabelError
     """
     name = prepared.labels[0].name
     (outputs, *_) = session.predict(load_rows(prepared, "train", 2).inputs)

@@ -272,20 +272,9 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
 def label_kind(prepared: PreparedData, session: Session, outputs: tuple[int, ...]) -> Kind:
     """Describe the first label.
 
-    Parameters
-    ----------
-    prepared : PreparedData
-        Prepared data of the run.
-    session : Session
-        Open session of a configuration.
-    outputs : tuple of int
-        Shape of what the network gives for a row.
-
-    Returns
-    -------
-    {"classes", "positive", "tags", "value"}
-        A class, of several outputs the largest; one of two classes, by one output; a class for each token of a row; or
-        a value.
+    ``outputs`` is the shape of what the network gives for a row. The kinds are ``"classes"`` (the largest of several
+    outputs), ``"positive"`` (one of two classes, by one output), ``"tags"`` (a class for each token of a row) and
+    ``"value"``.
     """
     label = prepared.labels[0]
     # The loss knows best: StringIndexer's classes are doubles, and counts are whole numbers.

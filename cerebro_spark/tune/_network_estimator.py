@@ -306,15 +306,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
 
 
 class _Fits(Iterator[tuple[int, TunedModel]]):
-    """Train some settings of one estimator in one run, and give their models; threads may share it.
-
-    Parameters
-    ----------
-    estimators : sequence of NetworkEstimator
-        Copies with the settings of each model.
-    dataset : DataFrame
-        Rows with the feature and label columns.
-    """
+    """Train some settings of one estimator in one run, and give their models; threads may share it."""
 
     def __init__(self, estimators: Sequence[NetworkEstimator], dataset: DataFrame) -> None:
         self._estimators = estimators

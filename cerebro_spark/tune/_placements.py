@@ -19,22 +19,11 @@ if TYPE_CHECKING:
 def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tuple[Placement, ...]]:
     """List by epoch the units that made the trials' models, each once, where and when they ran.
 
-    A unit that was trained again after a loss is there with its last attempt. One whose event died with a driver is
-    put beside its trial's next one, on a worker that trained on the same shard: replays need the order of units, and
-    no model depends on the worker. Where units of a clone's source are trained again after the clone has begun, the
-    clone's own are put behind them.
-
-    Parameters
-    ----------
-    trials : sequence of Trial
-        In the order of their starts; the sources of clones are among them.
-    events : sequence of Event
-        Events of all parts of the run, in their order.
-
-    Returns
-    -------
-    dict of int to tuple of Placement
-        Starts are in the order of each trial's visits, and of those along its lineage.
+    A unit that was trained again after a loss is there with its last attempt. One whose event died with a driver is put
+    beside its trial's next one, on a worker that trained on the same shard: replays need the order of units, and no
+    model depends on the worker. Where units of a clone's source are trained again after the clone has begun, the
+    clone's own are put behind them. ``trials`` and ``events`` are in their order. Starts are in the order of each
+    trial's visits, and of those along its lineage.
     """
     trained = [event for event in events if event.kind == "train"]
     last = {(event.trial_id, event.epoch, event.partition): event for event in trained}
@@ -60,17 +49,7 @@ def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tu
 def on_workers(visits: Mapping[int, Sequence[Placement]], count: int) -> dict[int, tuple[Placement, ...]]:
     """Move the units of workers that a backend does not have to those that begin with the shard.
 
-    Parameters
-    ----------
-    visits : mapping of int to sequence of Placement
-        Visits by epoch.
-    count : int
-        Workers of the backend: ``w0``, ``w1``, ...
-
-    Returns
-    -------
-    dict of int to tuple of Placement
-        Visits by epoch, on workers of the backend.
+    The backend has ``count`` workers: ``w0``, ``w1``, ...
     """
     names = {f"w{number}" for number in range(count)}
     return {

@@ -18,16 +18,8 @@ if TYPE_CHECKING:
 def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | None) -> dict[str, list[str]]:
     """Check metrics and modes before there is a network that has them.
 
-    Returns
-    -------
-    dict
-        ``metric`` and ``mode`` for a procedure that is not going to be asked; a mode that the metric is to say is
-        ``"min"``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no metric, one is no name or comes twice, there are more or fewer modes, or one is unknown.
+    Return ``metric`` and ``mode`` for a procedure that is not going to be asked; a mode that the metric is to say is
+    ``"min"``.
 
     Examples
     --------
@@ -50,17 +42,7 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
 def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]) -> tuple[TrialResult, ...]:
     """Choose the results than which no other is as good in all objectives and better in one.
 
-    Parameters
-    ----------
-    results : sequence of TrialResult
-        Results to rank. Those without a number for each objective are worse than all others.
-    objectives : sequence of Objective
-        Metrics that decide, with their directions.
-
-    Returns
-    -------
-    tuple of TrialResult
-        In the order of ``results``.
+    Results without a number for each objective are worse than all others. The front is in the order of ``results``.
     """
     measured = [result for result in results if _measured(result)]
     points = [[each.score(result.scores[each.metric]) for each in objectives] for result in measured]
@@ -70,14 +52,8 @@ def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]
 def rank_key(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool, tuple[float, ...], str]:
     """Return a key that sorts the best result first.
 
-    By the first objective, of equal ones by the others in turn, so that the first is on the front; then by id.
-
-    Parameters
-    ----------
-    result : TrialResult
-        One that did not finish with a number for each objective comes after all that did.
-    objectives : sequence of Objective
-        Metrics that decide, with their directions.
+    By the first objective, of equal ones by the others in turn, so that the first is on the front; then by id. A result
+    that did not finish with a number for each objective comes after all that did.
     """
     measured = _measured(result)
     scores = tuple(-each.score(result.scores[each.metric]) for each in objectives) if measured else ()

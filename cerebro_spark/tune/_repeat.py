@@ -18,19 +18,8 @@ class Repeat(Procedure):
 
     A clone starts once its source has finished the epoch that it was cloned from, and all configurations before it have
     started: ids follow from the order of starts, and random numbers from ids. Whatever ended within an epoch is granted
-    that epoch as well, and ended by the run, which follows the recorded visits.
-
-    Parameters
-    ----------
-    configurations : sequence of Trial
-        Trials of the run, in the order of their starts.
-    **settings
-        Settings of :class:`optimizer.procedures.Procedure`.
-
-    Raises
-    ------
-    optimizer.procedures.ProcedureError
-        When asked: the source of a clone has ended before the epoch that it was cloned from.
+    that epoch as well, and ended by the run, which follows the recorded visits. Raise ProcedureError when asked if the
+    source of a clone has ended before the epoch that it was cloned from.
     """
 
     def __init__(self, configurations: Sequence[FirstTrial], **settings: Any) -> None:

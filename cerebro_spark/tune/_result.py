@@ -76,15 +76,7 @@ class TrialResult:
 
 
 def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
-    """Describe a trial as it is now.
-
-    Parameters
-    ----------
-    trial : Trial
-        Trial of a run.
-    spec : RunSpec
-        Settings of its run.
-    """
+    """Describe a trial as it is now."""
     epoch = ranked_epoch(trial, spec)
     reached = trial.history[epoch - 1] if epoch else {}
     # A number that could not be computed is None in a history.

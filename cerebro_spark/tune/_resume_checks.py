@@ -31,18 +31,6 @@ def check_same(stored: RunSpec, current: RunSpec) -> None:
     """Refuse a search whose settings are not its run's, which would be taken in their place without a word.
 
     What decides, as the space and the seed, is not looked at: a decision that differs is refused when it is taken.
-
-    Parameters
-    ----------
-    stored : RunSpec
-        Settings in the store.
-    current : RunSpec
-        Settings with which this search would begin the run.
-
-    Raises
-    ------
-    RunError
-        A setting differs.
     """
     ours = _settings(current)
     for setting, theirs in _settings(stored).items():
@@ -50,22 +38,7 @@ def check_same(stored: RunSpec, current: RunSpec) -> None:
 
 
 def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None) -> None:
-    """Refuse a search whose rows have other weights than its run's; the prepared data say which.
-
-    Parameters
-    ----------
-    run_id : str
-        Name of the run in the store.
-    prepared : PreparedData
-        Prepared data of the run.
-    weight_column : str, optional
-        Weight column of the search.
-
-    Raises
-    ------
-    RunError
-        They differ.
-    """
+    """Refuse a search whose rows have other weights than its run's; the prepared data say which."""
     _check(run_id, "weight_column", prepared.weight_column, weight_column)
 
 

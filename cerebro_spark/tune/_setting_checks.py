@@ -13,20 +13,7 @@ from optimizer.hopper import POLICIES
 
 
 def check_settings(search: Any) -> None:
-    """Validate the settings of a search that its procedure does not validate.
-
-    Parameters
-    ----------
-    search : Search
-        Search to validate; its module imports this one.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value is not allowed.
-    TrainerError
-        ``trainer_fn`` cannot be sent to the workers.
-    """
+    """Validate the settings of a search that its procedure does not validate."""
     for name, value, known in (
         ("schedule", search.schedule, POLICIES),
         ("rounds", search.rounds, ROUNDS),

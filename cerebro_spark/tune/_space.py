@@ -14,22 +14,8 @@ from optimizer.space import Space
 def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Space) -> list[dict[str, Any]]:
     """List the configurations of a search space.
 
-    Parameters
-    ----------
-    space : mapping of str to sequence, sequence of mapping, or Space
-        Values by name, whose combinations are the configurations; or the configurations themselves; or a search space
-        whose domains can be listed.
-
-    Returns
-    -------
-    list of dict
-        Configurations in the order of the product: the last name varies fastest.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The space is empty, a configuration appears twice, or a value is not plain data: workers and the run's record
-        receive a configuration as JSON.
+    The last name varies fastest. Raise InvalidArgumentError if the space is empty, a configuration appears twice, or a
+    value is not plain data: workers and the run's record receive a configuration as JSON.
 
     Examples
     --------

@@ -83,19 +83,11 @@ TABLES: dict[str, dict[str, str]] = {
 def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
     """Read a run's record from its store as tables, while it goes on or after it has ended in any way.
 
-    The files that they are read from are written as things happen; another process may read them.
-
-    Returns
-    -------
-    dict of str to pandas.DataFrame
-        By the names of :data:`TABLES`. Epochs count from 0 and are a configuration's own; ``began`` and ``ended`` are
-        seconds since the start of the run; values of ``params`` are JSON; ``states`` lists the checkpoints in the
-        store, the unit that each followed, and where it is; ``artifacts`` the prepared data and logs.
-
-    Raises
-    ------
-    RunError
-        There is no such run, or its record is damaged.
+    The files that they are read from are written as things happen; another process may read them. The names are
+    :data:`TABLES`. Epochs count from 0 and are a configuration's own; ``began`` and ``ended`` are seconds since the
+    start of the run; values of ``params`` are JSON; ``states`` lists the checkpoints in the store, the unit that each
+    followed, and where it is; ``artifacts`` the prepared data and logs. Raise RunError if there is no such run, or its
+    record is damaged.
 
     Examples
     --------

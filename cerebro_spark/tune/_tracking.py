@@ -85,24 +85,9 @@ class Finished(Protocol):
 class Followers:
     """Receivers of a run's events and results.
 
-    Parameters
-    ----------
-    callbacks : sequence of Callback
-        Callbacks of the user.
-    experiment, tensorboard : str or None
-        MLflow's experiment, and the folder for event files.
-    progress : bool
-        Whether to show a live table.
-    parameters : mapping
-        Settings of the search, which MLflow logs.
-    campaign : (str, int), optional
-        Name of the campaign that the run is a part of, and the number of the part: MLflow's run of the campaign is the
-        parent of this one's, and has its metrics at that step.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An item of ``callbacks`` is not a :class:`Callback`.
+    ``experiment`` is MLflow's, and ``tensorboard`` the folder for event files. MLflow logs ``parameters``. ``campaign``
+    is the name of the campaign that the run is a part of, with the number of the part: MLflow's run of the campaign is
+    the parent of this one's, and has its metrics at that step.
     """
 
     callbacks: Sequence[Callback] = ()
@@ -141,15 +126,7 @@ class Tracked:
 
 @contextmanager
 def tracked(followers: Followers, *, run: str) -> Iterator[Tracked]:
-    """Open the trackers of a run; an error in the block marks MLflow's run as failed.
-
-    Parameters
-    ----------
-    followers : Followers
-        Receivers of the run's events and results.
-    run : str
-        Id of the run in its store.
-    """
+    """Open the trackers of a run; an error in the block marks MLflow's run as failed."""
     logged = followers.experiment is not None or autologging() is not None
     mlflow = _MLflow(followers, run) if logged else None
     callbacks: list[Callback] = []
@@ -171,15 +148,8 @@ class _MLflow(Callback):
     """Logs a run to the tracking server that MLflow is set to, epoch by epoch.
 
     It uses MLflow's client, which has no active run: callbacks have a thread of their own, and the user's own active
-    run stays as it is.
-
-    Parameters
-    ----------
-    followers : Followers
-        Experiment, parameters and campaign of the run. The experiment is created if it does not exist; ``None`` is
-        MLflow's active one, as for :func:`cerebro_spark.autolog`.
-    run : str
-        Id of the run in its store.
+    run stays as it is. The experiment is created if it does not exist; ``None`` is MLflow's active one, as for
+    :func:`cerebro_spark.autolog`.
     """
 
     def __init__(self, followers: Followers, run: str) -> None:

@@ -39,27 +39,8 @@ def train(
 ) -> _Result:
     """Train the configurations that a procedure starts, and track the run.
 
-    Parameters
-    ----------
-    context : RunContext
-        Settings and resources of a run that its journal has.
-    procedure : Procedure
-        New procedure.
-    result_of : callable
-        Function that makes the search's result, such as a :class:`Selection`, from that of the run.
-    lease : Lease
-        Lease of the run, acquired.
-    interrupts : Interrupts
-        Interrupts of this thread, entered.
-    followers : Followers
-        Receivers of the run's events and results.
-    begun : callable, optional
-        Function that is called with the coordinator and the settings before the first unit.
-
-    Raises
-    ------
-    RunError
-        The run stopped.
+    ``result_of`` makes the search's result, such as a :class:`Selection`, from that of the run. The lease is acquired
+    and the interrupts are entered. ``begun`` is called with the coordinator and the settings before the first unit.
     """
     run = Run(
         context=context,
