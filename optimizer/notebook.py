@@ -41,13 +41,6 @@ def html_text(text: str) -> str:
 def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Show rows; numbers that are no whole ones have four digits, and what there is not is empty.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns.
-    rows : iterable of sequence
-        Rows with one value per column.
-
     Examples
     --------
     >>> html_table(["layer", "F1"], [("pool", 0.93751)])
@@ -72,12 +65,7 @@ def html_details(title: str, content: str) -> str:
 def html_picture(png: bytes, text: str) -> str:
     """Show a picture, which a saved notebook keeps.
 
-    Parameters
-    ----------
-    png : bytes
-        A PNG file.
-    text : str
-        In place of the picture, for those who cannot see it.
+    ``text`` is for those who cannot see it.
 
     Examples
     --------

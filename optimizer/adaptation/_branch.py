@@ -21,24 +21,9 @@ if TYPE_CHECKING:
 class Branch:
     """Part of a candidate that is not materialisable, which runs in every step of any plan.
 
-    Attributes
-    ----------
-    graph : LayerGraph
-        Layers of the candidate that its outputs need.
-    members : tuple of str
-        Candidates that differ only in rates and initial weights, which the planner does not see.
-    feeds : tuple of str
-        Materialisable layers that the branch reads, and the trunk yields.
-    flops : int
-        Training FLOPs of the branch for one record.
-    frozen_flops : int
-        Forward FLOPs of the layers below the branch for one record.
-    kept_bytes : int
-        Parameters of the branch, and the optimizer's slots.
-    gradient_bytes : int
-        Gradients of the trained parameters.
-    peak_bytes : int
-        Live tensors of one record at the peak of a step, without the feeds.
+    ``members`` differ only in rates and initial weights, which the planner does not see. The branch reads ``feeds``,
+    layers that the trunk yields. FLOPs and ``peak_bytes``, the live tensors at the peak of a step without the feeds,
+    are for one record. ``kept_bytes`` are the parameters and the optimizer's slots.
     """
 
     graph: LayerGraph
@@ -58,15 +43,7 @@ class Branch:
 
 
 def branches(candidates: Iterable[Candidate]) -> tuple[Branch, ...]:
-    """Group equivalent candidates into branches, in the order of their first members.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Nothing of a candidate learns.
-    GraphError
-        A candidate reads no input.
-    """
+    """Group equivalent candidates into branches, in the order of their first members."""
     keys: dict[int, Hashable] = {}
     alike: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:

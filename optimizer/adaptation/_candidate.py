@@ -20,23 +20,9 @@ if TYPE_CHECKING:
 class Candidate:
     """Model with its training hyperparameters, a pair (M, phi) of Nautilus, section 2.3.
 
-    Parameters
-    ----------
-    name : str
-        Name, unique among the candidates of a plan.
-    graph : LayerGraph
-        Model, with ``frozen`` for layers that do not train, and ``random`` for layers that draw random numbers.
-    epochs : int
-        Passes over the training records.
-    batch_size : int
-        Records per step. Only candidates with the same batch size are fused.
-    slots : int
-        Tensors that the optimizer keeps for each trained parameter: 2 for Adam, 1 for momentum, 0 for plain SGD.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The name is empty, ``graph`` is not a layer graph, or a number is too small.
+    ``frozen`` layers of ``graph`` do not train, and ``random`` ones draw random numbers. Only candidates with the same
+    batch size are fused. ``slots`` is the number of tensors that the optimizer keeps for each trained parameter: 2 for
+    Adam, 1 for momentum, 0 for plain SGD. ``name`` is unique in a plan.
 
     Examples
     --------
@@ -69,18 +55,6 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Rates of a worker, which make reading and computing comparable.
-
-    Parameters
-    ----------
-    flops_per_second : float
-        FLOPs per second that a worker computes.
-    bytes_per_second : float
-        Bytes per second of stored outputs that a worker reads.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A rate is not a positive, finite number.
 
     Examples
     --------

@@ -17,18 +17,9 @@ if TYPE_CHECKING:
 class Fused:
     """Branches that train together on one pass of the trunk, created by :meth:`of` and :meth:`join`.
 
-    Attributes
-    ----------
-    counts : tuple of (int, int)
-        Numbers of branches, each with its number of members, in order.
-    levels : tuple of (int, frozenset of int)
-        Decreasing numbers of epochs, each with the nodes of the trunk that members with at least as many need.
-    branch_flops : int
-        FLOPs of the branches for one record, over their epochs.
-    kept_bytes : int
-        Parameters and optimizer slots of all branches.
-    step_bytes : int
-        Gradients and live tensors of a batch in the largest branch.
+    ``counts`` are numbers of branches, each with its number of members. ``levels`` are decreasing numbers of epochs,
+    each with the nodes of the trunk that members with at least as many need. ``branch_flops`` are for one record over
+    all epochs, ``step_bytes`` the gradients and live tensors of a batch in the largest branch.
     """
 
     counts: tuple[tuple[int, int], ...]

@@ -21,21 +21,8 @@ def fuse(
 ) -> list[tuple[Fused, int]]:
     """Fuse the pair of units that saves most, repeatedly, while the result fits into memory.
 
-    Parameters
-    ----------
-    singles : sequence of (Fused, int)
-        Units of one member with their numbers.
-    plans : ReusePlans
-        Reuse plans with the materialised layers.
-    memory_bytes : int
-        Limit of a fused unit; units of one member are not checked.
-    most_flops : float
-        Limit of FLOPs of a fused unit for one record, so that units remain for the other workers.
-
-    Returns
-    -------
-    list of (Fused, int)
-        Remaining units with their numbers.
+    ``singles`` are units of one member with their numbers; ``memory_bytes`` limits fused units only. ``most_flops``
+    limits a fused unit's FLOPs for one record, so that units remain for the other workers.
 
     Notes
     -----

@@ -24,18 +24,9 @@ class Phase:
 class Group:
     """Candidates that train together, with one read and pass of the trunk per batch, and a step per branch.
 
-    Attributes
-    ----------
-    members : tuple of str
-        Names of the candidates.
-    batch_size : int
-        Records per step.
-    phases : tuple of Phase
-        Phases in order. A new phase begins where members end and the others need other layers of the trunk.
-    compute_flops, load_flops : int
-        FLOPs computed, with those of the branches, and missed while reading, over all records and epochs.
-    memory_bytes : int
-        Predicted peak memory.
+    A new phase begins where members end and the others need other layers of the trunk. ``compute_flops`` and
+    ``load_flops`` are computed, with those of the branches, and missed while reading, over all records and epochs.
+    ``memory_bytes`` is the predicted peak.
     """
 
     members: tuple[str, ...]

@@ -19,14 +19,8 @@ _LOSS = ("loss", "")
 class LiveTensors:
     """Bytes of live tensors along a training step for one record, as :func:`live_tensors` counts them.
 
-    Attributes
-    ----------
-    forward : int
-        Largest number while a forward node is processed.
-    at_loss : int
-        Number while the loss is processed.
-    backward : int
-        Largest number while a backward node is processed.
+    ``forward`` and ``backward`` are the largest numbers while a node of that pass is processed, ``at_loss`` that at the
+    loss.
     """
 
     forward: int

@@ -27,23 +27,10 @@ def best_stored(
 
     With units of one member and one worker this is the paper's program. Units with equal needs have equal best plans
     and share variables, weighted by their epochs. For a fixed Z, X and Y are a minimum cut, whose linear program has
-    integer solutions, so only Z is declared binary.
-
-    Parameters
-    ----------
-    units : sequence of (Fused, int)
-        Units with their numbers.
-    budget : int
-        Bytes on disk for one record: equation 7 divided by the number of records.
-    workers : int
-        Number of workers whose makespan is minimised: the larger of the mean load and the longest unit.
-    seconds : float
-        Time limit of the solver, after which the best choice so far is used.
-
-    Returns
-    -------
-    (frozenset of int, bool)
-        Nodes, perhaps more than the best plan reads, and whether the choice is proven to be optimal.
+    integer solutions, so only Z is declared binary. ``budget`` is bytes on disk for one record: equation 7 divided by
+    the number of records. The solver minimises the makespan of the workers, the larger of the mean load and the longest
+    unit; after ``seconds`` its best choice so far is used. Return nodes, perhaps more than the best plan reads, and
+    whether the choice is proven to be optimal.
     """
     storable = trunk.storable
     if sum(trunk.nodes[place].nbytes for place in storable) <= budget:

@@ -8,10 +8,7 @@ from collections import deque
 class Network:
     """Flow network with integer capacities.
 
-    Parameters
-    ----------
-    nodes : int
-        Number of nodes without the source and the sink, numbered from 0.
+    ``nodes`` is the number of nodes without the source and the sink, numbered from 0.
 
     Examples
     --------

@@ -21,29 +21,13 @@ if TYPE_CHECKING:
 class AdaptationPlan(ExplainedInNotebooks):
     """Plan of the adaptation of models that share frozen layers, made by :func:`optimizer.adaptation.plan`.
 
-    Attributes
-    ----------
-    materialised : tuple of str
-        Layers of ``trunk`` to keep on disk, in topological order, each of which a group reads: V of the paper.
-    groups : tuple of Group
-        Groups in the order of their first members.
-    theoretical_speedup : float
-        Ratio of the FLOPs of current practice to those of the layers that are not materialisable: equation 11.
-    trunk : LayerGraph
-        The layers that no training changes, of all candidates, each once. ``trunk.expression(name)`` is a key for
-        what is stored.
-    names : mapping of str to mapping of str to str
-        ``names[candidate][layer]`` is the name in ``trunk`` of a candidate's materialisable layer.
-    feeds : mapping of str to tuple of str
-        Layers of ``trunk`` that the branch of each candidate reads.
-    materialised_bytes : int
-        Bytes on disk for all records.
-    current_flops : int
-        FLOPs of current practice, in which each candidate trains alone from the records in every epoch.
-    optimal : bool
-        True if the solver has proven that the layers are optimal for these groups.
-    notes : tuple of str
-        Limitations of the plan, with their reasons.
+    ``materialised`` are the layers of ``trunk`` to keep on disk, each of which a group reads (V of the paper), and
+    ``materialised_bytes`` their size for all records. ``trunk`` has the layers that no training changes, of all
+    candidates, each once; ``trunk.expression(name)`` is a key for what is stored. ``names[candidate][layer]`` is the
+    name in ``trunk``, and ``feeds`` are the layers that each candidate's branch reads. ``theoretical_speedup`` is the
+    ratio of the FLOPs of current practice (``current_flops``: each candidate trains alone) to those of the layers that
+    are not materialisable (equation 11). ``optimal`` is true if the solver has proven that the layers are optimal for
+    these groups. ``notes`` state limitations.
     """
 
     materialised: tuple[str, ...]

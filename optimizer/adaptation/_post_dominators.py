@@ -13,15 +13,8 @@ if TYPE_CHECKING:
 def dominators(graph: LayerGraph, wanted: Collection[str]) -> Callable[[str], Iterator[str]]:
     """Find the layers on every path from a layer to a wanted layer.
 
-    Parameters
-    ----------
-    wanted : collection of str
-        Layers where paths end; a path may pass through one of them to another.
-
-    Returns
-    -------
-    callable
-        Function that yields these layers for a name, the lowest first.
+    A path may pass through one wanted layer to another. Return a function that yields these layers for a name, the
+    lowest first.
 
     Examples
     --------

@@ -37,15 +37,8 @@ class Reuse:
 class TrunkMemory:
     """Memory of the trunk.
 
-    Attributes
-    ----------
-    param_bytes : int
-        Parameters of all layers below, also of those that do not run: an open model has them, and needs them to repair
-        a damaged file of a stored layer.
-    peak_bytes : int
-        Live tensors per record at the peak.
-    fed_bytes : int
-        Tensors per record that the branches read.
+    ``param_bytes`` include layers that do not run: an open model has them, and needs them to repair a damaged file of a
+    stored layer. ``peak_bytes`` and ``fed_bytes``, which the branches read, are live tensors per record.
     """
 
     param_bytes: int

@@ -25,16 +25,8 @@ _ROUNDS = 4
 class Problem:
     """Input of the search.
 
-    Attributes
-    ----------
-    singles : sequence of (Fused, int)
-        Units of one member with their numbers.
-    budget : int
-        Bytes on disk for one record.
-    seconds : float
-        Time limit of a run of the solver.
-    fixed : bool
-        Whether the storable layers are on disk already, so that only the units are chosen. Default false.
+    ``singles`` are units of one member with their numbers, ``budget`` bytes on disk for one record. With ``fixed`` the
+    storable layers are on disk already, so that only the units are chosen.
     """
 
     trunk: Trunk

@@ -20,22 +20,9 @@ if TYPE_CHECKING:
 class Node:
     """Layer of the trunk, with the layers that run exactly if it runs.
 
-    Attributes
-    ----------
-    layers : tuple of str
-        Layers to run for the node, with its own, in the trunk's names.
-    parents : tuple of int
-        Nodes that these layers read.
-    flops : int
-        Forward FLOPs of ``layers`` for one record.
-    load : int
-        FLOPs missed while the output of one record is read.
-    nbytes : int
-        Bytes of the output of one record on disk.
-    source : bool
-        True for a graph input, whose records are on disk and are only read.
-    storable : bool
-        True if some best plan may store the node.
+    ``layers`` are those to run for the node, its own included. ``flops``, ``load`` (FLOPs missed while reading) and
+    ``nbytes`` are for one record. A ``source`` is a graph input, which is only read. ``storable`` nodes may be stored
+    by some best plan.
     """
 
     name: str
@@ -52,16 +39,7 @@ class Node:
 class Trunk:
     """Materialisable part of the multi-model graph (Nautilus, section 4.1), reduced by :func:`trunk_of`.
 
-    Attributes
-    ----------
-    merged : MultiModelGraph
-        Complete graph; its ``names`` have the first member of each branch.
-    nodes : tuple of Node
-        Nodes in topological order.
-    feeds : tuple of frozenset of int
-        Nodes that each branch reads.
-    float_bytes : int
-        Bytes of a float32 number of a stored layer.
+    The names of ``merged`` have the first member of each branch. ``feeds`` are the nodes that each branch reads.
     """
 
     merged: MultiModelGraph
@@ -99,21 +77,10 @@ def trunk_of(
 ) -> Trunk:
     """Merge the trunks of the branches, and drop layers that no best plan reads.
 
-    Parameters
-    ----------
-    records, disk_bytes : int
-        Number of rows and disk space: a layer whose outputs do not fit is not storable.
-    stored : collection of str, optional
-        Expressions of the layers on disk, which are then the storable ones.
-    float_bytes : int
-        Bytes of a stored float32 number. Default 4.
-
-    Returns
-    -------
-    Trunk
-        Trunk without layers that are never worth storing: those that are slower to read than to compute from the
-        graph's inputs, and those whose paths all lead through a layer of at most their size, which can be read instead.
-        A layer that is not storable, feeds no branch and has a single reader becomes part of the reader.
+    A layer whose outputs do not fit on the disk is not storable; with ``stored``, only the layers of these expressions
+    are. Drop layers that are never worth storing: those that are slower to read than to compute from the graph's
+    inputs, and those whose paths all lead through a layer of at most their size. A layer that is not storable, feeds no
+    branch and has a single reader becomes part of the reader.
     """
     merged = merge({branch.members[0]: branch.trunk() for branch in branches})
     graph = merged.graph

@@ -26,13 +26,6 @@ _AS_GIVEN = (Cast, Concatenate, Finite, Select)
 class Builder:
     """Builder of a program, which names and validates each operator that is added.
 
-    Parameters
-    ----------
-    width : int
-        Columns of the input table.
-    columns : iterable of str, optional
-        Names of the columns.
-
     Examples
     --------
     >>> from optimizer.compiling import Cast, INPUT, Output

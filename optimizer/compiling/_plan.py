@@ -25,20 +25,8 @@ _REMOVED = frozenset({"inductor"})
 class Plan(ExplainedInNotebooks):
     """Plan of how a program runs, a frozen value that explains itself.
 
-    Parameters
-    ----------
-    program : Program
-        The program that runs, after its rewrites.
-    tree_strategy : str
-        Requested strategy of all trees, or ``"auto"``.
-    backend : {"auto", "eager", "onnxruntime"}
-        Requested backend.
-    chunk : int
-        Rows per chunk.
-    strategies : mapping of str to str
-        Strategy of each node of trees, by the name of the node.
-    rewrites : tuple of str
-        Rewrites of the program, as ``"for float64: constant folded: ..."``.
+    ``program`` is rewritten. ``tree_strategy`` and ``backend`` are as requested; ``strategies`` has that of each node
+    of trees.
     """
 
     program: Program
@@ -72,30 +60,10 @@ def make_plan(
 ) -> Plan:
     """Choose how a program runs.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    tree_strategy : str
-        ``"auto"``, or one of :data:`optimizer.compiling.STRATEGIES` to force it. Default ``"auto"``: native code, or
-        the tensor program of :func:`choose_strategy` without it.
-    backend : {"auto", "eager", "onnxruntime"}
-        Runtime of the program. Default ``"auto"``, which is ``"eager"``.
-    native : bool
-        Whether native code can run: a machine without a C++ compiler has none. Default true.
-    rewrites : iterable of str
-        Rewrites of the program, for :meth:`Plan.explain`.
-
-    Returns
-    -------
-    Plan
-        The plan.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        The backend or the strategy is unknown, the trees do not fit into memory, or `backend` is ``"onnxruntime"`` and
-        `tree_strategy` is neither ``"auto"`` nor ``"traversal"``.
+    ``"auto"`` is native code for trees, or the tensor program of :func:`choose_strategy` where it cannot run
+    (``native=False``: a machine without a C++ compiler), and the backend ``"eager"``. Raise UnsupportedOperatorError if
+    the backend or the strategy is unknown, the trees do not fit into memory, or ``"onnxruntime"`` is not with
+    ``"auto"`` or ``"traversal"``.
     """
     if backend not in BACKENDS:
         raise UnsupportedOperatorError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}.")

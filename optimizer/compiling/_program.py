@@ -30,17 +30,7 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator with the names of what it reads.
-
-    Parameters
-    ----------
-    name : str
-        Name of the node, unique in its program.
-    operator : Operator
-        The operator.
-    inputs : tuple of str
-        Names of the tables that it reads.
-    """
+    """An operator with the names of what it reads."""
 
     name: str
     operator: Operator

@@ -22,22 +22,8 @@ _PERFECT_BYTES = 2**30
 def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
     """Choose a tensor program for trees: GEMM up to depth 3, perfect trees up to depth 10, traversal beyond.
 
-    Parameters
-    ----------
-    trees : Trees
-        The ensemble.
-    strategy : str
-        ``"auto"``, or one of :data:`STRATEGIES` to force it. Default ``"auto"``.
-
-    Returns
-    -------
-    str
-        One of :data:`STRATEGIES`.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        The strategy is unknown, or perfect trees would take more than 1 GiB.
+    ``strategy`` forces one of :data:`STRATEGIES`. Raise UnsupportedOperatorError if it is unknown, or perfect trees
+    would take more than 1 GiB.
     """
     _validate_strategy(strategy)
     depths = trees.depths()
@@ -56,25 +42,9 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
 def choose_strategies(program: Program, strategy: str = "auto", *, native: bool = True) -> dict[str, str]:
     """Choose a strategy for each node of trees in a program.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    strategy : str
-        ``"auto"``, or one of :data:`STRATEGIES` to force it. Default ``"auto"``: native code, or what
-        :func:`choose_strategy` chooses without it.
-    native : bool
-        Whether native code can run. Default true.
-
-    Returns
-    -------
-    dict of str to str
-        Strategy of each node of trees, by the name of the node.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        As :func:`choose_strategy`, also for a program without trees.
+    ``strategy`` forces one of :data:`STRATEGIES`; ``"auto"`` is native code, or what :func:`choose_strategy` chooses
+    without it, whose errors are raised also for a program without trees. Return the strategies by the names of the
+    nodes.
     """
     _validate_strategy(strategy)
     if strategy in {"auto", "native"}:

@@ -18,19 +18,9 @@ if TYPE_CHECKING:
 class Cut:
     """Graph cut in two, and the tensors that cross. Returned by :meth:`LayerGraph.cut`.
 
-    Attributes
-    ----------
-    at : tuple of str
-        The layers cut at, in the order asked for.
-    below : tuple of str
-        The layers that compute ``at``: its ancestors and itself, in topological order.
-    above : tuple of str
-        The remaining layers of the targets, in topological order. Where the targets need a graph input that ``at``
-        does not, that input is listed here: it has to be fed beside ``live``.
-    live : tuple of str
-        The tensors below that something above consumes or that are themselves targets, in topological order.
-    live_bytes : int
-        Bytes of ``live`` for one record.
+    ``at`` are the layers cut at, in the order asked for. ``below`` are the layers that compute them, ``above`` the
+    remaining layers of the targets, with graph inputs that have to be fed beside ``live``: the tensors below that
+    something above consumes or that are themselves targets. All are in topological order.
     """
 
     at: tuple[str, ...]
@@ -44,16 +34,8 @@ class Cut:
 class Part:
     """Partial function: the layers between available and requested tensors. Returned by :meth:`LayerGraph.part`.
 
-    Attributes
-    ----------
-    inputs : tuple of str
-        The tensors at hand that are used, in topological order.
-    outputs : tuple of str
-        The tensors wanted, in the order asked for.
-    layers : tuple of str
-        The layers to run, in topological order.
-    flops : int
-        FLOPs of ``layers`` for one record; a multiply-add counts as 2.
+    ``inputs`` are the tensors at hand that are used, ``layers`` the layers to run, both in topological order;
+    ``outputs`` are in the order asked for. ``flops`` are for one record; a multiply-add counts as 2.
     """
 
     inputs: tuple[str, ...]
@@ -72,14 +54,8 @@ def cut(
 ) -> Cut:
     """Cut a graph; see :meth:`LayerGraph.cut`.
 
-    Parameters
-    ----------
-    layers : mapping of str to Layer
-        The whole graph, in topological order.
-    at, targets : collection of str
-        Layers to cut at, and those to compute later.
-    below, needed : sequence of str
-        The ancestors of ``at`` and of ``targets``, themselves included, in topological order.
+    ``layers`` are in topological order; ``below`` and ``needed`` are the ancestors of ``at`` and of ``targets``,
+    themselves included.
     """
     computed = set(below)
     above = tuple(name for name in needed if name not in computed)
@@ -91,12 +67,7 @@ def cut(
 def part(layers: Mapping[str, Layer], have: Collection[str], want: tuple[str, ...]) -> Part:
     """Find the layers from ``have`` to ``want``; see :meth:`LayerGraph.part`.
 
-    Parameters
-    ----------
-    layers : mapping of str to Layer
-        The whole graph, in topological order.
-    have, want : collection of str
-        Names of layers of the graph: tensors at hand and tensors to compute.
+    ``layers`` are in topological order.
     """
     at_hand = set(have)
     needed: set[str] = set()

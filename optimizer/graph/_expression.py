@@ -36,16 +36,8 @@ def pinned(layers: Iterable[Layer]) -> tuple[Layer, ...]:
 def expressions(layers: Iterable[Layer]) -> dict[str, str]:
     """Hash the expression of each layer, by name.
 
-    Parameters
-    ----------
-    layers : iterable of Layer
-        In topological order, all of one graph.
-
-    Returns
-    -------
-    dict of str to str
-        64 hexadecimal digits (SHA-256) per layer, the same in every process. Names, costs and ``frozen`` are left out:
-        they do not change the value.
+    The layers are in topological order. A hash has 64 hexadecimal digits (SHA-256), the same in every process. Names,
+    costs and ``frozen`` are left out: they do not change the value.
     """
     hashes: dict[str, str] = {}
     for layer in pinned(layers):

@@ -171,17 +171,8 @@ class LayerGraph:
     def above(self, have: Iterable[str]) -> LayerGraph:
         """Make the network that begins at materialised tensors, which become its inputs; the outputs stay.
 
-        Parameters
-        ----------
-        have : iterable of str
-            The graph's own inputs give the graph itself.
-
-        Raises
-        ------
-        UnknownLayerError
-            A name that the graph does not have.
-        GraphError
-            An output takes a graph input that is not in ``have``.
+        The graph's own inputs give the graph itself. Raise GraphError if an output takes a graph input that is not in
+        ``have``.
         """
         have = self.resolve(have)
         if set(have) == set(self.inputs):
@@ -208,21 +199,8 @@ class LayerGraph:
         """Cut the graph above ``at`` and list the tensors that cross on the way to ``towards``.
 
         The live tensors are the fewest with which the layers above run without any layer below. Skip connections around
-        ``at`` are included, back to a graph input if needed; a layer of ``at`` that nothing above reads is not.
-
-        Parameters
-        ----------
-        at : iterable of str
-            Layers to materialise.
-        towards : iterable of str, optional
-            Layers to compute later; the graph's outputs by default.
-
-        Raises
-        ------
-        UnknownLayerError
-            A name that the graph does not have.
-        GraphError
-            No layer to cut at, or no target.
+        ``at`` are included, back to a graph input if needed; a layer of ``at`` that nothing above reads is not. By
+        default the targets are the graph's outputs.
         """
         at = self.resolve(at)
         targets = self.outputs if towards is None else self.resolve(towards)
@@ -233,19 +211,8 @@ class LayerGraph:
     def part(self, have: Iterable[str], want: Iterable[str]) -> _cut.Part:
         """Find the fewest layers that compute ``want`` from ``have``: partial inference i -> j (Vista, definition 3.7).
 
-        Parameters
-        ----------
-        have : iterable of str
-            Materialised tensors; a graph input counts only if it is among them.
-        want : iterable of str
-            Tensors to compute.
-
-        Raises
-        ------
-        UnknownLayerError
-            A name that the graph does not have.
-        GraphError
-            Some of ``want`` takes a graph input that is not in ``have``; the message names it.
+        A graph input counts only if it is in ``have``. Raise GraphError, with its name, if some of ``want`` takes one
+        that is not.
         """
         return _cut.part(self._by_name, self.resolve(have), self.resolve(want))
 

@@ -171,18 +171,7 @@ class Layer:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layer:
-        """Restore the layer that :meth:`to_dict` wrote, also after a trip through JSON.
-
-        Parameters
-        ----------
-        data : mapping of str to object
-            Fields by name; those with a default may be missing.
-
-        Raises
-        ------
-        GraphError
-            A field that no layer has, or a missing name or op.
-        """
+        """Restore the layer that :meth:`to_dict` wrote, also after a trip through JSON."""
         try:
             fields = dict(data)
             if fields.get("window") is not None:

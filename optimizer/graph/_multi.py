@@ -17,16 +17,8 @@ if TYPE_CHECKING:
 def materialisable(graph: LayerGraph) -> tuple[str, ...]:
     """List the layers whose output training never changes (Nautilus, definition 2.4).
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        The network.
-
-    Returns
-    -------
-    tuple of str
-        The graph inputs, and each frozen layer all of whose parents are materialisable, in topological order. A layer
-        that draws random numbers is not, nor is any layer above it: the definition forgets them.
+    These are the graph inputs, and each frozen layer all of whose parents are materialisable, in topological order. A
+    layer that draws random numbers is not, nor is any layer above it: the definition forgets them.
 
     Examples
     --------
@@ -45,15 +37,7 @@ def materialisable(graph: LayerGraph) -> tuple[str, ...]:
 def frontier(graph: LayerGraph) -> tuple[str, ...]:
     """List the materialisable layers that something above them reads: where a model is cut to train the rest alone.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        The network. Layers that no output needs are left out.
-
-    Returns
-    -------
-    tuple of str
-        In topological order; an output that is itself materialisable is among them.
+    Layers that no output needs are left out; an output that is itself materialisable is among them.
 
     Examples
     --------
@@ -71,12 +55,7 @@ def frontier(graph: LayerGraph) -> tuple[str, ...]:
 class MultiModelGraph:
     """Several models in one graph (Nautilus, definition 4.4). Made by :func:`merge`.
 
-    Attributes
-    ----------
-    graph : LayerGraph
-        The union; its outputs are the outputs of all models.
-    names : mapping of str to mapping of str to str
-        ``names[model][layer]`` is the layer's name in ``graph``.
+    The outputs of ``graph`` are those of all models; ``names[model][layer]`` is the layer's name in it.
     """
 
     graph: LayerGraph
@@ -91,26 +70,11 @@ class MultiModelGraph:
 def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) -> MultiModelGraph:
     """Put models into one graph in which layers of identical expression appear once (Nautilus, section 4.1).
 
-    Two trainable layers that start from equal values differ after the first training step, and so do all their
-    readers. By default only layers that are :func:`materialisable` in their model are shared, as in Nautilus.
-
-    Parameters
-    ----------
-    graphs : mapping of str to LayerGraph
-        The models by name. Models whose graph inputs are alike in shape and dtype read the same records.
-    share_trainable : bool
-        Share every identical expression: right for inference, where no layer changes.
-
-    Returns
-    -------
-    MultiModelGraph
-        A layer keeps its name unless an earlier model uses it for another layer; then it is ``model/layer``. Each
-        keeps the expression that it had in its model.
-
-    Raises
-    ------
-    GraphError
-        No models.
+    Two trainable layers that start from equal values differ after the first training step, and so do all their readers.
+    By default only layers that are :func:`materialisable` in their model are shared, as in Nautilus.
+    ``share_trainable`` shares every identical expression: right for inference, where no layer changes. Models whose
+    inputs are alike in shape and dtype read the same records. A layer keeps its expression, and its name unless an
+    earlier model uses it for another layer; then it is ``model/layer``.
 
     Examples
     --------

@@ -16,18 +16,9 @@ if TYPE_CHECKING:
 def topological(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Order layers so that each comes after its inputs, and otherwise as early as it was given.
 
-    A topological order comes back unchanged: frameworks trace layers in execution order, and readers recognise a
-    plan in that order.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        In any order.
-
-    Raises
-    ------
-    GraphError
-        Duplicate names, inputs that no layer yields, or a cycle; the message names the layers at fault.
+    A topological order comes back unchanged: frameworks trace layers in execution order, and readers recognise a plan
+    in that order. Raise GraphError, with the layers at fault, for duplicate names, inputs that no layer yields, or a
+    cycle.
     """
     readers = _readers(layers)
     waiting = {layer.name: len(set(layer.inputs)) for layer in layers}

@@ -122,31 +122,11 @@ class Hopper:
 
         A worker waits for its next configuration, however long that takes, also for one that is added later. Units that
         are not in the log do not run. Those of a worker that is lost go to others that hold the partition.
-
-        Parameters
-        ----------
-        placements : mapping of int to iterable of Placement
-            By epoch, finished units, of a :class:`Schedule` for example. Only the order of their times counts.
-        availability : mapping of int to collection of str, optional
-            The workers that hold each partition now. By default the workers of the log, with the partitions that they
-            trained on. Another worker of the log gets units once it has called :meth:`join`.
-        times : UnitTimes, optional
-            Learns from the replayed units.
-        configs : sequence of str, optional
-            Configurations that begin now, in epoch 0; :meth:`add` adds others. Default: all of the log.
-
-        Returns
-        -------
-        Hopper
-            Scheduler of the epoch.
-
-        Raises
-        ------
-        HopperError
-            The log has a partition that is not in ``availability``, or is empty and nothing says which partitions there
-            are.
-        ScheduleError
-            The log has a unit twice in an epoch.
+        ``placements`` are finished units by epoch; only the order of their times counts. ``availability`` has the
+        workers that hold each partition now, by default those of the log with the partitions that they trained on;
+        another worker of the log gets units once it has called :meth:`join`. ``configs`` begin now, by default all of
+        the log; :meth:`add` adds others. Raise ScheduleError if the log has a unit twice in an epoch, and HopperError
+        if it is empty or has a partition without a worker.
         """
         log = {epoch: tuple(of_epoch) for epoch, of_epoch in sorted(placements.items())}
         flat = tuple(placement for of_epoch in log.values() for placement in of_epoch)
@@ -168,22 +148,8 @@ class Hopper:
     def next_unit(self, worker: str, *, without: Collection[str] = ()) -> Unit | None:
         """Assign a unit to an idle worker; worker and configuration are then busy.
 
-        Parameters
-        ----------
-        worker : str
-            Name of the worker.
-        without : collection of str
-            Configurations that it must not get now. Default: none.
-
-        Returns
-        -------
-        Unit or None
-            ``None`` where it can train nothing now. Ask again after the next change.
-
-        Raises
-        ------
-        HopperError
-            The worker is unknown, lost or busy; or a configuration of ``without`` is unknown.
+        It must not get a configuration of ``without``. Return ``None`` where it can train nothing now: ask again after
+        the next change.
         """
         place = self._live(worker)
         if place in self._queue.busy:
@@ -195,52 +161,20 @@ class Hopper:
     def finish(self, unit: Unit, seconds: float) -> None:
         """Mark a unit as finished and learn from its time (Algorithm 2).
 
-        Parameters
-        ----------
-        unit : Unit
-            Unit, a configuration and a partition.
-        seconds : float
-            Its duration.
-
-        Raises
-        ------
-        HopperError
-            The unit is not in flight, for example because its worker was lost in the meantime; or ``seconds``
-            is not a duration.
+        Raise HopperError if the unit is not in flight, for example because its worker was lost in the meantime.
         """
         if unit in self._queue.flight:
             self._times.observe(unit, self._queue.crew[self._queue.flight[unit]], seconds)
         self._queue.settle(unit, finished=True)
 
     def fail(self, unit: Unit) -> None:
-        """Return a failed unit from Q' to Q; its worker is idle.
-
-        Parameters
-        ----------
-        unit : Unit
-            Unit, a configuration and a partition.
-
-        Raises
-        ------
-        HopperError
-            The unit is not in flight.
-        """
+        """Return a failed unit from Q' to Q; its worker is idle."""
         self._queue.settle(unit, finished=False)
 
     def stop(self, config: str) -> None:
         """End a configuration in the middle of its epoch: no more of its units are given out.
 
         Finish or fail its unit in flight as well, to free the worker.
-
-        Parameters
-        ----------
-        config : str
-            Name of the configuration.
-
-        Raises
-        ------
-        HopperError
-            There is no such configuration.
         """
         self._queue.end(self._queue.config(config))
 
@@ -249,24 +183,9 @@ class Hopper:
     ) -> None:
         """Add a configuration.
 
-        Parameters
-        ----------
-        config : str
-            Name of the configuration.
-        done : collection of int
-            Partitions that it has visited already in its epoch.
-        epoch : int
-            The epoch that it is in. Default 0.
-        ahead : int
-            Epochs that it has to train after that one, for policies that look at the work remaining. Default 0.
-        inherited : int
-            Number of epochs along a clone's lineage before its own first one, for policies that look at how far along a
-            configuration is. Default 0.
-
-        Raises
-        ------
-        HopperError
-            The name is taken, even if stopped; or an unknown partition.
+        It has visited the partitions ``done`` of ``epoch`` already, and has to train ``ahead`` epochs after that one. A
+        clone has ``inherited`` epochs along its lineage before its own first one. Policies look at both. A name stays
+        taken, even if stopped.
         """
         self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead, inherited=inherited))
 
@@ -275,26 +194,10 @@ class Hopper:
     ) -> None:
         """Move a configuration to another epoch: the next one, or one to do again because its state was lost.
 
-        ``"fixed"`` and a replay visit what is done again in its former order.
-
-        Parameters
-        ----------
-        config : str
-            Name of the configuration.
-        epoch : int
-            Number of the epoch.
-        done : collection of int
-            Partitions that it has visited already in that epoch. Default none.
-        ahead : int
-            See :meth:`add`.
-        like : str, optional
-            With ``"fixed"``, the configuration whose order it visits this epoch's partitions in: configurations that
-            were trained as one, and are not any more, keep the order that they began with. Default: its own.
-
-        Raises
-        ------
-        HopperError
-            There is no such configuration or partition, or the configuration is in flight or was stopped.
+        ``"fixed"`` and a replay visit what is done again in its former order. ``done`` partitions have been visited
+        already; see :meth:`add` for ``ahead``. With ``"fixed"``, ``like`` is the configuration whose order it visits
+        this epoch's partitions in: configurations that were trained as one, and are not any more, keep the order that
+        they began with. Raise HopperError if the configuration is in flight or was stopped.
         """
         place = self._queue.config(config)
         order = place if like is None else self._queue.config(like)
@@ -304,20 +207,7 @@ class Hopper:
     def lose(self, worker: str) -> tuple[Unit, ...]:
         """Detach a worker; its unit returns to Q for another holder of the partition.
 
-        Parameters
-        ----------
-        worker : str
-            Name of the worker.
-
-        Returns
-        -------
-        tuple of Unit
-            The unit that it was training, if any. Do not report its end.
-
-        Raises
-        ------
-        HopperError
-            An unknown worker.
+        Return the unit that it was training, if any. Do not report its end.
         """
         unit = self._queue.lose(self._queue.worker(worker))
         return () if unit is None else (unit,)
@@ -325,35 +215,12 @@ class Hopper:
     def join(self, worker: str, partitions: Collection[int]) -> None:
         """Attach a worker, for the first time or again.
 
-        Parameters
-        ----------
-        worker : str
-            Name of the worker.
-        partitions : collection of int
-            The partitions that it holds now; those that it held before do not count.
-
-        Raises
-        ------
-        HopperError
-            It is attached and training, or an unknown partition.
+        It holds ``partitions`` now; those that it held before do not count.
         """
         self._queue.join(worker, partitions)
 
     def hold(self, worker: str, partitions: Collection[int]) -> None:
-        """Set the partitions of a live worker, idle or not; a unit in flight continues.
-
-        Parameters
-        ----------
-        worker : str
-            Name of the worker.
-        partitions : collection of int
-            All that it holds from now on.
-
-        Raises
-        ------
-        HopperError
-            The worker is unknown or lost, or the partition is unknown.
-        """
+        """Set the partitions of a live worker, idle or not; a unit in flight continues."""
         self._queue.hold(self._live(worker), partitions)
 
     @property
@@ -393,23 +260,7 @@ class Hopper:
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(alone))
 
     def visited(self, config: str) -> frozenset[int]:
-        """Return the partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``.
-
-        Parameters
-        ----------
-        config : str
-            Name of the configuration.
-
-        Returns
-        -------
-        frozenset of int
-            Numbers of the partitions.
-
-        Raises
-        ------
-        HopperError
-            There is no such configuration.
-        """
+        """Return the partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``."""
         finished = self._queue.visited[:, self._queue.config(config)]
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(finished))
 

@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 class Fixed:
     """Policy by which every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.
 
-    A worker may take any configuration whose next partition it holds: models do not depend on that choice. It takes
-    one that is least far along its lineage, of those the one with the most work remaining.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the first epoch; later epochs use the following seeds.
-    partitions : int
-        Number of partitions.
+    A worker may take any configuration whose next partition it holds: models do not depend on that choice. It takes one
+    that is least far along its lineage, of those the one with the most work remaining. Later epochs use the seeds that
+    follow ``seed``.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:
@@ -65,14 +59,8 @@ class Replay:
     """The logged units, each on its worker, in the order of its worker and in that of its configuration.
 
     A unit that the log does not have is not run: the configuration was stopped before it. Units of a worker that is
-    lost are run by any holder of the partition, because no model depends on the worker.
-
-    Parameters
-    ----------
-    queue : Queue
-        With the partitions of the log.
-    placements : mapping of int to iterable of Placement
-        By epoch, units that finished. Only the order of their starts counts, not the times.
+    lost are run by any holder of the partition, because no model depends on the worker. ``placements`` are finished
+    units by epoch; only the order of their starts counts.
     """
 
     def __init__(self, queue: Queue, placements: Mapping[int, Iterable[Placement]]) -> None:

@@ -55,17 +55,9 @@ class LongestRemaining:
     partition, which gives a Latin square.
 
     Where every worker holds every partition, no configuration has to hop: a worker goes on with those whose state it
-    has. In their last epoch it does not, for then all workers are to end together.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the first epoch; later epochs use the following seeds.
-    partitions : int
-        Number of partitions.
-    elsewhere : bool
-        Whether that work excludes the unit in question, so that only the work after it counts. The results differ
-        where workers or costs are unequal.
+    has. In their last epoch it does not, for then all workers are to end together. ``seed`` is that of the first epoch.
+    With ``elsewhere`` that work excludes the unit in question, so that only the work after it counts; the results
+    differ where workers or costs are unequal.
     """
 
     def __init__(self, seed: int, partitions: int, *, elsewhere: bool) -> None:

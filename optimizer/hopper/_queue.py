@@ -21,31 +21,11 @@ _ROOM = 16
 class Queue:
     """Pending and finished units as tables of booleans: a decision among 100,000 units takes a few array operations.
 
-    Configurations, partitions and workers go by their places, in the order in which they were added. A detached
-    worker keeps its place.
-
-    Attributes
-    ----------
-    configs, workers, partitions : dict
-        Names, and their places.
-    flight : dict of Unit to int
-        Q', and the place of each unit's worker.
-    busy : dict of int to Unit
-        The same by worker.
-    held : list of array of int
-        The partitions of each worker; none for a detached one.
-    holds : array of bool, workers x partitions
-        The same as a table.
-    live : set of int
-        Workers that are attached.
-    ended : set of int
-        Configurations that were stopped.
-    epochs : list of int
-        The epoch that each configuration is in, from 0.
-    orders : list of int
-        The configuration in whose order each visits the partitions of its epoch, where orders are given.
-    changes : int
-        Number of changes of configurations or workers.
+    Configurations, partitions and workers go by their places, in the order in which they were added. A detached worker
+    keeps its place. ``flight`` is Q' with the place of each unit's worker, ``busy`` the same by worker. ``held`` are
+    the partitions of each worker, none for a detached one; ``holds`` is the same as a table of workers x partitions.
+    ``epochs`` are from 0; ``orders`` names the configuration in whose order each visits its partitions. ``changes``
+    counts changes of configurations or workers.
     """
 
     def __init__(self, availability: Mapping[int, Collection[str]]) -> None:

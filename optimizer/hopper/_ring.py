@@ -14,13 +14,6 @@ class Ring:
     """Ring of partitions that every configuration follows; each lap of ``p`` starts at ``p`` different places.
 
     As in a Latin square, ``p`` configurations with equal unit times never need the same partition at once.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the ring.
-    partitions : int
-        Number of partitions, ``p``.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:
@@ -42,12 +35,7 @@ class Ring:
 class Rings:
     """The ring of each epoch, by its number; each is drawn from a seed of its own.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of epoch 0; each later epoch uses the next seed.
-    partitions : int
-        Number of partitions.
+    Each later epoch uses the next seed.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:

@@ -24,23 +24,11 @@ _PRIOR_UNITS = 0.25
 class UnitTimes:
     """Predictor of unit times: cost of the configuration, times slowness of the worker, times rows of the partition.
 
-    Section 3.5.4 models unit times as such products. Both factors are fitted to the logarithms of measured seconds,
-    one row and one column per measurement, in time linear in configurations plus workers. A prediction comes from the
+    Section 3.5.4 models unit times as such products. Both factors are fitted to the logarithms of measured seconds, one
+    row and one column per measurement, in time linear in configurations plus workers. A prediction comes from the
     factors alone, even for a configuration and a worker that were measured together often; in return one slow unit
-    misleads little.
-
-    Parameters
-    ----------
-    costs : mapping of str to float, optional
-        Relative costs of configurations known in advance, FLOPs for example; only their proportions count. A
-        configuration without one counts as average.
-    rows : mapping of int to int, optional
-        Rows of each partition. By default partitions are equal.
-
-    Raises
-    ------
-    HopperError
-        A cost or a number of rows is not positive.
+    misleads little. ``costs`` are relative, FLOPs for example; a configuration without one counts as average. Without
+    ``rows`` partitions are equal.
 
     Examples
     --------
@@ -73,19 +61,7 @@ class UnitTimes:
     def observe(self, unit: Unit, worker: str, seconds: float) -> None:
         """Learn from a unit that has ended.
 
-        Parameters
-        ----------
-        unit : Unit
-            Unit, a configuration and a partition.
-        worker : str
-            Name of the worker.
-        seconds : float
-            Measured seconds; less than a microsecond counts as one.
-
-        Raises
-        ------
-        HopperError
-            ``seconds`` is negative or not finite.
+        Less than a microsecond counts as one. Raise HopperError if ``seconds`` is negative or not finite.
         """
         if not (math.isfinite(seconds) and seconds >= 0):
             raise HopperError(f"{unit} took {seconds} seconds: not a time")

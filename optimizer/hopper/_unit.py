@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unit:
-    """Training of one configuration over one partition: a sub-epoch (``s_ij`` of Section 3.5.1).
-
-    Attributes
-    ----------
-    config : str
-        Name of the configuration.
-    partition : int
-        Number of the shard.
-    """
+    """Training of one configuration over one partition: a sub-epoch (``s_ij`` of Section 3.5.1)."""
 
     config: str
     partition: int
@@ -28,14 +20,7 @@ class Unit:
 class Placement:
     """Unit on a worker, with its start and end.
 
-    Attributes
-    ----------
-    unit : Unit
-        Unit, a configuration and a partition.
-    worker : str
-        Name of the worker.
-    start, end : float
-        Seconds since the epoch began.
+    ``start`` and ``end`` are seconds since the epoch began.
     """
 
     unit: Unit

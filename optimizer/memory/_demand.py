@@ -36,14 +36,7 @@ def heap_for(storage: int, fixed: int, core: int, constants: Constants) -> int:
 class Layout:
     """Executors of a cluster, all alike.
 
-    Attributes
-    ----------
-    executors : int
-        In the whole cluster.
-    per_node : int
-        At most, on a node.
-    cores : int
-        Task slots of an executor.
+    ``executors`` are those of the whole cluster, at most ``per_node`` on a node; ``cores`` are task slots of one.
     """
 
     executors: int
@@ -65,36 +58,13 @@ class Layout:
 class Demand:
     """Bytes that an executor needs for its task slots, without Storage Memory.
 
-    Attributes
-    ----------
-    partition_bytes : int
-        The largest partition of the largest table.
-    os_bytes : int
-        Operating System Reserved Memory of a node.
-    dl_bytes : int
-        DL Execution Memory (equation 11).
-    python_bytes : int
-        Python workers and Arrow batches, and the driver's Python if the cluster is local.
-    user_bytes : int
-        User Memory (equation 10).
-    core_bytes : int
-        Core Memory, with the copies of a broadcast table.
-    driver_bytes : int
-        The driver's heap: within the node's if the cluster is local.
-    heap_fixed_bytes : int
-        All of the heap but Storage Memory.
-    heap_core_bytes : int
-        Core Memory in the heap.
-    heap_least_bytes : int
-        The smallest heap that will do.
-    off_heap_bytes : int
-        Core Memory, if that is outside the heap.
-    node_bytes : int
-        The least memory of a node, with all its executors (equation 12).
-    gpu_bytes : int
-        The least memory of its GPU (equation 15); 0 if nothing runs on one.
-    driver_node_bytes : int
-        The least memory of the driver's machine; 0 if it has none of its own.
+    ``partition_bytes`` is the largest partition of the largest table. ``dl_bytes`` and ``user_bytes`` are equations 11
+    and 10; ``python_bytes`` are Python workers and Arrow batches, and the driver's Python if the cluster is local;
+    ``core_bytes`` include the copies of a broadcast table. ``heap_fixed_bytes`` is all of the heap but Storage Memory,
+    ``heap_core_bytes`` Core Memory in the heap, ``off_heap_bytes`` outside, and ``heap_least_bytes`` the smallest heap
+    that will do. ``node_bytes``, ``gpu_bytes`` and ``driver_node_bytes`` are the least memory of a node with all its
+    executors (equation 12), of its GPU (equation 15; 0 if nothing runs on one), and of the driver's machine (0 if it
+    has none of its own).
     """
 
     layout: Layout

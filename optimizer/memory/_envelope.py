@@ -27,28 +27,9 @@ if TYPE_CHECKING:
 class Envelope:
     """Slots and memory with which the executors of a session were started.
 
-    Parameters
-    ----------
-    slots : int
-        Tasks that an executor runs at a time.
-    heap_bytes : int
-        Heap of an executor, or of the one JVM if ``local``.
-    beside_bytes : int
-        Memory that an executor may use beside its heap: the container's overhead, or its share of the machine where
-        there is no limit.
-    memory_fraction : float
-        ``spark.memory.fraction``.
-    driver_heap_bytes : int
-        0 where it is unknown.
-    gpu_memory_bytes : int
-        Memory of an executor's GPU; 0 without a GPU.
-    local : bool
-        Driver and executor are one JVM.
-
-    Raises
-    ------
-    CerebroError
-        No executor, no slot, no heap, or a fraction outside 0 to 1.
+    ``heap_bytes`` is the heap of an executor, or of the one JVM if ``local``; it may use ``beside_bytes`` more: the
+    container's overhead, or its share of the machine where there is no limit. ``memory_fraction`` is
+    ``spark.memory.fraction``. ``driver_heap_bytes`` is 0 where it is unknown, ``gpu_memory_bytes`` 0 without a GPU.
 
     Examples
     --------
@@ -95,24 +76,9 @@ def plan_inside(
 ) -> TransferPlan:
     """Choose partitions, join and persistence within a running session.
 
-    Parameters
-    ----------
-    constants : Constants
-        The memory of the operating system is no part of an envelope and is not counted.
-    logical : str
-        One of :data:`LOGICAL_PLANS`.
-    partitions, join, persistence : optional
-        Decisions made by hand.
-
-    Returns
-    -------
-    TransferPlan
-        Its ``cores`` are the session's.
-
-    Raises
-    ------
-    InfeasiblePlanError
-        The session's slots, all busy, need more than the session has; the message says which part and by how much.
+    The memory of the operating system is no part of an envelope and is not counted. ``partitions``, ``join`` and
+    ``persistence`` are decisions made by hand; ``cores`` of the plan are the session's. Raise InfeasiblePlanError, with
+    the part and the missing bytes, if the session's slots, all busy, need more than the session has.
 
     Examples
     --------

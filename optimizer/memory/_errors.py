@@ -13,15 +13,9 @@ if TYPE_CHECKING:
 class InfeasiblePlanError(CerebroError):
     """No configuration of a cluster meets every constraint of a plan.
 
-    Parameters
-    ----------
-    constraint : {"cores", "partition", "memory", "gpu", "driver", "heap"}
-        The first one that fails with the fewest cores that were asked for.
-    short_bytes : int
-        By how many bytes; 0 for ``"cores"``.
-    smallest : ClusterSpec, optional
-        The cluster with each machine raised to the smallest that will do, the number of nodes as it is. ``None``
-        where no machine would.
+    ``constraint`` (``"cores"``, ``"partition"``, ``"memory"``, ``"gpu"``, ``"driver"`` or ``"heap"``) is the first one
+    that fails with the fewest cores that were asked for, by ``short_bytes``. ``smallest`` is the cluster with each
+    machine raised to the smallest that will do, ``None`` where no machine would.
     """
 
     def __init__(

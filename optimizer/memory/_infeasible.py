@@ -34,12 +34,8 @@ def refusal(
 ) -> InfeasiblePlanError:
     """Build the error that names the failed constraint.
 
-    Parameters
-    ----------
-    least : Demand or None
-        With the fewest cores, which ask for the least of every machine; ``None`` where a record is too large.
-    limit : int
-        The most cores that equation 9 allows.
+    ``least`` is the demand with the fewest cores, ``None`` where a record is too large, and ``limit`` the most cores
+    that equation 9 allows.
     """
     most = constants.partition_bytes - 1
     if least is None:

@@ -131,12 +131,7 @@ class _Search:
     def _largest(self, per_node: int, heap_max: int) -> tuple[Demand | None, Demand | None]:
         """Find the most cores of an executor that fit, and the demand of one more, which does not.
 
-        Returns
-        -------
-        Demand or None
-            ``None`` where none fit.
-        Demand or None
-            ``None`` where memory is not what keeps it from one more.
+        The demands are ``None`` where none fit, and where memory is not what keeps it from one more.
         """
         reserved = self.constants.cores_reserved
         most = min((self.cluster.cores - reserved) // per_node, self.constants.cores_max - reserved)

@@ -32,14 +32,7 @@ def scaled(number: int, factor: float) -> int:
 class Table:
     """Intermediate table.
 
-    Attributes
-    ----------
-    name : str
-        Names of its layers.
-    total_bytes : int
-        Bytes over the whole cluster (``|T_i|``).
-    record_bytes : int
-        Bytes of one record.
+    ``total_bytes`` are over the whole cluster (``|T_i|``).
     """
 
     name: str
@@ -51,19 +44,10 @@ class Table:
 class Tables:
     """Intermediate tables of one logical plan.
 
-    Attributes
-    ----------
-    structured_bytes : int
-        Bytes of the structured table, ``|T_str|``.
-    tables : tuple of Table
-        Tables in order of execution; the first holds the images.
-    single_bytes : int
-        Bytes of the largest table (equation 5).
-    double_bytes : int
-        Peak bytes cached at once: two successive tables (equation 6), or one table and the copy that the downstream
-        routine makes of it. The structured part that two tables share counts once.
-    record_bytes : int
-        Bytes of the largest record.
+    ``tables`` are in order of execution; the first holds the images. ``structured_bytes`` is ``|T_str|``,
+    ``single_bytes`` the largest table (equation 5), and ``double_bytes`` the peak that is cached at once: two
+    successive tables (equation 6), or one table and the copy that the downstream routine makes of it. The structured
+    part that two tables share counts once.
     """
 
     structured_bytes: int
@@ -122,11 +106,6 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
     deserialized format. The first table holds the images. After it comes one per stage with the tensors that the next
     stage reads (staged), one per layer, computed from the images (lazy) or from the lowest layer's table, which carries
     the tensors that they read (pre-materialised), or one table of all layers (eager).
-
-    Parameters
-    ----------
-    logical : str
-        One of :data:`LOGICAL_PLANS`.
 
     Examples
     --------

@@ -14,27 +14,10 @@ if TYPE_CHECKING:
 def stage_one_stride(target: float, second: int, fraction: float, extent: int) -> int:
     """Compute the first stage's stride for a target speed-up (equations 6.29 and 6.30).
 
-    Parameters
-    ----------
-    target : float
-        Speed-up by drill-down: the number of re-inferences without it over that with it, which is
-        ``first**2 / (second**2 + fraction * first**2)`` for a first stride (equation 6.28).
-    second : int
-        Stride of the second stage.
-    fraction : float
-        Share of the image in the second stage, 0 to 1.
-    extent : int
-        Pixels of the image along its shorter axis.
-
-    Returns
-    -------
-    int
-        Stride in pixels, rounded up, so that the speed-up is at least the target.
-
-    Raises
-    ------
-    PatchError
-        No stride reaches the target; the message has the largest speed-up.
+    The speed-up is the number of re-inferences without drill-down over that with it, ``first**2 / (second**2 + fraction
+    * first**2)`` for a first stride (equation 6.28). ``fraction`` is the share of the image in the second stage, and
+    ``extent`` the pixels of the image along its shorter axis. Return pixels, rounded up, so that the speed-up is at
+    least the target. Raise PatchError, with the largest speed-up, if no stride reaches it.
 
     Examples
     --------
@@ -56,24 +39,9 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
 def stage_one_step(grid: OcclusionGrid, target: float, fraction: float) -> int:
     """Compute the ratio of both stages' strides, an integer so that they share positions (equation 6.29).
 
-    Parameters
-    ----------
-    grid : OcclusionGrid
-        Grid of stage two.
-    target : float
-        Speed-up by drill-down; 1 means without it.
-    fraction : float
-        Share of the heat map in stage two, 0 to 1.
-
-    Returns
-    -------
-    int
-        Step of stage one, in positions of stage two.
-
-    Raises
-    ------
-    PatchError
-        As :func:`stage_one_stride`, for the shorter side of the grid's region.
+    ``grid`` is that of stage two, ``fraction`` its share of the heat map, and a target of 1 means without drill-down.
+    Return positions of stage two. Raise PatchError as :func:`stage_one_stride`, for the shorter side of the grid's
+    region.
 
     Examples
     --------

@@ -34,13 +34,7 @@ class Span:
         """Compute the hull of the outputs whose window reads the span (equations 6.13 and 6.14, with dilation).
 
         Those equations bound the length from above; this is the exact length, at the borders too (appendix B.3).
-
-        Parameters
-        ----------
-        kernel, stride, padding, dilation : int
-            See :class:`optimizer.graph.Window`.
-        extent : int
-            Elements of the output along the axis.
+        ``extent`` is the number of elements of the output along the axis.
 
         Examples
         --------
@@ -75,12 +69,7 @@ class Span:
     def cropped(self, threshold: float, extent: int) -> Span:
         """Crop to a fraction of the tensor, from the middle: projective field thresholding (equations 6.22 to 6.27).
 
-        Parameters
-        ----------
-        threshold : float
-            Tau, above 0, at most 1.
-        extent : int
-            Elements of the tensor along the axis.
+        ``threshold`` is tau, above 0 and at most 1; ``extent`` is the number of elements of the tensor along the axis.
 
         Examples
         --------

@@ -23,23 +23,10 @@ if TYPE_CHECKING:
 class UpdatePatches:
     """Changed part of each tensor, by position of the patch; made by :func:`update_patches`.
 
-    Attributes
-    ----------
-    graph : LayerGraph
-        Layers of the network.
-    source : str
-        Input that the patch occludes.
-    grid : OcclusionGrid
-        Places of the patch.
-    threshold : float
-        Tau of projective field thresholding.
-    spans : mapping of str to tuple of Span
-        Changes of each incremental layer, one entry per axis: by row of the heat map on the first, by column on the
-        second. The axes are independent: the change along one depends only on the patch's position along it.
-    whole : tuple of str
-        Layers above them, computed in full for every position.
-    means : tuple of str
-        Means over all places of an incremental layer, computed from that of the image and the patch's difference.
+    ``spans`` has the changes of each incremental layer, one entry per axis: by row of the heat map on the first, by
+    column on the second. The axes are independent: the change along one depends only on the patch's position along it.
+    ``whole`` are the layers above them, computed in full for every position; ``means`` are means over all places of an
+    incremental layer, computed from that of the image and the patch's difference.
     """
 
     graph: LayerGraph
@@ -203,34 +190,11 @@ def update_patches(
 
     A layer is incremental if all its inputs are, and if it is known to read a neighbourhood (a window) or a single
     element. Where branches meet, the hull of their changes counts (equation 6.20). A layer that reads all of its input,
-    or is not known, is computed in full, and so is every layer above it.
-
-    Parameters
-    ----------
-    graph : LayerGraph
-        Network, channels first or last.
-    grid : OcclusionGrid
-        Places of the patch.
-    threshold : float
-        Tau of projective field thresholding: at most this fraction of each axis is updated, in the middle of the
-        change. 1 (default) is exact.
-    known : container of str, optional
-        Layers that the runtime can compute incrementally; all by default.
-    means : container of str
-        Layers that are means over all places, which the runtime computes from the patch's difference.
-    source : str, optional
-        Input that the patch occludes, if the network has several; tensors made from the others alone do not change.
-
-    Returns
-    -------
-    UpdatePatches
-        Changed parts by layer.
-
-    Raises
-    ------
-    PatchError
-        The source is not an input, or none is chosen among several; the image has another size than the grid's; the
-        threshold is not above 0 and at most 1.
+    or is not known, is computed in full, and so is every layer above it. ``threshold`` is tau of projective field
+    thresholding: at most this fraction of each axis is updated, in the middle of the change; 1 is exact. ``known`` are
+    layers that the runtime can compute incrementally, by default all; ``means`` are means over all places. ``source``
+    is the input that the patch occludes, if the network has several. Raise PatchError if it is not an input or missing
+    among several, if the image has another size than the grid's, or the threshold is not above 0 and at most 1.
     """
     if not 0 < threshold <= 1:
         raise PatchError(f"tau must be above 0 and at most 1, got {threshold!r}")

@@ -19,19 +19,7 @@ Kind = tuple[float, float]
 class Pool:
     """Unused backends, the fastest first, or as many equal ones as requested.
 
-    Parameters
-    ----------
-    backends : sequence of Backend, optional
-        Available backends. Default: as many as needed, of speed 1.
-    memory_bytes : int, optional
-        Bytes of each of those.
-    used : collection of str
-        Names that are in use.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Two backends have the same name, or ``memory_bytes`` is set with ``backends``.
+    Without ``backends``, as many of speed 1 and ``memory_bytes`` as needed. ``used`` names are in use.
     """
 
     def __init__(

@@ -57,11 +57,6 @@ class CallCounts:
 
     A call that depends on several others counts for each of them in part, so that rates add up.
 
-    Attributes
-    ----------
-    requests : float
-        Number of requests.
-
     Examples
     --------
     >>> from optimizer.serving import BatchingProfile
@@ -119,21 +114,7 @@ class CallCounts:
     def query(self, name: str, profiles: Mapping[str, BatchingProfile], slo_ms: float, rate: float) -> Query:
         """Return the query of an application.
 
-        Parameters
-        ----------
-        name : str
-            Name of the query.
-        profiles : mapping of str to BatchingProfile
-            Profile of each model.
-        slo_ms : float
-            Deadline in milliseconds.
-        rate : float
-            Requests per second.
-
-        Raises
-        ------
-        ServingError
-            No model was called.
+        Raise ServingError if no model was called.
         """
         calls = {
             (self.name(caller), self.name(node)): count / self._calls[caller]

@@ -17,14 +17,8 @@ _ROUNDING = 1e-6
 class Dispatch(NamedTuple):
     """Decision of a dispatch policy.
 
-    Parameters
-    ----------
-    drop : int
-        Number of requests to drop at the head of the queue.
-    take : int
-        Number of requests behind those that form the batch; 0 to run nothing now.
-    wait_until_ms : float or None
-        Time to ask again if no request arrives before; only set by a policy that waits.
+    ``drop`` requests at the head of the queue and run the ``take`` behind them, none with 0. ``wait_until_ms`` is when
+    to ask again if no request arrives before; only a policy that waits sets it.
     """
 
     drop: int
@@ -39,21 +33,8 @@ Policy = Callable[[Sequence[float], float, Sequence[float], int], Dispatch]
 def earliest_first(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
     """Serve the earliest request that can be in time, with as many others as that allows (Clipper's policy).
 
-    Parameters
-    ----------
-    deadlines_ms : sequence of float
-        Deadlines of the waiting requests, ascending.
-    now_ms : float
-        Current time.
-    latencies_ms : sequence of float
-        Milliseconds by batch size, never falling; the first is for batch size 0.
-    batch : int
-        Planned batch size; not used by this policy.
-
-    Returns
-    -------
-    Dispatch
-        The decision.
+    ``deadlines_ms`` are ascending, ``latencies_ms`` never fall by batch size, from 0 on. The policy does not use
+    ``batch``.
 
     Examples
     --------
@@ -73,15 +54,7 @@ def earliest_first(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
     """Drop the earliest requests until the planned batch is in time for the next one (Nexus's policy).
 
-    Parameters
-    ----------
-    deadlines_ms, now_ms, latencies_ms, batch
-        See :func:`earliest_first`. With fewer requests than ``batch`` the window has all of them.
-
-    Returns
-    -------
-    Dispatch
-        The decision.
+    With fewer requests than ``batch`` the window has all of them; see :func:`earliest_first` for the others.
 
     Examples
     --------
@@ -108,15 +81,7 @@ def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
     """Run the largest batch that is in time for all its requests, and drop all before it.
 
-    Parameters
-    ----------
-    deadlines_ms, now_ms, latencies_ms, batch
-        See :func:`earliest_first`; ``batch`` is not used.
-
-    Returns
-    -------
-    Dispatch
-        The earliest of the largest windows, which drops fewest requests.
+    Of equally large windows take the earliest. ``batch`` is not used; see :func:`earliest_first` for the others.
 
     Examples
     --------
@@ -147,16 +112,6 @@ def deferred(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequenc
     """Wait for a fuller batch while one more request would still be in time, then apply the sliding window.
 
     For backends of one session: it waits until the last moment, and does not know batches of other sessions.
-
-    Parameters
-    ----------
-    deadlines_ms, now_ms, latencies_ms, batch
-        See :func:`earliest_first`.
-
-    Returns
-    -------
-    Dispatch
-        The decision, with a time to ask again while it waits.
 
     Examples
     --------

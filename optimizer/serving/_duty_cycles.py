@@ -34,16 +34,9 @@ _FEW = 40
 class Demand:
     """Demand of sessions by duty cycle.
 
-    Parameters
-    ----------
-    cycles : array of shape (cycles,)
-        Milliseconds, ascending.
-    takes : array of shape (sessions, cycles)
-        Milliseconds of a session's batch in a cycle; more than any cycle if it would be late.
-    memory : array of shape (sessions, cycles)
-        Bytes of the session's model.
-    room : float
-        Bytes of the backend.
+    ``cycles`` are ascending milliseconds. ``takes`` and ``memory``, both of shape (sessions, cycles), are milliseconds
+    of a session's batch in a cycle (more than any cycle if it would be late) and bytes of its model; ``room`` is that
+    of the backend.
     """
 
     cycles: NDArray[np.float64]
@@ -67,12 +60,7 @@ def peak_batch(session: Session, speed: float, room: float) -> int:
 def demand(sessions: Sequence[Session], speed: float, room: float, most: int | None = None) -> Demand:
     """Tabulate the demand of sessions on backends of one kind.
 
-    Parameters
-    ----------
-    speed, room : float
-        Speed and bytes of the backend.
-    most : int, optional
-        Number of cycles to keep. By default all for few sessions, and 256 for many.
+    Keep ``most`` cycles, by default all for few sessions, and 256 for many.
     """
     proposals = [_cycles(session, speed, room) for session in sessions]
     cycles = np.unique(np.concatenate([np.empty(0), *proposals]))

@@ -21,15 +21,7 @@ _LATE = 10.0
 
 
 class Bins:
-    """Groups of sessions, each on a backend of one kind.
-
-    Parameters
-    ----------
-    demands : sequence of Demand
-        Demand of the same sessions on each kind of backend.
-    counts : sequence of float
-        Number of backends of each kind.
-    """
+    """Groups of sessions, each on a backend of one kind."""
 
     def __init__(self, demands: Sequence[Demand], counts: Sequence[float]) -> None:
         sessions = demands[0].takes.shape[0]

@@ -27,27 +27,10 @@ def search(
     """Pack sessions into few groups.
 
     Best fit as in Algorithm 3.1, but each group keeps all its duty cycles open until the end, whereas the algorithm
-    fixes the shortest one of its members.
-
-    Parameters
-    ----------
-    demands : sequence of Demand
-        Demand on each kind of backend, the fastest kind first.
-    counts : sequence of float
-        Backends of each kind.
-    weights : array of shape (sessions,)
-        Least shares of a backend that the sessions need: their rates over their peak rates.
-    bound : int
-        Number of groups with which the search ends.
-    seed : int
-        Seed of the repacking.
-
-    Returns
-    -------
-    list of (int, list of int)
-        Kind and sessions of each group.
-    list of int
-        Sessions for which no backend was left.
+    fixes the shortest one of its members. ``demands`` are on each kind of backend, the fastest first, of which there
+    are ``counts``. ``weights`` of shape (sessions,) are the least shares of a backend that the sessions need; the
+    search ends with ``bound`` groups. Return kind and sessions of each group, and the sessions for which no backend was
+    left.
     """
     rng = np.random.default_rng(seed)
     sessions = len(weights)

@@ -21,20 +21,8 @@ if TYPE_CHECKING:
 class Placement:
     """A session on a backend.
 
-    Parameters
-    ----------
-    session : str
-        Name of the session.
-    rate : float
-        Requests per second of the session on this backend.
-    batch : int
-        Largest batch.
-    latency_ms : float
-        Milliseconds of that batch.
-    worst_ms : float
-        Worst milliseconds from arrival to answer: duty cycle, batch, pre- and postprocessing.
-    memory_bytes : int
-        Bytes of the model with that batch.
+    ``batch`` is the largest one, which takes ``latency_ms``; ``worst_ms`` is from arrival to answer: duty cycle, batch,
+    pre- and postprocessing. ``memory_bytes`` are those of the model with that batch.
     """
 
     session: str
@@ -47,17 +35,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """Duty cycle of a backend: a batch of each placement in turn.
-
-    Parameters
-    ----------
-    backend : Backend
-        The backend.
-    duty_ms : float
-        Milliseconds of the duty cycle.
-    placements : tuple of Placement
-        Sessions on the backend.
-    """
+    """Duty cycle of a backend: a batch of each placement in turn."""
 
     backend: Backend
     duty_ms: float
@@ -83,18 +61,8 @@ class NodePlan:
 class ServingPlan(ExplainedInNotebooks):
     """Assignment of sessions to backends. Made by :func:`optimizer.serving.plan`.
 
-    Attributes
-    ----------
-    nodes : tuple of NodePlan
-        Plan of each backend in use.
-    sessions : tuple of Session
-        The planned sessions.
-    bound : int
-        Lower bound of the number of backends: the sum of rates over peak rates, rounded up.
-    method : str
-        Packing method.
-    optimal : bool
-        True if no other assignment of the sessions' remainders has fewer backends, given those that busy sessions fill.
+    ``bound`` is a lower bound of the number of backends: the sum of rates over peak rates, rounded up. ``optimal`` is
+    true if no other assignment of the sessions' remainders has fewer backends, given those that busy sessions fill.
     """
 
     nodes: tuple[NodePlan, ...]

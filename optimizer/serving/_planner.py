@@ -99,17 +99,7 @@ def plan(
 def lower_bound(sessions: Sequence[Session], backends: Sequence[Backend] | None = None) -> int:
     """Return a lower bound of the number of backends: rates over peak rates, added and rounded up.
 
-    Parameters
-    ----------
-    sessions : sequence of Session
-        Sessions to serve.
-    backends : sequence of Backend, optional
-        Backends, all assumed to be as fast as the fastest. Default: speed 1.
-
-    Returns
-    -------
-    int
-        The bound.
+    Backends count as fast as the fastest, with speed 1 by default.
 
     Examples
     --------

@@ -104,19 +104,7 @@ class BatchingProfile:
     def from_line(cls, per_item_ms: float, fixed_ms: float, max_batch: int, **options: Any) -> BatchingProfile:
         """Return the profile ``l(b) = per_item_ms * b + fixed_ms``.
 
-        Parameters
-        ----------
-        per_item_ms, fixed_ms : float
-            Milliseconds per request and per batch.
-        max_batch : int
-            Largest batch.
-        **options
-            Other arguments of :class:`BatchingProfile`.
-
-        Returns
-        -------
-        BatchingProfile
-            The profile.
+        ``options`` are other arguments of :class:`BatchingProfile`.
 
         Examples
         --------
@@ -142,12 +130,7 @@ class BatchingProfile:
     def best_batch(self, limit_ms: float, memory_bytes: float = math.inf) -> int:
         """Return the smallest batch with the highest throughput within a time; 0 if no batch fits.
 
-        Parameters
-        ----------
-        limit_ms : float
-            Milliseconds of the batch: half of a session's budget if it has the backend alone.
-        memory_bytes : float
-            Bytes of the backend. Default infinite.
+        ``limit_ms`` is half of a session's budget if it has the backend alone.
         """
         # The tolerance keeps b for a limit computed as 2 l(b) / 2.
         fits = (self.latencies <= limit_ms * (1 + 1e-12)) & (self.memory <= memory_bytes)

@@ -18,28 +18,9 @@ if TYPE_CHECKING:
 class Query:
     """Graph of models that answers a request within one deadline (section 3.4.2).
 
-    Parameters
-    ----------
-    name : str
-        Name of the query.
-    models : mapping of str to BatchingProfile
-        Profile of each model.
-    calls : mapping of (str, str) to float
-        ``calls["detector", "cars"]`` is alpha: the mean number of calls of the second model per request of the first. A
-        model without a caller is called by the query itself.
-    slo_ms : float
-        Deadline in milliseconds.
-    rate : float
-        Requests per second.
-    entries : mapping of str to float
-        Calls per request of each model without a caller. Default 1 each.
-
-    Raises
-    ------
-    ServingError
-        The calls form a circle, or name a model that does not exist.
-    InvalidArgumentError
-        A value is not valid, such as a negative alpha.
+    ``calls["detector", "cars"]`` is alpha: the mean number of calls of the second model per request of the first. A
+    model without a caller is called by the query itself, once per request unless ``entries`` says otherwise. ``rate``
+    is requests per second. Raise ServingError if the calls form a circle, or name a model that does not exist.
 
     Examples
     --------

@@ -32,20 +32,9 @@ _MOVES = 6_000
 class QuerySplit:
     """Budgets of a query's models. Made by :func:`optimizer.serving.split`.
 
-    Attributes
-    ----------
-    query : Query
-        The query.
-    budgets : mapping of str to float
-        Milliseconds of each model; along every path of calls they add up to at most the query's deadline.
-    backends : float
-        Number of backends that all models keep busy.
-    by : {"node", "stage"}
-        Unit of a budget: a model, or all models of a stage.
-    method : str
-        Method of the split.
-    batches : float
-        Batches that fit into a budget.
+    ``budgets`` are milliseconds of each model, at most the query's deadline along every path of calls, for a model or
+    for all models of a stage (``by``). ``backends`` is the number that all models keep busy, ``batches`` how many fit
+    into a budget.
     """
 
     query: Query

@@ -30,14 +30,7 @@ _MOST = 2**24  # numbers of the table of factors
 class MovedCheck:
     """Check of some columns of a table.
 
-    Parameters
-    ----------
-    table : str
-        Name of the node, or of the program's input.
-    columns : int64 array
-        Columns that the check looks at, ascending.
-    check : Finite
-        The check.
+    ``table`` is the name of a node, or of the program's input; the check looks at ``columns``, ascending.
     """
 
     table: str
@@ -46,19 +39,7 @@ class MovedCheck:
 
 
 def check_before(check: Finite, operator: Operator, dtype: str | None, ranges: Ranges) -> Finite | None:
-    """Return the check of an operator's input that refuses the same rows; ``None`` if there is none for all columns.
-
-    Parameters
-    ----------
-    check : Finite
-        Check of the operator's result.
-    operator : Operator
-        The operator.
-    dtype : str or None
-        Type of the operator's input.
-    ranges : Ranges
-        Ranges of the operator's result.
-    """
+    """Return the check of an operator's input that refuses the same rows; ``None`` if there is none for all columns."""
     result = operator.dtype if isinstance(operator, Cast) else dtype
     if ranges.beyond(check, result).any() or not _keeps_kind(operator, np.arange(len(ranges.nan)), dtype).all():
         return None

@@ -37,12 +37,7 @@ Mask = Any
 class Narrowed:
     """An operator with fewer columns.
 
-    Parameters
-    ----------
-    operator : Operator
-        The operator without other columns.
-    columns : int64 array
-        Columns of the original that it returns.
+    ``columns`` are those of the original that the operator returns.
     """
 
     operator: Operator
@@ -53,15 +48,9 @@ class Narrowed:
 class Narrow:
     """Rules for an operator with fewer columns.
 
-    Parameters
-    ----------
-    wants : callable
-        ``wants(operator, mask, widths, ranges)`` gives a mask for each input.
-    without : callable
-        ``without(operator, mask, columns)`` gives it without the others; `columns` has the columns that are there of
-        each input.
-    gathers : bool
-        Whether it finds its columns by place, so that an input may have more of them.
+    ``wants(operator, mask, widths, ranges)`` returns a mask for each input, and ``without(operator, mask, columns)``
+    the operator without the others; ``columns`` has the columns that are there of each input. ``gathers`` is true if it
+    finds its columns by place, so that an input may have more of them.
     """
 
     wants: Callable[[Any, Mask, Sequence[int], Sequence[Ranges]], list[Mask]]

@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Change of a program.
-
-    Parameters
-    ----------
-    kind : str
-        Kind of change, as ``"selection pushed down"``.
-    node : str
-        Name of the node.
-    text : str
-        Effect on the node.
-    """
+    """Change of a program."""
 
     kind: str
     node: str

@@ -28,17 +28,7 @@ _PASSES = (fold_constants, push_selections, fold_constants, pull_thresholds, fol
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rewritten:
-    """Program with the same results as another one, and the changes that led to it.
-
-    Parameters
-    ----------
-    program : Program
-        The rewritten program.
-    applied : tuple of Rewrite
-        Changes, in their order.
-    dtype : str
-        Type of the input tables.
-    """
+    """Program with the same results as another one, and the changes that led to it."""
 
     program: Program
     applied: tuple[Rewrite, ...]
