@@ -151,19 +151,7 @@ def split(
 def backends_for(query: Query, budgets: Mapping[str, float], *, batches: float = 2.0) -> float:
     """Return the number of backends that a query keeps busy with given budgets; infinite if one is too short.
 
-    Parameters
-    ----------
-    query : Query
-        The query.
-    budgets : mapping of str to float
-        Milliseconds of each model.
-    batches : float
-        Batches that fit into a budget, as for :func:`split`.
-
-    Returns
-    -------
-    float
-        Number of backends.
+    Budgets are milliseconds of each model; ``batches`` are as for :func:`split`.
 
     Examples
     --------
@@ -183,21 +171,7 @@ def backends_for(query: Query, budgets: Mapping[str, float], *, batches: float =
 def resplit(old: QuerySplit, query: Query, *, tolerance: float = 0.05, seed: int = 0) -> QuerySplit:
     """Split again if the calls have drifted so far that it pays.
 
-    Parameters
-    ----------
-    old : QuerySplit
-        Current split.
-    query : Query
-        The query with its current calls and rate.
-    tolerance : float
-        The old budgets stay while they need at most this share more backends. Default 0.05.
-    seed : int
-        Seed, as for :func:`split`.
-
-    Returns
-    -------
-    QuerySplit
-        The new split, or the old budgets for the current query.
+    The old budgets stay, for the current query, while they need at most ``tolerance`` (a share) more backends.
     """
     real("tolerance", tolerance, 0)
     new = split(query, by="node" if old.by == "node" else "stage", batches=old.batches, seed=seed)

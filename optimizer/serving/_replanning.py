@@ -27,14 +27,7 @@ _ROUNDING = 1e-9
 class Replan:
     """A plan and its differences from the previous one. Made by :func:`optimizer.serving.replan`.
 
-    Attributes
-    ----------
-    plan : ServingPlan
-        The new plan.
-    loaded, unloaded : tuple of (str, str)
-        Pairs of a session and a backend on which its model is loaded or unloaded.
-    taken, released : tuple of str
-        Names of backends that are added or removed.
+    ``loaded`` and ``unloaded`` are pairs of a session and a backend, ``taken`` and ``released`` names of backends.
     """
 
     plan: ServingPlan

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 class DeficitRoundRobin:
     """Choose the backend that lags most behind its planned share. The order repeats and is deterministic.
 
-    Parameters
-    ----------
-    weights : sequence of float
-        Planned requests per second of each backend.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no weight, or one is not above 0.
+    ``weights`` are planned requests per second of each backend.
 
     Examples
     --------

@@ -83,19 +83,8 @@ class Session:
 class Backend:
     """A machine, or a part of one, that runs one batch at a time.
 
-    Parameters
-    ----------
-    name : str
-        Name of the backend.
-    speed : float
-        Speed relative to the machine of the profiles: 2.0 halves their latencies. Default 1.
-    memory_bytes : int, optional
-        Bytes for all its models. Default: no limit.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value is not valid.
+    ``speed`` is relative to the machine of the profiles: 2.0 halves their latencies. ``memory_bytes`` are for all its
+    models.
     """
 
     name: str

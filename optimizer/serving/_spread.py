@@ -25,18 +25,6 @@ def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
     without loading a model. The larger batches keep a burst of all sessions of a backend in time, up to the backend's
     capacity.
 
-    Parameters
-    ----------
-    plan : ServingPlan
-        The plan.
-    backends : sequence of Backend
-        All backends.
-
-    Returns
-    -------
-    ServingPlan
-        The spread plan.
-
     Examples
     --------
     >>> from optimizer.serving import Backend, BatchingProfile, Session, plan

@@ -22,14 +22,8 @@ _MOST = 8192
 class Steps:
     """Step function: ``costs[k]`` from ``budgets[k]`` on; budgets rise and costs fall.
 
-    Parameters
-    ----------
-    budgets, costs : array of shape (steps,)
-        Milliseconds, and numbers of backends.
-    choices : tuple of (Steps, array)
-        Summed functions, with the step of each in every step of the sum.
-    name : str
-        Name of the model; ``""`` for a sum.
+    Budgets are milliseconds and costs numbers of backends, both of shape (steps,). ``choices`` are summed functions,
+    with the step of each in every step of the sum, whose ``name`` is ``""``.
     """
 
     budgets: NDArray[np.float64]
@@ -55,12 +49,7 @@ class Steps:
 def model_steps(name: str, profile: BatchingProfile, rate: float, batches: float) -> Steps:
     """Return the backends of a model by its budget.
 
-    Parameters
-    ----------
-    rate : float
-        Requests per second.
-    batches : float
-        Batches that must fit into a budget.
+    ``rate`` is requests per second; ``batches`` must fit into a budget.
     """
     sizes = np.arange(1, profile.max_batch + 1)
     fixed = profile.preprocess_ms + profile.postprocess_ms

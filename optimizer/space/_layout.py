@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 class Layout:
     """Tree of a space and its leaves.
 
-    Parameters
-    ----------
-    declared : tuple of Dimension
-        Dimensions and constants in the user's order.
-    order : tuple of Dimension
-        Dimensions and constants in the order in which they are drawn.
+    ``declared`` are in the user's order, ``order`` is that in which they are drawn.
     """
 
     root: Group

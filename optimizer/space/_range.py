@@ -31,14 +31,7 @@ _NEAR = Fraction(1, 10**9)
 class Range:
     """Numbers between two bounds, both included.
 
-    Parameters
-    ----------
-    low, high : float or int
-        Bounds of the values.
-    step : float or int, optional
-        Distance between neighbouring values from ``low``; None for continuous and logarithmic domains.
-    where : Condition
-        Condition under which the dimension is live.
+    ``step`` is None for continuous and logarithmic domains.
     """
 
     kind: Kind

@@ -15,16 +15,8 @@ class Stream:
     """Random words of a configuration.
 
     A word is a hash of the stream and a name. So a word does not depend on other words, and is the same on all machines
-    and with all versions of Python and numpy.
-
-    Parameters
-    ----------
-    purpose : str
-        Purpose of the draw, so that a sample and a mutation of the same number differ.
-    seed, number : int
-        Seed of the user, and number of the configuration.
-    attempt : int
-        Number of configurations that were rejected before.
+    and with all versions of Python and numpy. A sample and a mutation of the same number differ by ``purpose``.
+    ``attempt`` is the number of configurations rejected before.
     """
 
     purpose: str

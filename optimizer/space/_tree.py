@@ -57,12 +57,7 @@ class Constant:
 class Choice:
     """Domain of equally likely options.
 
-    Parameters
-    ----------
-    branches : tuple of Group, optional
-        Dimensions that are live with each option.
-    where : Condition
-        Condition under which the dimension is live.
+    ``branches`` are the dimensions that are live with each option.
     """
 
     options: tuple[Value, ...]

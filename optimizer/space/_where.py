@@ -17,12 +17,8 @@ Where = Mapping[str, Value | Sequence[Value]] | Test
 class Condition:
     """Conjunction of equalities, or a function of the configuration.
 
-    Parameters
-    ----------
-    needs : tuple of (str, tuple)
-        Names in the configuration, dotted where nested, with their allowed values.
-    test : callable, optional
-        Function of the configuration that is drawn so far.
+    ``needs`` are names in the configuration, dotted where nested, with their allowed values; ``test`` is a function of
+    the configuration that is drawn so far.
     """
 
     needs: tuple[tuple[str, tuple[Value, ...]], ...] = ()

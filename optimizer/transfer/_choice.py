@@ -26,14 +26,9 @@ _COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")
 class TransferCost:
     """Cost model of a plan: measured inference, and the overhead of each pass over the data.
 
-    Parameters
-    ----------
-    job_seconds : float
-        Seconds to start a pass: a Spark job, its tasks and the first batch.
-    copy_bytes_per_second : float
-        Rate at which one task slot moves tensors between Python and Spark's cache.
-    spill_bytes_per_second : float
-        Rate at which a node writes and reads cached tables that do not fit into Storage Memory.
+    ``job_seconds`` start a pass: a Spark job, its tasks and the first batch. ``copy_bytes_per_second`` is the rate at
+    which one task slot moves tensors between Python and Spark's cache, ``spill_bytes_per_second`` that at which a node
+    writes and reads cached tables that do not fit into Storage Memory.
 
     Examples
     --------
@@ -50,18 +45,7 @@ class TransferCost:
     spill_bytes_per_second: float = 100e6
 
     def seconds(self, logical: LogicalPlan, physical: TransferPlan) -> float:
-        """Predict the seconds of a plan's passes, without downstream training, which is the same in all plans.
-
-        Parameters
-        ----------
-        physical : TransferPlan
-            Its memory plan.
-
-        Returns
-        -------
-        float
-            Seconds.
-        """
+        """Predict the seconds of a plan's passes, without downstream training, which is the same in all plans."""
         slots = physical.slots
         rows = physical.workload.structured_rows
         by_target = dict(zip(logical.targets, physical.workload.layers, strict=True))
@@ -84,12 +68,8 @@ class TransferCost:
 class Choice(ExplainedInNotebooks):
     """Chosen logical plan with its memory plan, and the plans it was compared with.
 
-    Attributes
-    ----------
-    seconds : float
-        Predicted seconds of the passes of inference.
-    considered : tuple of (str, float or str)
-        Plans compared: the name, and the predicted seconds or the reason why it does not fit.
+    ``seconds`` are predicted for the passes of inference. ``considered`` has the name of each plan with its predicted
+    seconds, or the reason why it does not fit.
     """
 
     logical: LogicalPlan
@@ -124,21 +104,9 @@ def choose_transfer(
     The candidates are lazy, eager and staged, joined before inference (the paper's section 5.3 finds nothing faster),
     and staged plans with merged stages. Merging is greedy: it starts from one layer per stage and merges the two
     neighbours that save most, until no merger saves anything. A stage that computes little does not pay for its own
-    pass, which the paper's staged plan always gives it.
-
-    Parameters
-    ----------
-    targets : sequence of str
-        Layers, from the bottom to the top.
-    apportion : callable
-        Returns the memory plan of a logical plan, or raises ``InfeasiblePlanError``.
-    model, names
-        See :func:`optimizer.transfer.plan_layers`.
-
-    Raises
-    ------
-    InfeasiblePlanError
-        No plan fits; the error is that of the staged plan.
+    pass, which the paper's staged plan always gives it. ``targets`` are from the bottom to the top. ``apportion``
+    returns the memory plan of a logical plan, or raises InfeasiblePlanError; if no plan fits, the error is that of the
+    staged plan.
     """
     compared = _Comparison(graph, targets, apportion, cost, model, names)
     for logical in _COMPARED:

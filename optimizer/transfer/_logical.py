@@ -32,20 +32,9 @@ _DESCRIPTIONS = {
 class InferenceStage:
     """Pass over the joined data, after which the downstream model is trained on ``targets``.
 
-    Attributes
-    ----------
-    targets : tuple of str
-        Layers whose features this pass delivers.
-    reads : tuple of str
-        Tensors fed: the graph's inputs (decoded from the images) or tensors that the stage before materialised.
-    writes : tuple of str
-        Tensors materialised for the next stage: the live tensors of the cut, no others.
-    runs : tuple of str
-        Layers computed.
-    flops, read_bytes, write_bytes : int
-        Per record; a multiply-add is 2 FLOPs; images are counted as decoded tensors.
-    source : int or None
-        Number of the stage, from 0, whose writes this one reads; ``None`` where it reads the images.
+    The pass reads the graph's inputs or tensors that an earlier stage (``source``, from 0) materialised, runs layers,
+    and writes the live tensors of the cut, no others. FLOPs and bytes are per record; a multiply-add is 2 FLOPs; images
+    are counted as decoded tensors.
     """
 
     targets: tuple[str, ...]
@@ -62,18 +51,7 @@ class InferenceStage:
 class LogicalPlan(ExplainedInNotebooks):
     """Order of inference and training.
 
-    Attributes
-    ----------
-    logical : str
-        One of :data:`optimizer.memory.LOGICAL_PLANS`.
-    model : str
-        Name, for :meth:`explain`.
-    names : mapping of str to str
-        The user's names of some layers, for :meth:`explain`.
-    stages : tuple of InferenceStage
-        In the order of execution.
-    lazy_flops : int
-        FLOPs per record of the lazy plan, for comparison.
+    ``names`` are the user's names of some layers. ``lazy_flops`` are FLOPs per record of the lazy plan, for comparison.
     """
 
     logical: Logical
@@ -151,27 +129,9 @@ def plan_layers(
 ) -> LogicalPlan:
     """Plan the passes that compute some layers.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        The whole network.
-    targets : sequence of str
-        Layers to transfer, from the bottom to the top.
-    logical : str
-        One of :data:`optimizer.memory.LOGICAL_PLANS`.
-    model : str
-        Name for :meth:`LogicalPlan.explain`.
-    names : mapping of str to str, optional
-        The user's names of some layers, for :meth:`LogicalPlan.explain`.
-    grouped : sequence of int, optional
-        Layers per stage of a staged plan, from the bottom; one each by default, as in the paper.
-
-    Raises
-    ------
-    CerebroError
-        No layer, an unknown logical plan, or groups that do not add up to the layers.
-    optimizer.errors.UnknownLayerError
-        A target that the graph does not have.
+    ``targets`` are from the bottom to the top. ``model`` and ``names``, the user's names of some layers, are for
+    :meth:`LogicalPlan.explain`. ``grouped`` are layers per stage of a staged plan, from the bottom; one each by
+    default, as in the paper. Raise CerebroError for no layer, or groups that do not add up to the layers.
 
     Examples
     --------

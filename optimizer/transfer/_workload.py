@@ -30,27 +30,8 @@ def size_workload(
 ) -> TransferWorkload:
     """Compute the workload of a logical plan over a traced network.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        Traced network.
-    plan : LogicalPlan
-        Plan of :func:`plan_layers`. Its targets are the layers; :func:`optimizer.memory.plan_transfer` takes the same
-        ``logical``.
-    model, downstream, structured_rows, structured_features, image_bytes
-        Fields of :class:`optimizer.memory.TransferWorkload`.
-    features : mapping of str to int, optional
-        Lengths of the float32 vectors after pooling, by target. A target without a length keeps its whole output.
-
-    Returns
-    -------
-    TransferWorkload
-        Workload with one layer size per target.
-
-    Raises
-    ------
-    optimizer.errors.UnknownLayerError
-        A target that the graph does not have.
+    The targets of ``plan`` are the layers. ``features`` are lengths of the float32 vectors after pooling, by target; a
+    target without a length keeps its whole output. The others are fields of :class:`optimizer.memory.TransferWorkload`.
 
     Examples
     --------

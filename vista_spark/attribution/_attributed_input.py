@@ -26,26 +26,10 @@ _NAMED_BASELINES = {"mean": "the mean of each channel", "blur": "the blurred inp
 class AttributedInput:
     """Inputs of a network by name, and the one whose parts get the attribution.
 
-    Attributes
-    ----------
-    inputs : mapping of str to array
-        All inputs, without the axis of records.
-    name : str
-        Name of the attributed input.
-    channels : int, optional
-        Axis of its channels.
-    fill : tuple of float
-        Values of the baseline ``"color"``, by channel.
-    default : str
-        Default baseline, by its name or in words.
-    picture : array of uint8, optional
-        The image as the network reads it.
-    color : str
-        Colour of the baseline ``"color"``, in words.
-    groups : array of int, optional
-        Default groups.
-    replacements : mapping of str to array
-        Baselines of inputs that are replaced together with the attributed one, such as a text's mask.
+    ``inputs`` are without the axis of records; ``name`` is the attributed one, with its ``channels`` axis. ``fill`` are
+    the values of the baseline ``"color"`` by channel, and ``color`` is that colour in words; ``default`` is the default
+    baseline, ``groups`` the default groups. ``picture`` is the image as the network reads it. ``replacements`` are
+    baselines of inputs that are replaced together with the attributed one, such as a text's mask.
     """
 
     inputs: Mapping[str, NDArray[Any]]

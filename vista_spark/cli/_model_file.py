@@ -36,18 +36,9 @@ _ENDINGS = {".pkl", ".pickle", ".joblib", ".skops", ".dill", ".cloudpickle"}
 def compiled_of_file(path: Path) -> CompiledPipeline:
     """Open a compiled pipeline, or compile what a library wrote.
 
-    Parameters
-    ----------
-    path : Path
-        A compiled pipeline, a model text of LightGBM, JSON or UBJ of XGBoost, JSON or cbm of CatBoost, or ONNX. The
-        last two need the package catboost or onnx here; nothing in a file is run.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such file, it is a pickle, or of no kind that is known.
-    UnsupportedOperatorError
-        A part of the model has no translation.
+    The file is a compiled pipeline, a model text of LightGBM, JSON or UBJ of XGBoost, JSON or cbm of CatBoost, or ONNX.
+    The last two need the package catboost or onnx here; nothing in a file is run. Raise InvalidArgumentError for a
+    pickle or an unknown kind.
     """
     if path.is_dir():
         raise InvalidArgumentError(_folder(path))

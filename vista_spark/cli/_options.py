@@ -85,18 +85,7 @@ def start_spark(master: str | None, console: Console, *, ship: bool = False) -> 
 
 
 def downstream_factory(text: str) -> Callable[[], Any]:
-    """Find the estimator of ``--downstream``, without making it: that takes Spark.
-
-    Returns
-    -------
-    callable
-        Makes the estimator.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such name, module or attribute.
-    """
+    """Find the estimator of ``--downstream``, without making it: that takes Spark."""
     target, settings = _DOWNSTREAM.get(text, (text, {}))
     attribute = downstream_name(text)
     try:
@@ -152,15 +141,7 @@ def opened_model(text: str) -> Any:
 
 
 def opened_weights(weights: str | None, model: str) -> str | None:
-    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No weights are published for the network.
-    udfs.weights.WeightsError
-        They have not been fetched.
-    """
+    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is."""
     if weights != _IMAGENET or Path(weights).exists():
         return weights
     return str(roster.fetched_weights(model))

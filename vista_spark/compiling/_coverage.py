@@ -22,14 +22,7 @@ _COVERED = Path("docs") / "compiling.md"
 class Row(NamedTuple):
     """Class of a library, and whether it is compiled.
 
-    Parameters
-    ----------
-    name : str
-        Name in the registry.
-    compiled : bool
-        The class has a parser.
-    remark : str
-        Reason of a refusal, or limit of the parser.
+    ``remark`` is the reason of a refusal, or the limit of the parser.
     """
 
     name: str

@@ -13,14 +13,8 @@ def refusal(
 ) -> UnsupportedOperatorError:
     """Return the error of a model, or an option of one, that cannot be compiled.
 
-    Parameters
-    ----------
-    subject : str
-        Model, and its option if that is the obstacle: ``"SVC with kernel='precomputed'"``.
-    reason : str
-        Cause, as a clause. Left out by default.
-    remedy : str
-        Sentence that says what to do instead.
+    ``subject`` names the model, with its option if that is the obstacle: ``"SVC with kernel='precomputed'"``.
+    ``reason`` is a clause, ``remedy`` a sentence that says what to do instead.
     """
     cause = f": {reason}" if reason else ""
     return UnsupportedOperatorError(f"{subject} cannot be compiled{cause}. {remedy}")

@@ -96,14 +96,8 @@ class ExplainerModel:
 class TransferModel:
     """The best model of a transfer: features of an image, then what was trained on them.
 
-    Parameters
-    ----------
-    downstream : CompiledPipeline
-        Reads the structured numbers, and behind them the features.
-    features : FeatureModel, optional
-        ``None`` where no layer was the best.
-    read : str
-        Column that the network reads.
+    ``downstream`` reads the structured numbers, and behind them the features; ``features`` is ``None`` where no layer
+    was the best. ``read`` is the column that the network reads.
     """
 
     def __init__(

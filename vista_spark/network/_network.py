@@ -99,17 +99,7 @@ class Network:
     def above(self, start: str | None) -> Network:
         """Cut off what lies below a layer that the user has materialised; all of it stays without one.
 
-        Parameters
-        ----------
-        start : str or None
-            A layer's name, as in :meth:`layers`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The network reads text, or what is above the layer reads more than the layer.
-        optimizer.errors.UnknownLayerError
-            No such layer.
+        Raise InvalidArgumentError if the network reads text, or if what is above the layer reads more than the layer.
         """
         if start is None:
             return self
@@ -150,12 +140,8 @@ class Network:
     def feeds(self, *columns: str) -> tuple[Feed, ...]:
         """Feed the graph's inputs, however many they are, from the user's columns.
 
-        Raises
-        ------
-        ColumnError
-            More or fewer columns than the network reads.
-        udfs.weights.WeightsError
-            A text encoder without a tokenizer.
+        Raise ColumnError for more or fewer columns than the network reads, WeightsError for a text encoder without a
+        tokenizer.
         """
         if len(columns) != self.reads.columns:
             raise ColumnError(
@@ -175,15 +161,8 @@ class Network:
     def feature(self, layer: FeatureLayer, column: str, pooling: str | None) -> Feature:
         """Describe how the features of a layer are delivered.
 
-        Parameters
-        ----------
-        pooling : str or None
-            One of ``reads.poolings``; ``None`` is the first of them.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Another pooling, or a layer below the one that the network begins at.
+        ``None`` is the first of ``reads.poolings``. Raise InvalidArgumentError for another pooling, or a layer below
+        the one that the network begins at.
         """
         wanted = self.pooling(pooling)
         source = self.traced.layer(self.reads.pooled(self.card, layer, wanted))

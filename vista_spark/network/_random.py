@@ -36,13 +36,6 @@ def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
 
     Called on the driver by everything that runs a network over a user's data. Profiles and plans are the same for all
     weights, and do not warn.
-
-    Parameters
-    ----------
-    weights : object
-        Weights with which the network is opened; ``None`` stands for random weights.
-    seed : int
-        Seed of the random weights.
     """
     if not has_random_weights(card, weights):
         return

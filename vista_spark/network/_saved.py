@@ -67,15 +67,7 @@ class NetworkPersistable(StageReadable, MLWritable):
 def write_folder(stage: Any, folder: Path) -> None:
     """Write a stage and its network into a folder, which :func:`read_folder` reads without Spark.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        A file of the network's is not there.
+    Make the folder if it is not there. Raise WeightsError if a file of the network's is missing.
     """
     facts, files = _carried(stage)
     params = {param.name: value for param, value in stage._paramMap.items()}  # noqa: SLF001 - as Spark ML's own

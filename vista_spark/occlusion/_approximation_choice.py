@@ -26,24 +26,11 @@ _WORTHWHILE = 0.8
 class Choice:
     """Approximation of heat maps, and its savings.
 
-    Attributes
-    ----------
-    per_image : bool
-        Whether places are computed exactly, image by image, until the target is reached.
-    tau : float
-        Threshold of projective field thresholding.
-    step : int
-        Ratio of the strides of stage one and stage two; 1 is without drill-down.
-    likeness : float
-        Mean estimated SSIM on the sample.
-    cost : float
-        Cost of a heat map relative to an exact one, by FLOPs.
-    images : int
-        Number of images in the sample.
-    fit_cost : float
-        Cost of the measurements in exact heat maps, by FLOPs.
-    fit_seconds, exact_seconds, seconds : float
-        Seconds of the measurements in tasks, of an exact heat map, and of an approximate one.
+    With ``per_image``, places are computed exactly, image by image, until the target is reached. ``tau`` is the
+    threshold of projective field thresholding, ``step`` the ratio of the strides of stage one and stage two (1 is
+    without drill-down), ``likeness`` the mean estimated SSIM on the sample of ``images``. ``cost`` is that of a heat
+    map relative to an exact one, and ``fit_cost`` that of the measurements in exact heat maps, both by FLOPs. Seconds
+    are those of the measurements in tasks, of an exact heat map, and of an approximate one.
     """
 
     per_image: bool

@@ -25,21 +25,8 @@ if TYPE_CHECKING:
 class Spread:
     """Computation of heat map places by as many tasks as run at a time.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Session of the tasks.
-    source : ModelSource
-        Network, as the session's workers open it.
-    occlusion : Occlusion
-        Settings of the heat map.
-    slots : int
-        Tasks that run at a time.
-    rounds : int
-        Consecutive jobs for the requested places; each updates the heat map. The first of several computes a lattice of
-        twice the stride. Default 1.
-    device : str
-        Device of the tasks. Default ``"auto"``.
+    ``slots`` tasks run at a time. ``rounds`` are consecutive jobs for the requested places, each of which updates the
+    heat map; the first of several computes a lattice of twice the stride.
     """
 
     spark: SparkSession

@@ -27,18 +27,9 @@ Extend = Literal["neither", "min", "max", "both"]
 class ColorScale:
     """Limits of a heat map's colours.
 
-    Parameters
-    ----------
-    low, high : float
-        Limits of the scale.
-    centre : float
-        Score of the whole image.
-    extend : {"neither", "min", "max", "both"}
-        Ends of the colour bar that have an arrow, for values beyond the limits.
-    largest : float
-        Largest change of the score by a place.
-    is_flat : bool
-        Whether no place changes the score by more than rounding.
+    ``centre`` is the score of the whole image. ``extend`` (``"neither"``, ``"min"``, ``"max"`` or ``"both"``) are the
+    ends of the colour bar that have an arrow, for values beyond the limits. ``largest`` is the largest change of the
+    score by a place; ``is_flat`` if none is beyond rounding.
     """
 
     low: float
@@ -54,14 +45,7 @@ def fitting_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
 
     They reach to the largest change, or where a few places change much more than all others, to the 99th percentile
     (and at least a quarter of the largest change). Where no change is beyond rounding, they are ten times as wide as
-    rounding, so that noise is not shown as structure.
-
-    Parameters
-    ----------
-    values : array of float
-        Heat map; NaN where a place is not computed.
-    centre : float
-        Score of the whole image.
+    rounding, so that noise is not shown as structure. Values are NaN where a place is not computed.
 
     Examples
     --------
@@ -85,12 +69,7 @@ def fitting_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
 def seed_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
     """Return the limits of Krypton's pictures: 0.75 and 1.25 times the probability, at most 1 (section 6.5).
 
-    Parameters
-    ----------
-    values : array of float
-        Heat map; NaN where a place is not computed.
-    centre : float
-        Probability of the whole image.
+    Values are NaN where a place is not computed.
 
     Examples
     --------

@@ -28,22 +28,9 @@ _CHANGE = 0.1
 class Monitor:
     """Reporter of the progress of one heat map, which also ends a cancelled one. Called after each batch.
 
-    Parameters
-    ----------
-    pace : Pace
-        Estimate of the remaining seconds.
-    options : OcclusionOptions
-        Callbacks of the request.
-    extra_seconds : float
-        Seconds that verification and the start of jobs take in addition to the places.
-    at_once : bool
-        Whether to report an estimate before any place is computed.
-    single : bool
-        Whether to report one heat map rather than an array of all targets' maps.
-    started : float
-        ``time.perf_counter()`` when the network began with the image.
-    is_cancelled : callable, optional
-        Function that returns whether the request is cancelled.
+    ``extra_seconds`` are those that verification and the start of jobs take in addition to the places. ``at_once``
+    reports an estimate before any place is computed; ``single`` reports one heat map rather than an array of all
+    targets' maps. ``started`` is ``time.perf_counter()`` when the network began with the image.
     """
 
     def __init__(
@@ -67,15 +54,8 @@ class Monitor:
     def __call__(self, maps: NDArray[np.float32]) -> None:
         """Record a batch and report it.
 
-        Parameters
-        ----------
-        maps : array of float32, of shape (targets, *grid)
-            Heat maps after the batch.
-
-        Raises
-        ------
-        ExplanationCancelledError
-            The request is cancelled.
+        ``maps`` are the heat maps after the batch, of shape (targets, *grid). Raise ExplanationCancelledError if the
+        request is cancelled.
         """
         now = time.perf_counter()
         batch_seconds, self._last = now - self._last, now

@@ -113,17 +113,8 @@ class Recorded(Explained, ABC):
 def fields_of_row(row: Any, heat_map: str, explanation: str) -> dict[str, Any]:
     """Read the fields of an explanation from a row that :class:`vista_spark.OcclusionExplainerModel` wrote.
 
-    Parameters
-    ----------
-    row : pyspark.sql.Row or mapping
-        Row with a heat map.
-    heat_map, explanation : str
-        Columns of the heat map and of its details.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A column or a detail is missing, the row has no heat map, or the details do not match the heat map.
+    ``heat_map`` and ``explanation`` name the columns. Raise InvalidArgumentError if a column or a detail is missing,
+    the row has no heat map, or the details do not match it.
     """
     values, details = (_column(row, name) for name in (heat_map, explanation))
     if values is None or details is None:

@@ -94,17 +94,7 @@ class LiveApp:
 class AppRequest:
     """A request for an application; each of its rows is answered by one run of the application's code.
 
-    Parameters
-    ----------
-    rows : int
-        Number of rows.
-    deadline : float
-        Deadline in seconds of this process's monotonic clock.
-
-    Attributes
-    ----------
-    joined : Joined
-        Future of the request and the answers to its rows. Open calls are cancelled when it ends.
+    ``deadline`` is in seconds of this process's monotonic clock. Open calls are cancelled when ``joined`` ends.
     """
 
     def __init__(self, live: LiveApp, rows: int, deadline: float) -> None:

@@ -37,18 +37,8 @@ _USUAL_S = 15.0
 class BackendOptions:
     """Settings for starting backends.
 
-    Parameters
-    ----------
-    backend : BackendSpec
-        Settings of each backend.
-    host : str or None
-        Name or address of this process for the backends; ``None`` asks Spark.
-    encrypted : bool
-        Encrypt messages between this process and the backends.
-    restarts : int
-        Restarts of a lost backend's job.
-    hangs_ms : float
-        Milliseconds after which a running batch counts as hung and its process is ended.
+    ``host`` is the address of this process for the backends; ``None`` asks Spark. ``restarts`` counts those of a lost
+    backend's job. After ``hangs_ms`` milliseconds a running batch counts as hung and its process is ended.
     """
 
     backend: BackendSpec
@@ -61,12 +51,7 @@ class BackendOptions:
 class Backends:
     """The backends of a server, each in a Spark job. The router gets a link to each connected backend.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of all backends that may run at a time.
-    changed : callable
-        Called whenever a backend connects or is lost, in any thread.
+    ``changed`` is called whenever a backend connects or is lost, in any thread.
     """
 
     def __init__(

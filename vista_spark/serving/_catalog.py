@@ -32,16 +32,8 @@ if TYPE_CHECKING:
 class Catalog:
     """Groups of the deployed sessions.
 
-    Attributes
-    ----------
-    sessions : tuple of optimizer.serving.Session
-        One planned session per group, at its expected rate.
-    members : mapping of str to tuple of str
-        Session names of each group.
-    offers : tuple of Offered
-        Models that the router offers.
-    recipes : mapping of str to GroupRecipe
-        Recipes of the groups that no earlier catalog had.
+    ``sessions`` has one planned session per group, at its expected rate, and ``members`` the session names of each.
+    ``recipes`` are those of the groups that no earlier catalog had.
     """
 
     sessions: tuple[PlannedSession, ...]
@@ -56,15 +48,7 @@ class Catalog:
 
 
 class Deployed:
-    """Sessions and applications of a server, opened on the driver, with their batching profiles.
-
-    Parameters
-    ----------
-    threads : int
-        CPU threads of a batch.
-    device : str
-        Device that models run on.
-    """
+    """Sessions and applications of a server, opened on the driver, with their batching profiles."""
 
     def __init__(self, threads: int, device: str) -> None:
         self._threads = threads
@@ -128,12 +112,7 @@ class Deployed:
     def open_session(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
         """Open a session and measure it, without adding it.
 
-        Parameters
-        ----------
-        session : Session
-            Session whose model may be a name in a registry.
-        store : Store, optional
-            Store of models named ``"store:/..."``.
+        The model may be a name in a registry; ``store`` has models named ``"store:/..."``.
         """
         asked, session = session, fetched(session, store)
         deployment = opened(session)

@@ -48,28 +48,9 @@ def planned(
 ) -> tuple[ServingPlan, ServingPlan, float]:
     """Plan for rates, or for the largest share of all rates that the backends can serve.
 
-    Parameters
-    ----------
-    sessions : sequence of optimizer.serving.Session
-        Sessions at their measured or expected rates.
-    backends : sequence of optimizer.serving.Backend
-        Available backends.
-    old : ServingPlan, optional
-        Previous plan; the new one moves few models.
-
-    Returns
-    -------
-    ServingPlan
-        Plan to pass as `old` to the next call.
-    ServingPlan
-        The same plan, spread over all backends.
-    float
-        Planned share of the rates, 1 if the backends can serve them all.
-
-    Raises
-    ------
-    InfeasibleError
-        No rate is low enough.
+    The new plan moves few models of ``old``. Return the plan to pass as ``old`` to the next call, the same plan spread
+    over all backends, and the planned share of the rates, 1 if the backends can serve them all. Raise InfeasibleError
+    if no rate is low enough.
     """
     share = 1.0
     while True:
@@ -109,15 +90,8 @@ class BackendPool(Protocol):
 class Control:
     """Control loop that adapts the plan to the traffic, and the backends to the plan.
 
-    Parameters
-    ----------
-    epoch_s : float
-        Seconds of an epoch.
-
-    Attributes
-    ----------
-    budgets : callable or None
-        Returns the budgets in milliseconds of sessions that applications call, for the seconds since its last call.
+    ``epoch_s`` is the length of an epoch. ``budgets`` returns the budgets in milliseconds of sessions that applications
+    call, for the seconds since its last call.
     """
 
     def __init__(
@@ -272,21 +246,9 @@ class Control:
     ) -> None:
         """Replace the catalog: load and warm new groups, switch, drain removed groups, unload them.
 
-        Requests from before the switch are answered by the version that was deployed then.
-
-        Parameters
-        ----------
-        recipes : mapping of str to str
-            Digests of the recipes of the new groups.
-        why : str
-            Reason for the record of plans.
-        expected : mapping of str to float, optional
-            Requests per second by session that will come in addition to the measured rates.
-
-        Raises
-        ------
-        RuntimeError
-            A backend could not open a new group; the former catalog stays in use.
+        Requests from before the switch are answered by the version that was deployed then. ``recipes`` are digests of
+        those of the new groups, and ``expected`` requests per second by session that will come in addition to the
+        measured rates. Raise RuntimeError if a backend could not open a new group; the former catalog stays in use.
         """
         with self._applying:
             former, was, base, plan_before = self._catalog, self._sessions, self._base, self.plan

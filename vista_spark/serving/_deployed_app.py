@@ -33,20 +33,7 @@ _MOST_REPEATED = 4
 class DeployedApp:
     """An application, and the calls that its requests make.
 
-    Attributes
-    ----------
-    app : App
-        The application.
-    served : ServedModel
-        Name, version, inputs and outputs as callers see them.
-    admission : Admission
-        Validation of its requests.
-    counts : CallCounts
-        Calls so far.
-    split : QuerySplit
-        Split of the deadline between the models.
-    profiles : mapping of str to BatchingProfile
-        Profile of each deployed model.
+    ``served`` has name, version, inputs and outputs as callers see them, ``split`` the budgets of the models.
     """
 
     app: App
@@ -77,12 +64,8 @@ def deployed_app(
 ) -> DeployedApp:
     """Set an application up, and run it on its samples with models opened in this process.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The application fails on a sample, calls no model, calls one in a long chain, or returns no valid answer.
-    optimizer.serving.InfeasibleError
-        Its deadline is too short for the models.
+    Raise InvalidArgumentError if the application fails on a sample, calls no model, calls one in a long chain, or
+    returns no valid answer, and InfeasibleError if its deadline is too short for the models.
     """
     app.prepare(deployments)
     admission = Admission(app.name, tuple(app.inputs), {})

@@ -34,14 +34,8 @@ _NO_STORE = (
 class Deployer:
     """Deployed sessions of a running server, and their replacement.
 
-    Parameters
-    ----------
-    deliveries : Deliveries or None
-        Store through which recipes and files reach running backends.
-    store : Store or None
-        Store of the models that sessions name.
-    follow_s : float
-        Seconds between checks of the aliases that sessions name.
+    Recipes and files reach running backends through ``deliveries``. ``follow_s`` seconds pass between checks of the
+    aliases that sessions name.
     """
 
     def __init__(

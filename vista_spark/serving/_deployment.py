@@ -39,20 +39,9 @@ if TYPE_CHECKING:
 class Deployment:
     """A session with its model opened on the driver.
 
-    Attributes
-    ----------
-    served : ServedModel
-        Name, version, inputs and outputs as callers see them.
-    admission : Admission
-        Validation of its requests.
-    recipe : NetworkRecipe or FunctionRecipe
-        Recipe for this process; :meth:`shipped` returns the one for workers.
-    network : Network or None
-        The network; ``None`` for a function.
-    asked : Session, optional
-        The session as its user wrote it, if a registry has the model.
-    number : int
-        Identifier, unique in this process.
+    ``recipe`` is that for this process; :meth:`shipped` returns the one for workers. ``network`` is ``None`` for a
+    function. ``asked`` is the session as its user wrote it, if a registry has the model. ``number`` is unique in this
+    process.
     """
 
     session: Session
@@ -84,15 +73,7 @@ def shipping(deliveries: Deliveries | None) -> Callable[[SparkSession, str | Non
 
 
 def opened(session: Session) -> Deployment:
-    """Open a session's model.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The model is a function without inputs, or the head does not fit.
-    vista_spark.errors.VistaError, udfs.weights.WeightsError, udfs.handlers.UntraceableModelError
-        See :class:`vista_spark.CNNFeaturizer`.
-    """
+    """Open a session's model."""
     return _function(session) if session.inputs else _network(session)
 
 

@@ -19,23 +19,8 @@ if TYPE_CHECKING:
 class FrontEndSpec:
     """Settings of an HTTP front end.
 
-    Parameters
-    ----------
-    port : int or None
-        Port to listen at, 0 for a free one; ``None`` starts no front end.
-    host : str
-        Address to listen at.
-    token : str, False or None
-        Token that clients send; ``None`` draws one, ``False`` asks for none.
-    limits : HttpLimits or None
-        Limits of each process; ``None`` for the defaults.
-    processes : int
-        Number of processes that share the port; 0 for a thread of this process.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The number of processes is negative, or is above 0 without a port.
+    ``port`` is 0 for a free one, and ``None`` starts no front end. ``token`` is drawn if ``None``; ``False`` asks for
+    none. ``limits`` are those of each process. ``processes`` share the port; 0 is a thread of this process.
     """
 
     port: int | None
@@ -52,15 +37,7 @@ class FrontEndSpec:
             )
 
     def check(self) -> None:
-        """Check that a front end could start at this address with this token.
-
-        Raises
-        ------
-        udfs.serving.http.PortTakenError
-            Another process listens at the port.
-        InvalidArgumentError
-            The host, the port or the token is not valid.
-        """
+        """Check that a front end could start at this address with this token."""
         if self.port is None:
             return
         from udfs.serving.http import check_address  # an optional extra
@@ -68,15 +45,7 @@ class FrontEndSpec:
         check_address(self.host, self.port, self.token)
 
     def start(self, router: Router, gauges: Callable[[], list[Gauge]]) -> FrontEnd | FrontEndProcesses | None:
-        """Start the front end; return ``None`` without a port.
-
-        Raises
-        ------
-        udfs.serving.http.PortTakenError
-            Another process listens at the port.
-        TimeoutError
-            The thread or a process did not start in time.
-        """
+        """Start the front end; return ``None`` without a port."""
         if self.port is None:
             return None
         from udfs.serving.http import FrontEnd, FrontEndProcesses  # an optional extra

@@ -51,17 +51,8 @@ def mlflow_version(reference: Reference) -> str:
 def mlflow_session(session: Session, name: str, version: str) -> Session:
     """Return a session with a version of a registered model, loaded on the driver.
 
-    Parameters
-    ----------
-    session : Session
-        Session whose inputs, if any, replace those of the model's signature.
-    name, version : str
-        Registered name and version.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The registry has no such version, or a model that is not a network has neither a signature nor inputs.
+    The session's inputs, if any, replace those of the model's signature. Raise InvalidArgumentError if the registry has
+    no such version, or a model that is not a network has neither.
     """
     from mlflow import artifacts  # an optional extra
     from mlflow.exceptions import MlflowException

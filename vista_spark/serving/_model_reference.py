@@ -14,16 +14,8 @@ _LATEST = "latest"
 class Reference:
     """A model in a registry.
 
-    Attributes
-    ----------
-    scheme : {"models", "store"}
-        Registry: MLflow's, or a :class:`ModelStore`.
-    name : str
-        Name of the model.
-    version : str
-        Version; ``""`` for the one that `alias` names, or the newest.
-    alias : str
-        Alias; ``""`` without one.
+    ``scheme`` is ``"models"`` (MLflow) or ``"store"`` (:class:`ModelStore`). ``version`` is ``""`` for the one that
+    ``alias`` names, or the newest.
 
     Examples
     --------

@@ -33,15 +33,7 @@ def newest(session: Session, store: Store | None) -> str | None:
 def fetched(session: Session, store: Store | None) -> Session:
     """Return a session with its model and version, loaded from the registry if the session names one.
 
-    Parameters
-    ----------
-    store : Store, optional
-        Store of models named ``"store:/..."``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The model, the version or the store does not exist.
+    ``store`` has models named ``"store:/..."``.
     """
     if not is_reference(session.model):
         return pipeline_session(session)

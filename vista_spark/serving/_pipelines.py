@@ -41,12 +41,7 @@ class PipelineFunction:
 def pipeline_session(session: Session) -> Session:
     """Replace a session's pipeline by a function, compiled if it is a Spark ML pipeline; keep any other model.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The pipeline does not name its columns, and the session has no inputs.
-    optimizer.compiling.UnsupportedOperatorError
-        A stage cannot be compiled.
+    Raise InvalidArgumentError if the pipeline does not name its columns, and the session has no inputs.
     """
     from vista_spark.compiling import CompiledPipeline, compile_pipeline  # few sessions need it
 

@@ -37,19 +37,8 @@ class NoLog:
 class PlanLog:
     """MLflow run with a server's plans: ``plans/00001.txt`` with the reason, and metrics by the number of the plan.
 
-    Errors of the tracking server are logged and do not stop the server.
-
-    Parameters
-    ----------
-    experiment : str
-        Name of the experiment, created if it does not exist.
-    parameters : mapping of str to object
-        Parameters of the run.
-
-    Raises
-    ------
-    mlflow.exceptions.MlflowException
-        The run cannot be created.
+    Errors of the tracking server are logged and do not stop the server. The experiment is created if it does not exist.
+    Raise MlflowException if the run cannot be created.
     """
 
     def __init__(self, experiment: str, parameters: Mapping[str, Any]) -> None:

@@ -84,11 +84,7 @@ def measured(
 ) -> BatchingProfile:
     """Measure a group as a backend runs it, with rows of its members in turn.
 
-    Parameters
-    ----------
-    batches : sequence of int, optional
-        Batch sizes. By default sizes double until a batch takes longer than the shortest deadline, or 8 seconds are
-        over.
+    By default batch sizes double until a batch takes longer than the shortest deadline, or 8 seconds are over.
     """
     limit = min(member.session.slo_ms for member in members)
     networks = {member.network.source.key: member.network.traced for member in members if member.network is not None}

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 class PyFunc:
     """Function of whole batches that calls the ``predict`` of an MLflow model.
 
-    Each process opens the model at its first call.
-
-    Parameters
-    ----------
-    file : str
-        Zipped folder of the model: a path, or what :func:`udfs.weights.local_file` finds on a worker.
-    columns : bool
-        True if the model reads a table with the inputs as columns, False if it reads tensors.
+    Each process opens the model at its first call. ``file`` is the zipped folder of the model: a path, or what
+    :func:`udfs.weights.local_file` finds on a worker. With ``columns`` the model reads a table with the inputs as
+    columns, otherwise tensors.
     """
 
     file: str

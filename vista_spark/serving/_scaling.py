@@ -12,12 +12,8 @@ _PATIENCE = 2
 class Scaling:
     """Policy that adds backends at once, and gives them back after several epochs that needed fewer.
 
-    Parameters
-    ----------
-    least, most : int
-        Bounds of the number of backends; `least` may be 0 for a server without traffic.
-    patience : int
-        Consecutive epochs that need fewer backends before any is given back. Default 2.
+    ``least`` may be 0 for a server without traffic. ``patience`` is the number of epochs in a row that need fewer
+    backends before any is given back.
 
     Examples
     --------
@@ -41,21 +37,8 @@ class Scaling:
     def after(self, needed: int, *, now: int, idle: bool) -> tuple[int, str]:
         """Decide at the end of an epoch.
 
-        Parameters
-        ----------
-        needed : int
-            Backends that the plan for the measured rates keeps busy.
-        now : int
-            Backends that are connected or requested.
-        idle : bool
-            True if no request came in the epoch.
-
-        Returns
-        -------
-        int
-            Number of backends from now on.
-        str
-            Reason; ``""`` without a change.
+        The plan for the measured rates keeps ``needed`` backends busy; ``now`` are connected or requested; ``idle`` if
+        no request came. Return the number of backends from now on, and the reason, ``""`` without a change.
         """
         wanted = self._bounded(0 if idle else max(1, needed))
         if wanted >= now:

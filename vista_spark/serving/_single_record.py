@@ -48,14 +48,7 @@ def ask(
 ) -> Future[Any]:
     """Ask a model about one record. Cancelling the answer cancels the request.
 
-    Parameters
-    ----------
-    record : object
-        Record, as for :func:`batch_of_one`.
-    timeout_ms : float, optional
-        Milliseconds until the deadline. Default: the SLO of the model.
-    answer : Future, optional
-        Future to settle. Default: a new one.
+    The deadline is ``timeout_ms`` from now, by default the SLO of the model.
     """
     asked = router.submit(model.name, batch_of_one(record, model.inputs), timeout_ms=timeout_ms)
     settled: Future[Any] = Future() if answer is None else answer

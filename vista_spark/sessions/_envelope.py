@@ -47,15 +47,8 @@ def envelope(spark: SparkSession) -> Envelope:
 def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str]]:
     """List the settings that a plan would have set before the session started, and that were not set.
 
-    Parameters
-    ----------
-    plan : TransferPlan
-        Made for machines, not for the session.
-
-    Returns
-    -------
-    dict of str to (str, str)
-        By setting: the value of the session, and that of the plan.
+    The plan was made for machines, not for the session. Return by setting the value of the session, and that of the
+    plan.
     """
     wanted = {name: value for name, value in plan.to_spark_conf().items() if not name.startswith("spark.sql.")}
     fresh = _as_started(spark)

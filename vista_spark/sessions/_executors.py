@@ -34,18 +34,8 @@ _MASTER_SECONDS = 2.0
 def check_workers(master: str, conf: Mapping[str, str]) -> None:
     """Compare the executors of a plan with the workers of a standalone cluster, where its master tells them.
 
-    Parameters
-    ----------
-    master : str
-        Anything but ``spark://host:port`` is not asked, nor is a master whose page is at another port than
-        ``SPARK_MASTER_WEBUI_PORT``.
-    conf : mapping of str to str
-        Settings of the session to be started.
-
-    Raises
-    ------
-    NoExecutorError
-        No worker has the cores or the memory of one executor.
+    Only ``spark://host:port`` is asked, if its page is at the port ``SPARK_MASTER_WEBUI_PORT``. Raise NoExecutorError
+    if no worker has the cores or the memory of one executor.
     """
     workers = _workers(master)
     if not workers or "spark.executor.cores" not in conf:
@@ -79,15 +69,8 @@ def _workers(master: str) -> list[dict[str, Any]]:
 def await_executor(spark: SparkSession) -> None:
     """Wait until an executor has run a task, on classic Spark and on Connect.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        A local one has its executor already.
-
-    Raises
-    ------
-    NoExecutorError
-        None has, for ``spark.vista.executorTimeout`` seconds.
+    A local session has its executor already. Raise NoExecutorError if none has within ``spark.vista.executorTimeout``
+    seconds.
     """
     if is_local(spark):
         return

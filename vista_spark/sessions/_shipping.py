@@ -32,25 +32,10 @@ _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
     """Ship a weights file to the nodes of the workers, once per session and content.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Session whose workers read the weights.
-    weights : str or None
-        A path of this machine is shipped unless the session is local. A URI stays as it is, ``file://`` included: the
-        user says by it that every node has the file.
-
-    Returns
-    -------
-    str or None
-        Argument of :func:`udfs.weights.read_state_dict` on a worker; `weights` itself if nothing was shipped. An
-        executor fetches a shipped file with its first task and keeps it in a folder of its own, so there are as many
-        copies on a node as it has executors; the Python workers of an executor share one.
-
-    Raises
-    ------
-    udfs.weights.WeightsError
-        The file cannot be read.
+    A path of this machine is shipped unless the session is local. A URI stays as it is, ``file://`` included: the user
+    says by it that every node has the file. Return the argument of :func:`udfs.weights.read_state_dict` on a worker. An
+    executor fetches a shipped file with its first task and keeps it in a folder of its own, so there are as many copies
+    on a node as it has executors; the Python workers of an executor share one.
     """
     if weights is None or "://" in weights or _shares_this_disk(spark):
         return weights
@@ -72,22 +57,8 @@ def ship_packages(spark: SparkSession) -> None:
 def write_packages(folder: Path) -> Path:
     """Write the four packages as one ``.zip`` that Python imports from, as ``spark-submit --py-files`` takes it.
 
-    The same sources give the same bytes.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-
-    Returns
-    -------
-    Path
-        ``cerebro_spark-<version>.zip`` in the folder.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The folder cannot be written to.
+    The same sources give the same bytes. Make the folder if it is not there. Raise InvalidArgumentError if it cannot be
+    written to.
     """
     archive = folder / f"cerebro_spark-{__version__}.zip"
     try:

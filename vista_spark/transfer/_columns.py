@@ -26,14 +26,8 @@ NULL_FEATURE = "null structured feature"
 class ColumnsRead:
     """Columns of the structured table that the downstream model reads by name, such as one that a stage indexes.
 
-    Parameters
-    ----------
-    training : tuple of str
-        Columns that training reads.
-    prediction : tuple of str
-        Columns that the fitted model reads; this excludes weights, for example.
-    nullable : tuple of str
-        Columns whose nulls the downstream model accepts: of an ``Imputer``, or with ``handleInvalid="keep"``.
+    ``prediction`` excludes weights, for example. The downstream model accepts nulls in ``nullable`` columns: of an
+    ``Imputer``, or with ``handleInvalid="keep"``.
     """
 
     training: tuple[str, ...] = ()
@@ -45,20 +39,9 @@ class ColumnsRead:
 class Columns:
     """Names of the user's columns.
 
-    Parameters
-    ----------
-    on : str
-        The id, in both tables.
-    features : str or tuple of str
-        One Spark ML vector, or numeric columns to be assembled.
-    label : str
-        Numeric, unless the downstream pipeline indexes it.
-    image : str
-        Image column, in the form that :class:`vista_spark.CNNFeaturizer` expects.
-    read : ColumnsRead
-        Other columns of the structured table that the downstream model reads by name.
-    target : str
-        The column that the downstream model learns: the label (default), or what the downstream pipeline makes of it.
+    ``on`` is the id, in both tables; ``features`` are one Spark ML vector, or numeric columns to be assembled.
+    ``label`` is numeric, unless the downstream pipeline indexes it; ``target`` is what the downstream model learns, by
+    default the label. ``image`` is in the form that :class:`vista_spark.CNNFeaturizer` expects.
     """
 
     on: str

@@ -85,12 +85,8 @@ def _accepts_nulls(stage: Params) -> bool:
 def columns_read(estimator: Params, evaluator: Params | None, columns: Collection[str]) -> ColumnsRead:
     """List the columns of a table that an estimator or evaluator, or its nested stages, read.
 
-    Parameters
-    ----------
-    estimator, evaluator : Params
-        Pointed at the features and the label already.
-    columns : collection of str
-        The table's; a name that is not among them is that of a column which another stage adds.
+    The Params are pointed at the features and the label already. A name that is not among the table's ``columns`` is
+    that of a column which another stage adds.
     """
     made: set[str] = set()
     training: dict[str, None] = {}
@@ -120,15 +116,7 @@ def columns_read(estimator: Params, evaluator: Params | None, columns: Collectio
 def learned_column(estimator: Params, label: str, columns: Collection[str]) -> str:
     """Name the column that an estimator learns: the label, or what the stages of a pipeline make of it.
 
-    Parameters
-    ----------
-    columns : collection of str
-        The table's.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A stage was set to learn another column of the table.
+    Raise InvalidArgumentError if a stage was set to learn another column of the table.
     """
     target, of_label = label, {label}
     for stage, in_pipeline in _stages(estimator):
@@ -149,12 +137,7 @@ def learned_column(estimator: Params, label: str, columns: Collection[str]) -> s
 def check_width(estimator: Params, features: str, width: Callable[[], int]) -> None:
     """Raise ``InvalidArgumentError`` where a ``PCA`` wants more components than the baseline has features.
 
-    Parameters
-    ----------
-    features : str
-        The column of assembled features.
-    width : callable
-        Counts the structured features; called where there is a ``PCA``.
+    ``width`` counts the structured features; it is called where there is a ``PCA``.
     """
     same_width = {features}
     grids = [

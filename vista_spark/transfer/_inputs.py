@@ -45,21 +45,9 @@ _SAMPLED = 16
 class Matched:
     """Two tables that share ids, one row per id in each.
 
-    Attributes
-    ----------
-    structured : DataFrame
-        Columns: id, label (a number where it was a boolean), structured features, and what else the downstream model
-        reads. Complete rows only.
-    images : DataFrame
-        Columns: id, image.
-    on : str
-        The id.
-    rows : int
-        Ids that both have.
-    classes : int
-        Number of classes as Spark ML counts them: the largest label + 1, including labels without rows.
-    dropped : mapping of str to int
-        Number of rows left out, by reason.
+    ``structured`` has the id, the label (a number where it was a boolean), structured features, and what else the
+    downstream model reads, in complete rows only; ``images`` has the id and the image. ``classes`` are counted as Spark
+    ML counts them: the largest label + 1.
     """
 
     structured: DataFrame
@@ -72,12 +60,8 @@ class Matched:
     def joined(self, other: DataFrame, how: Join) -> DataFrame:
         """Join the structured rows with the images, or with the features made of them.
 
-        Parameters
-        ----------
-        other : DataFrame
-            With the id.
-        how : {"broadcast", "shuffle"}
-            The structured table goes to every executor, or both tables are shuffled by the id and merged.
+        With ``"broadcast"`` the structured table goes to every executor; with ``"shuffle"`` both tables are shuffled by
+        the id and merged.
         """
         return other.join(self.structured.hint("broadcast" if how == "broadcast" else "merge"), self.on)
 
@@ -115,17 +99,8 @@ class Matched:
 def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: str, *, classification: bool) -> Matched:
     """Check the tables and match their ids; only ids, labels and nulls are read, no image.
 
-    Parameters
-    ----------
-    errors : {"raise", "drop"}
-        Policy for rows with a null id, label or feature, and for rows without a counterpart.
-    classification : bool
-        Whether the label needs two classes.
-
-    Raises
-    ------
-    ColumnError, EmptyInputError, DuplicateIdError, MissingIdError, LabelError
-        See :mod:`vista_spark.errors`.
+    With ``errors="drop"``, leave out rows with a null id, label or feature, and rows without a counterpart. With
+    ``classification`` the label needs two classes.
     """
     _check_columns(structured, images, columns)
     dropped: dict[str, int] = {}

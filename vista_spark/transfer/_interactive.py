@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 def interactive_scores(table: pd.DataFrame, metric: str, *, baseline: float, best: str, title: str) -> go.Figure:
     """Draw a bar for each set of features, of a table as :meth:`TransferResult.to_pandas` gives it.
 
-    Parameters
-    ----------
-    baseline : float
-        Score that the others are held against.
-    best : str
-        Its row's ``features``.
+    ``best`` is the ``features`` of its row.
     """
     graphs = graph_objects()
     facts = ["size", "lift", "lift_low", "lift_high", "inference_seconds", "training_seconds", "gflops"]

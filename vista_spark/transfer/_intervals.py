@@ -34,11 +34,8 @@ _SAME = 1e-6
 def metric_of(evaluator: Evaluator) -> Metric | None:
     """Find the metric of an evaluator as a function of weights, labels and predictions.
 
-    Returns
-    -------
-    callable or None
-        Takes weights ``(resamples, rows)``, labels and predictions ``(rows,)``, gives ``(resamples,)``; ``None`` for
-        another evaluator, another metric, or one that weighs rows itself.
+    It takes weights ``(resamples, rows)``, labels and predictions ``(rows,)``, and gives ``(resamples,)``. Return
+    ``None`` for another evaluator, another metric, or one that weighs rows itself.
     """
     if type(evaluator) not in (MulticlassClassificationEvaluator, RegressionEvaluator):
         return None
@@ -53,21 +50,9 @@ def resampled(
 ) -> tuple[Interval, Interval] | None:
     """Resample the rows held out, with replacement, and score each sample (Efron, 1979; the percentile interval).
 
-    Parameters
-    ----------
-    metric : callable
-        See :func:`metric_of`.
-    held_out, baseline : pandas.DataFrame
-        Columns ``label`` and ``prediction`` by id; the lift is that over the baseline, on the rows that both have.
-    score : float
-        Score of the evaluator for `held_out`.
-    sign : {1, -1}
-        -1 where a smaller score is better.
-
-    Returns
-    -------
-    tuple or None
-        The intervals of the score and of the lift; ``None`` where the evaluator's score is not that of the predictions.
+    The tables have columns ``label`` and ``prediction`` by id; the lift is that over the baseline, on the rows that
+    both have. ``sign`` is -1 where a smaller score is better. Return the intervals of the score and of the lift, or
+    ``None`` where the evaluator's ``score`` is not that of the predictions.
     """
     both = held_out.join(baseline["prediction"].rename("baseline"), how="inner")
     # Equal rows are one with a count: of a classifier only few are left.

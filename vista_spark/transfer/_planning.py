@@ -52,14 +52,8 @@ _BOUNDLESS = 1 << 50
 class TransferData:
     """Sizes of the tables.
 
-    Parameters
-    ----------
-    rows : int
-        Ids that both tables have.
-    structured_features : int
-        Columns, or the length of the vector.
-    image_bytes : int
-        Mean size of an encoded image.
+    ``rows`` are the ids that both tables have; ``structured_features`` counts columns, or the length of the vector;
+    ``image_bytes`` is the mean size of an encoded image.
     """
 
     rows: int
@@ -71,14 +65,8 @@ class TransferData:
 class Decisions:
     """Decisions of the user; the planner makes the others.
 
-    Parameters
-    ----------
-    plan : str
-        One of :data:`optimizer.memory.LOGICAL_PLANS`; ``"auto"`` leaves it to the planner.
-    join, persistence, partitions
-        See :class:`vista_spark.FeatureTransfer`; ``None`` leaves them to the planner.
-    batch_size : int or None
-        ``None`` tries smaller batches as long as memory keeps a core idle.
+    ``None`` and ``plan="auto"`` leave a decision to the planner, which tries smaller batches as long as memory keeps a
+    core idle.
     """
 
     plan: str = "auto"
@@ -93,12 +81,8 @@ class Decisions:
 class TransferProblem:
     """Transfer to plan.
 
-    Parameters
-    ----------
-    targets : mapping of str to str
-        The graph's layers to transfer, from the bottom to the top, and what the user calls them.
-    pooling : {"max2x2", "mean", "none"}
-        Pooling of the targets' tensors, outside of the network.
+    ``targets`` are the graph's layers to transfer, from the bottom to the top, and what the user calls them;
+    ``pooling`` of their tensors is outside of the network.
     """
 
     network: Network
@@ -198,15 +182,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
 def choose(problem: TransferProblem, apportion: Callable[[TransferWorkload, Logical], TransferPlan]) -> Choice:
     """Choose a plan, or lay out the one that was asked for, with the batch that gives the fewest seconds.
 
-    Parameters
-    ----------
-    apportion : callable
-        The memory plan of a workload.
-
-    Raises
-    ------
-    InfeasiblePlanError
-        Nothing fits.
+    ``apportion`` makes the memory plan of a workload. Raise InfeasiblePlanError if nothing fits.
     """
     best: Choice | None = None
     refusal: InfeasiblePlanError | None = None
@@ -299,12 +275,7 @@ def in_session(envelope: Envelope, decisions: Decisions) -> Callable[[TransferWo
 def downstream_size(estimator: Any, classes: int) -> Downstream:
     """Size the memory of an estimator as far as it is known.
 
-    Parameters
-    ----------
-    estimator : pyspark.ml.Estimator
-        Or one that holds another: the inner one counts.
-    classes : int
-        The largest label + 1, as Spark counts them; a regression has none, whatever is given.
+    An estimator may hold another: the inner one counts. ``classes`` is the largest label + 1; a regression has none.
     """
     if estimator.hasParam("estimator") and estimator.isDefined("estimator"):
         return downstream_size(estimator.getOrDefault("estimator"), classes)

@@ -41,31 +41,13 @@ _EXAMPLE = 256
 class PredictorInputs:
     """Columns that a downstream model predicts from, as they were in training.
 
-    Parameters
-    ----------
-    structured : tuple of str
-        Numbers or Spark ML vectors, in the order of the features.
-    structured_size : int
-        Numbers in all of them.
-    image : str or None
-        Column of the image features, a vector that is null for a bad image; ``None`` where the model needs no image.
-    image_size : int
-        Numbers in it.
-    kind : str
-        Kind of input of the network (``"image"``, ``"text"``), for the reasons.
-    label : str or None
-        A label of which a stage of the downstream pipeline makes what is learned: that stage reads `known_label` in all
-        rows, as new ones need not have a label.
-    target : str
-        Column that this stage makes of the label, which is left out.
-    known_label : object
-        The label of a row that the model was trained on.
-    carried : dict of str to object
-        Other columns that the model reads, each with the value of that row, as :func:`plain` makes it.
-    nullable : tuple of str
-        Columns that may be null.
-    example : tuple of float
-        The structured features of that row; empty where they are many.
+    ``structured`` are numbers or Spark ML vectors, in the order of the features, with ``structured_size`` numbers.
+    ``image`` is the column of the image features, null for a bad image, with ``image_size`` numbers; ``None`` where the
+    model needs no image. ``kind`` of input of the network is for the reasons. ``label`` is one of which a stage of the
+    downstream pipeline makes what is learned (``target``, which is left out): that stage reads ``known_label`` in all
+    rows, as new ones need not have a label. ``carried`` are other columns that the model reads, each with the value of
+    the row of that label, as :func:`plain` makes it; ``nullable`` columns may be null. ``example`` are the structured
+    features of that row, empty where they are many.
     """
 
     structured: tuple[str, ...]

@@ -62,22 +62,9 @@ _HOG_SIZE = 64
 class RunResult:
     """Scores and counts of one run.
 
-    Attributes
-    ----------
-    baseline : LayerResult
-        Result of the structured features alone.
-    hog : LayerResult or None
-        Result of the HOG features.
-    layers : tuple of LayerResult
-        Results of the layers, from the bottom to the top.
-    passes : tuple of InferencePass
-        Passes in the order in which they ran.
-    train_rows, test_rows : int
-        Good rows of the training set and of the held-out set.
-    dropped : mapping of str to int
-        Number of rows that were left out, by reason.
-    example : pyspark.sql.Row
-        Row of the training set.
+    ``baseline`` is the result of the structured features alone, ``hog`` that of the HOG features; ``layers`` are from
+    the bottom to the top, ``passes`` in the order in which they ran. Rows are good rows of the training set and of the
+    held-out set; ``dropped`` ones are counted by reason. ``example`` is a row of the training set.
     """
 
     baseline: LayerResult
@@ -94,18 +81,9 @@ class RunResult:
 class RunSpec:
     """Settings of one run.
 
-    Parameters
-    ----------
-    choice : Choice
-        Logical plan, and the join, partitions and persistence of its memory plan.
-    downstream, evaluator
-        Estimator and evaluator; the run points copies at :data:`FEATURES` and the label.
-    pooling, batch_size, device, errors, test_fraction, hog
-        Parameters of :class:`vista_spark.FeatureTransfer`.
-    seed : int
-        Seed of the split.
-    image_aggregation : {"mean", "max"}, optional
-        Aggregation of the features of a record's images; without it a record has one image.
+    The run points copies of ``downstream`` and ``evaluator`` at :data:`FEATURES` and the label. ``seed`` is that of the
+    split. Without ``image_aggregation`` a record has one image. The others are parameters of
+    :class:`vista_spark.FeatureTransfer`.
     """
 
     network: Network
@@ -126,12 +104,7 @@ class RunSpec:
 class Run:
     """Execution of a plan.
 
-    Parameters
-    ----------
-    spec : RunSpec
-        Settings of the run.
-    tick : callable
-        Function that is called with the name of each step as it begins.
+    ``tick`` is called with the name of each step as it begins.
     """
 
     def __init__(self, spec: RunSpec, tick: Callable[[str], None]) -> None:
@@ -145,19 +118,9 @@ class Run:
     def execute(self, matched: Matched) -> RunResult:
         """Train on every layer; the structured features alone come first, on the same rows.
 
-        Returns
-        -------
-        RunResult
-            Scores and counts of the run.
-
-        Raises
-        ------
-        udfs.images.ImageError, udfs.inference.TextError
-            An image or a text is bad and ``errors="raise"``.
-        EmptyInputError, LabelError
-            The good rows are too few to train and test on.
-        DiskFullError
-            Cached tables beyond storage memory fill the disk of Spark's scratch folder.
+        Raise ImageError or TextError for a bad image or text with ``errors="raise"``, EmptyInputError or LabelError if
+        the good rows are too few to train and test on, and DiskFullError if cached tables fill the disk of Spark's
+        scratch folder.
         """
         try:
             return self._execute(matched)

@@ -12,15 +12,7 @@ if TYPE_CHECKING:
 def flops_by_target(graph: LayerGraph, stage: InferenceStage) -> dict[str, int]:
     """Split a pass's FLOPs per record over the layers that it delivers: each gets what it needs beyond those before it.
 
-    Parameters
-    ----------
-    graph : LayerGraph
-        The whole network.
-
-    Returns
-    -------
-    dict of str to int
-        By target, in the stage's order; together ``stage.flops``.
+    Return FLOPs by target, in the stage's order; together they are ``stage.flops``.
 
     Examples
     --------

@@ -44,16 +44,8 @@ def stage_inference(
 ) -> RowMap:
     """Build the pass of a stage, over a table of images or over the tensors that its source wrote.
 
-    Parameters
-    ----------
-    image : str
-        Column of the images, or of other inputs of the network.
-    keep : tuple of str
-        Columns that pass through.
-    pooling, batch_size, device
-        Fields of :class:`udfs.inference.Inference`.
-    image_aggregation : {"mean", "max"}, optional
-        Aggregation of the features of a record's images; without it a record has one image.
+    ``image`` is the column of the images, or of other inputs of the network; ``keep`` columns pass through. Without
+    ``image_aggregation`` a record has one image.
     """
     graph = network.graph
     feeds: tuple[Feed, ...]

@@ -18,18 +18,7 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
     """Log to the tracking server that MLflow is set to (by default a SQLite file in the working directory).
 
     The best model goes with it in MLflow's Spark flavour, except on Spark Connect, which MLflow cannot copy files from.
-
-    Parameters
-    ----------
-    parameters : mapping
-        Parameters of the transfer.
-    experiment : str
-        Created where it does not exist.
-
-    Returns
-    -------
-    str
-        The parent's run id.
+    The experiment is created where it does not exist. Return the parent's run id.
     """
     import mlflow  # takes a second that only tracking should cost
 

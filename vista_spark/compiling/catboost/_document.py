@@ -26,26 +26,9 @@ CODES = "Fit on numbers, such as one column per category, or score the model wit
 class ModelDocument:
     """Model of CatBoost, as data.
 
-    Parameters
-    ----------
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : tuple of str or None
-        Names of the columns.
-    columns : list of int
-        Column of the table per feature.
-    missing : list of str
-        Treatment of NaN per feature: "AsIs", "AsFalse" or "AsTrue".
-    trees : list of dict
-        Trees of the document.
-    symmetric : bool
-        Trees have one split per level.
-    scale : float
-        Factor of the sums of leaves.
-    bias : float64 array of shape (scores,)
-        Scores to add.
-    loss : str
-        Name of the training loss.
+    ``columns`` has the column of the table of each feature, ``missing`` its treatment of NaN: "AsIs", "AsFalse" or
+    "AsTrue". ``symmetric`` trees have one split per level. Sums of leaves are multiplied by ``scale``; ``bias`` of
+    shape (scores,) is added.
     """
 
     n_features_in_: int

@@ -45,24 +45,10 @@ class TextTree:
 class ModelText:
     """Model of LightGBM, as data.
 
-    Parameters
-    ----------
-    n_features_in_ : int
-        Number of columns.
-    names : tuple of str or None
-        Names of the columns; ``None`` for a model without names.
-    objective : tuple of str
-        Name of the objective, then its options, as ``("binary", "sigmoid:1")``.
-    columns : int
-        Trees of an iteration: a column of scores each.
-    averaged : bool
-        The result is the mean of the trees, as for random forests.
-    trees : list of TextTree
-        Trees in their order.
-    categorical : tuple of int
-        Columns that are split by categories.
-    pandas : list or None
-        Categories of the columns that were pandas' categoricals.
+    ``objective`` is the name, then its options, as ``("binary", "sigmoid:1")``. ``columns`` is the number of trees of
+    an iteration: a column of scores each. The result of ``averaged`` models is the mean of the trees, as for random
+    forests. ``categorical`` columns are split by categories; ``pandas`` are the categories of the columns that were
+    pandas' categoricals.
     """
 
     n_features_in_: int

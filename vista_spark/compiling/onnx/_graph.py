@@ -24,20 +24,11 @@ ORIGINAL = "Compile the model that the graph was converted from, or score the gr
 class Table:
     """A value with the rows leading.
 
-    Parameters
-    ----------
-    node : str
-        Its numbers, a row flattened.
-    shape : tuple of int
-        Shape of a row: ``()`` for an ONNX tensor of shape (N,), ``(C,)`` for one of shape (N, C).
-    dtype : str
-        ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``: whole numbers and truths are computed as floats.
-    labels : array of texts, or None
-        Labels that the numbers index.
-    turned : bool
-        Whether ONNX has it as (1, N), as ArrayFeatureExtractor gives it.
-    texts : tuple of int, or None
-        Columns of the input that hold texts, or maps, where it is such a table: it has no node.
+    ``node`` has its numbers, a row flattened. ``shape`` is that of a row: ``()`` for an ONNX tensor of shape (N,),
+    ``(C,)`` for one of shape (N, C). ``dtype`` is ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``: whole
+    numbers and truths are computed as floats. The numbers index ``labels``. ONNX has a ``turned`` value as (1, N), as
+    ArrayFeatureExtractor gives it. ``texts`` are the columns of the input that hold texts, or maps, where it is such a
+    table: it has no node.
     """
 
     node: str
@@ -92,14 +83,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
 class Graph:
     """A graph that is being lowered.
 
-    Parameters
-    ----------
-    build : Builder
-        Builder of the program.
-    values : dict of str to value
-        By ONNX's names.
-    opsets : dict of str to int
-        Version of each domain.
+    ``values`` are by ONNX's names, ``opsets`` the version of each domain.
     """
 
     build: ops.Builder

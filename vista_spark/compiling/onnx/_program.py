@@ -24,21 +24,8 @@ def program_of(model: Any, example: Any = None) -> ops.Program:
 
     Its inputs are columns of one table, one after the other. A result that is a class becomes ``predict``, and scores
     beside it ``predict_proba``, or ``decision_function`` if "prob" is not part of their name. A single result is
-    ``predict`` if it has one column or comes from a regressor, else ``transform``.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto, bytes, str or Path
-        Model, its bytes, or its file.
-    example : array of shape (rows, columns), optional
-        Table that the model reads, for an input of unknown width.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        An operator, or an option of one, cannot be compiled.
-    InvalidArgumentError
-        The bytes are no ONNX model.
+    ``predict`` if it has one column or comes from a regressor, else ``transform``. ``example`` is a table for an input
+    of unknown width.
     """
     import onnx
     from onnx import numpy_helper

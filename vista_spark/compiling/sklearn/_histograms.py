@@ -93,21 +93,9 @@ def lower_sets(
 ) -> tuple[str, NDArray[np.int64]]:
     """Add a column for each set of categories: 0 for those on the left, 1 for others, NaN for what is not known.
 
-    Parameters
-    ----------
-    feature : int64 array
-        Column of each node, as the library counts: categorical columns come first.
-    nodes : int64 array
-        Nodes that split by categories.
-    sets : sequence of uint32 arrays
-        Bits of the categories on the left, per node.
-
-    Returns
-    -------
-    table : str
-        Columns of numbers, then one column per set.
-    feature : int64 array
-        Columns of that table.
+    ``feature`` is the column of each node, as the library counts: categorical columns come first. ``sets`` are the bits
+    of the categories on the left, for each of ``nodes``, which split by categories. Return the table (columns of
+    numbers, then one column per set) and the columns of the nodes in it.
     """
     categorical = np.flatnonzero(model.is_categorical_)
     numeric = np.flatnonzero(~np.asarray(model.is_categorical_))

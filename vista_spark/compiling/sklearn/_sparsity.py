@@ -11,15 +11,7 @@ if TYPE_CHECKING:
 
 
 def sparsity_of(step: Any, layout: Sparsity) -> Sparsity:
-    """Return the layout of a transformer's result.
-
-    Parameters
-    ----------
-    step : estimator
-        Fitted transformer.
-    layout : Sparsity
-        Layout of its input.
-    """
+    """Return the layout of a transformer's result."""
     rule = _RULES.get(type(step).__name__)
     if rule is not None:
         return rule(step, layout)

@@ -45,21 +45,9 @@ def give_classes(
 ) -> None:
     """Add the columns of a classifier.
 
-    Parameters
-    ----------
-    model : Model
-        Fitted classifier.
-    columns : Columns
-        Columns of the pipeline.
-    raw, shares : str
-        Nodes of raw predictions and probabilities; ``None`` for a model without probabilities.
-    margin : (str, float), optional
-        Node and threshold above which class 1 is predicted. By default the greatest raw prediction wins.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        The model leaves out the column that Spark ML computes predictions from.
+    ``raw`` and ``shares`` are nodes of raw predictions and probabilities, ``None`` for a model without them. ``margin``
+    is a node with the threshold above which class 1 is predicted; by default the greatest raw prediction wins. Raise
+    UnsupportedOperatorError if the model leaves out the column that Spark ML computes predictions from.
     """
     if not model.getRawPredictionCol():
         raise refuse(model, "rawPredictionCol=''")

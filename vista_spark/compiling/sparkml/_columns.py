@@ -25,17 +25,9 @@ _MOST = 2**40
 class Columns:
     """Columns that the stages so far read from the DataFrame, and those that they add.
 
-    Parameters
-    ----------
-    kinds : mapping of str to int
-        Length of the vectors of known columns, 0 for a column of numbers. Unknown columns count as numbers if a stage
-        reads either.
-    strangers : frozenset of str
-        Columns of unknown kind, which a stage that is not compiled adds.
-    doubles : frozenset of str
-        Columns that are known to be floats, not whole numbers.
-    words : frozenset of str
-        Columns that are known to be texts.
+    ``kinds`` are the lengths of the vectors of known columns, 0 for a column of numbers; unknown columns count as
+    numbers if a stage reads either. ``strangers`` are of unknown kind: a stage that is not compiled adds them.
+    ``doubles`` are known to be floats, not whole numbers, and ``words`` to be texts.
     """
 
     kinds: Mapping[str, int] = field(default_factory=dict)
@@ -163,16 +155,7 @@ class Columns:
     def add_column(self, column: str, node: str, *, flat: bool = False, role: str | None = None) -> None:
         """Add a column; none for an empty name.
 
-        Parameters
-        ----------
-        column : str
-            Name of the column; an empty one adds nothing.
-        node : str
-            Node of its values.
-        flat : bool
-            The column holds numbers, not vectors.
-        role : str, optional
-            Method of the compiled pipeline that returns it.
+        A ``flat`` column holds numbers, not vectors. ``role`` is the method of the compiled pipeline that returns it.
         """
         if not column:
             return

@@ -29,17 +29,7 @@ def stages_of(model: Any) -> list[Any]:
 def program_of(model: Any, example: Any = None) -> Program:
     """Lower a fitted model or pipeline; its outputs are the methods of its last stage.
 
-    Parameters
-    ----------
-    model : pyspark.ml.Model or Transformer
-        Fitted model or pipeline.
-    example : pyspark.sql.DataFrame, optional
-        DataFrame that the model reads, whose schema tells vectors from numbers.
-
-    Raises
-    ------
-    UnsupportedOperatorError
-        A stage, or an option of one, cannot be compiled.
+    The schema of ``example`` tells vectors from numbers.
     """
     columns = _lowered(stages_of(model), Columns() if example is None else known_of(example))
     outputs = {role: columns.added[column] for role, column in columns.roles.items()}

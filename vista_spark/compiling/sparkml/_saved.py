@@ -20,19 +20,9 @@ if TYPE_CHECKING:
 class SavedTrees(NamedTuple):
     """Nodes of all trees, tree by tree, in the order of their numbers.
 
-    Parameters
-    ----------
-    tree, left, right, feature, categories : int64 arrays of shape (nodes,)
-        Structure of the trees. Children are indices into this table, -1 for a leaf; categories are -1 for a split at a
-        threshold.
-    prediction : float64 array of shape (nodes,)
-        Prediction of each node.
-    stats : list of float64 arrays
-        Impurity statistics of each node.
-    limits : list of float64 arrays
-        Threshold, or categories that go to the left.
-    weights : float64 array of shape (trees,)
-        Weights of the trees.
+    The int64 arrays of shape (nodes,) are the structure: children are indices into this table, -1 for a leaf;
+    ``categories`` are -1 for a split at a threshold. ``limits`` are thresholds, or the categories that go to the left;
+    ``stats`` are impurity statistics of each node, and ``weights`` those of the trees.
     """
 
     tree: NDArray[np.int64]
@@ -74,15 +64,7 @@ def _remove(session: SparkSession, folder: Path) -> None:
 
 
 def saved_trees(model: Any, *, several: bool) -> SavedTrees:
-    """Read the trees of a model.
-
-    Parameters
-    ----------
-    model : Model
-        Fitted trees.
-    several : bool
-        The model is an ensemble.
-    """
+    """Read the trees of a model."""
     if several:
         data, heads = saved_table(model, "data", "treesMetadata")
         numbers = data.column("treeID").to_numpy()

@@ -28,34 +28,11 @@ _LOGARITHMIC = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival
 class ModelDocument:
     """Model of XGBoost, as data.
 
-    Parameters
-    ----------
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : tuple of str or None
-        Names of the columns.
-    objective : str
-        Name of the objective.
-    base : float32 array of shape (columns,)
-        Base scores.
-    trees : list of dict
-        Trees of the document.
-    target : int64 array of shape (trees,)
-        Column of scores of each tree.
-    scale : float32 array of shape (trees,)
-        Factors of the leaves per tree, for dart.
-    rounds : int64 array of shape (iterations + 1,)
-        First tree of each iteration, and the end.
-    weights : float32 array of shape (features + 1, columns), or None
-        Weights of a linear booster, the bias last.
-    categories : dict from int to list of str
-        Categories by code, for each column that XGBoost encodes.
-    missing : float
-        Mark of missing values, beside NaN.
-    refuses_infinities : bool
-        Rows pass a ``DMatrix``, which refuses infinities.
-    best : int or None
-        The best iteration, if training stopped early.
+    ``base`` are float32 base scores by column, ``target`` is the column of scores of each tree, and ``scale`` the
+    factors of the leaves per tree, for dart. ``rounds`` has the first tree of each iteration, and the end. ``weights``
+    of a linear booster have shape (features + 1, columns), the bias last. ``categories`` are by code, for each column
+    that XGBoost encodes. ``missing`` is the mark of missing values, beside NaN. ``refuses_infinities`` if rows pass a
+    ``DMatrix``. ``best`` is the best iteration, if training stopped early.
     """
 
     n_features_in_: int
