@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _P = TypeVar("_P", bound=Params)
 _T = TypeVar("_T")
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 
 def accessors(param: Param[_T], what: str) -> tuple[Callable[[Any], _T], Callable[[_P, _T], _P]]:
@@ -48,7 +49,7 @@ def setter(param: Param[_T], what: str) -> Callable[[_P, _T], _P]:
     return _named(set_value, "set", param, f"Set {what}.")
 
 
-def _named(method: Any, verb: str, param: Param[Any], doc: str) -> Any:
+def _named(method: _Method, verb: str, param: Param[Any], doc: str) -> _Method:
     method.__name__ = f"{verb}{param.name[0].upper()}{param.name[1:]}"
     method.__doc__ = doc
     return method
