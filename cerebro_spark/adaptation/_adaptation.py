@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 
+__all__ = ["Adaptation"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Probed
     from cerebro_spark.tune import Search
 
+__all__ = ["Campaign"]
+
 
 class Campaign:
     """Cycles of an :class:`Adaptation`, and what one cycle leaves for the next in this process.

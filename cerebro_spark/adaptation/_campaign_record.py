@@ -13,6 +13,8 @@ from udfs.names import check_name
 if TYPE_CHECKING:
     from udfs.store import Store
 
+__all__ = ["CampaignRecord", "CycleRecord"]
+
 _VERSION = 1
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from optimizer.space import Space
 
+__all__ = ["CandidateGrid"]
+
 
 @dataclass(kw_only=True, eq=False)
 class CandidateGrid(Search):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from udfs.handlers import Adapted
     from udfs.shards import PreparedData
 
+__all__ = ["Candidates", "OpenedCandidate"]
+
 # Packages that compute for a framework, besides the framework itself.
 _COMPUTING = {"keras": ("tensorflow", "tensorflow-cpu")}
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
+__all__ = ["Cycle", "CycleResult", "count_records"]
+
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:

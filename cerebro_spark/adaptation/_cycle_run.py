@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Probed, RunContext, RunResult
     from udfs.hopper import AdaptationSettings
 
+__all__ = ["CycleRun"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleRun:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.adaptation._cycle import CycleResult
 
+__all__ = ["cycles_figure"]
+
 _ALONE, _HERE = "0.8", "tab:blue"
 
 

@@ -12,6 +12,8 @@ from udfs.driver import cause, interruptible
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
+__all__ = ["collect_rows"]
+
 _KNOWN = {
     "StoreError": StoreError,
     "ShardError": ShardError,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from udfs.shards import GrowingData, Tensors
     from udfs.training import Session
 
+__all__ = ["Extreme", "check_labels", "find_extremes"]
+
 
 @dataclass(frozen=True, slots=True)
 class Extreme:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from udfs.adaptation import Augmenter, FeatureStore, ModelOpener
     from udfs.shards import GrowingData
 
+__all__ = ["Materialised", "materialise"]
+
 _LOG = logging.getLogger(__name__)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from udfs.adaptation import FeatureStore, ModelOpener
     from udfs.shards import GrowingData
 
+__all__ = ["Measured", "measure"]
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cerebro_spark.adaptation._settings import CampaignSettings
 
+__all__ = ["tracked_settings"]
+
 _LOGGED = (
     "id_column",
     "max_records",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan, Candidate
 
+__all__ = ["PlannedGroups"]
+
 # First trial of any run. With schedule="fixed" all groups visit the shards in its order: an order of a group would
 # depend on its members, and so on measured rates.
 _FIRST = "c000"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from optimizer.adaptation import AdaptationPlan, Candidate, Costs
 
+__all__ = ["Planning"]
+
 
 @dataclass(frozen=True, slots=True)
 class Planning:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._stored_layers import StoredLayers
     from udfs.shards import GrowingData
 
+__all__ = ["PoolRanking", "check_how", "rank_at_random"]
+
 _HOW = (*UNCERTAINTIES, "diversity", "random")
 
 # Default number of records by diversity.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Event
     from optimizer.adaptation import AdaptationPlan, Group
 
+__all__ = ["CycleCosts", "Rates", "Seconds", "Work", "predicted_training", "work_of"]
+
 # Relative error of predicted seconds above which the next plan uses the measured rates.
 _OFF = 0.25
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._settings import CampaignSettings
     from cerebro_spark.hopper import SparkBackend
 
+__all__ = ["check_search", "epochs_of", "new_search"]
+
 # Settings that a campaign passes to the searches of its cycles.
 _OF_A_SEARCH = (
     "backend",

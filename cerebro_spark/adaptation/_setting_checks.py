@@ -17,6 +17,8 @@ from udfs.store import Store
 if TYPE_CHECKING:
     from cerebro_spark.adaptation._settings import CampaignSettings
 
+__all__ = ["check_arguments"]
+
 _ERRORS = ("drop", "raise")
 _SWITCHES = ("materialise", "fuse", "joint", "warm_start", "progress")
 _OBJECTS: tuple[tuple[str, type, str], ...] = (

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from udfs.handlers import ModelTrainer
     from udfs.store import Store
 
+__all__ = ["CampaignSettings"]
+
 
 @dataclass(kw_only=True, eq=False)
 class CampaignSettings:

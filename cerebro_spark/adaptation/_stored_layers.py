@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from udfs.adaptation import Augmenter, FeatureStore, Segment
     from udfs.shards import GrowingData
 
+__all__ = ["StoredLayers"]
+
 _LOG = logging.getLogger(__name__)
 
 # Plans for smaller disks are never better, so skip them.

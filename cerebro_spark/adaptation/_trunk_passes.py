@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Event
     from optimizer.graph import LayerGraph
 
+__all__ = ["frozen_flops_of", "passes_of", "units_of"]
+
 
 def units_of(events: Sequence[Event]) -> Iterator[list[Event]]:
     """Yield the events of each unit, in which trials of a group follow each other."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._campaign_record import CycleRecord
     from udfs.store import Store
 
+__all__ = ["EarlierCycle", "last_over", "layout_of"]
+
 # Final statuses of trials whose weights can be used.
 _SOUND = ("finished", "stopped")
 

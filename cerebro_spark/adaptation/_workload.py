@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._candidates import OpenedCandidate
     from optimizer.adaptation import Candidate
 
+__all__ = ["Workload"]
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:

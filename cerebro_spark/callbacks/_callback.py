@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         WorkerLost,
     )
 
+__all__ = ["Callback"]
+
 
 class Callback:
     """Base class of callbacks: every method does nothing until it is overridden.

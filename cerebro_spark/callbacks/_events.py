@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = [
+    "EpochFinished",
+    "Event",
+    "RunFailed",
+    "RunFinished",
+    "RunStarted",
+    "TrialFinished",
+    "TrialStarted",
+    "TrialState",
+    "UnitFinished",
+    "WorkerLost",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialState:

@@ -17,6 +17,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Sessions"]
+
 
 class Sessions:
     """Writer of one session per trial, next to its scalars: the dashboard assigns params and metrics by folder.

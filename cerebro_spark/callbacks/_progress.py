@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         WorkerLost,
     )
 
+__all__ = ["ProgressTable"]
+
 # Rows of the table; a terminal has not many more.
 _ROWS = 20
 

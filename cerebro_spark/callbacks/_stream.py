@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks._callback import Callback
     from cerebro_spark.callbacks._events import Event
 
+__all__ = ["EventStream"]
+
 _LOG = logging.getLogger(__name__)
 
 # The method of a callback that hears of each event.

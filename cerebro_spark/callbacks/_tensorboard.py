@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         TrialState,
     )
 
+__all__ = ["TensorBoard"]
+
 
 class TensorBoard(Callback):
     """Write event files that TensorBoard reads, one folder per trial, its params for the HParams dashboard.

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.adaptation import Cycle
 
+__all__ = ["adapt_command"]
+
 # In the place of features until a table says which there are; a cycle that is resumed has its own.
 _UNREAD = ("every other column",)
 _ASK, _HOW = 50, "least_confidence"

@@ -10,6 +10,8 @@ from cerebro_spark.cli._tables import tables_command
 from cerebro_spark.cli._tune import tune_command
 from udfs.driver.command import Version, run_command
 
+__all__ = ["app", "main"]
+
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("tune")(tune_command)
 app.command("adapt")(adapt_command)

@@ -10,6 +10,8 @@ from cerebro_spark.hopper import inspect_store
 from udfs.driver.command import Json, print_json, refused_before_spark
 from udfs.store import Store
 
+__all__ = ["fsck_command"]
+
 
 def fsck_command(
     store: Annotated[str, typer.Argument(help="URI of the store, or a folder.")],

@@ -11,6 +11,8 @@ from optimizer.hopper import POLICIES
 from udfs.driver.command import choice, comma_separated
 from udfs.driver.options import OptionGroup
 
+__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "metric_names"]
+
 TABLES = ".csv or .tsv with a header, .json, .orc, Parquet, or what --table-format says"
 """Formats of a table, for the help of options."""
 

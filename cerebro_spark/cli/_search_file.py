@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+__all__ = ["PROCEDURES", "adaptation_settings", "load_search", "search_settings"]
+
 #: Procedures by the names of the command line, and the searches of ``cerebro_spark`` that run them.
 PROCEDURES = {
     "grid": "GridSearch",

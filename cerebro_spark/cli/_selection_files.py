@@ -15,6 +15,8 @@ from udfs.driver.command import print_json
 if TYPE_CHECKING:
     from cerebro_spark.tune import Selection
 
+__all__ = ["write_selection"]
+
 
 def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -> None:
     """Write the files of a selection, and print its trials, the best first.

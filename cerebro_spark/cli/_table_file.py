@@ -9,6 +9,8 @@ from udfs.driver import check_file_columns, check_rows, is_here, table_format
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+__all__ = ["check_table", "feature_names", "labels_and_weight"]
+
 
 def check_table(table: str, columns: Iterable[str], option: str, master: str | None, form: str | None = None) -> None:
     """Check the columns of a table, and that it has a row; of one that this machine does not see, the name alone."""

@@ -13,6 +13,8 @@ from udfs.driver import check_place
 from udfs.driver.command import Json, print_json, refused_before_spark
 from udfs.store import Store
 
+__all__ = ["tables_command"]
+
 
 class _Format(StrEnum):
     PARQUET = "parquet"

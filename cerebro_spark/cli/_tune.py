@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
+__all__ = ["tune_command"]
+
 _SEARCHES = [getattr(cerebro_spark, name) for name in PROCEDURES.values()]
 
 # Settings that the file may have, too; an option wins.

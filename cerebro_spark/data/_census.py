@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._columns import Chosen, Source
 
+__all__ = ["BUCKETS", "COMPLETE", "WITHOUT_WEIGHT", "Census", "count", "encoded", "listed"]
+
 BUCKETS = 256
 """Number of buckets that rows are sorted into: enough to run as many tasks, few enough to count each."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._columns import Chosen
 
+__all__ = ["check_image_size", "check_numbers", "check_words", "from_worker"]
+
 _POLICIES = ("raise", "drop")
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+__all__ = ["FEATURES", "Chosen", "Source", "choose", "choose_features"]
+
 FEATURES = "features"
 """Name of the input that joins the numbers and vectors of a plain sequence of columns."""
 

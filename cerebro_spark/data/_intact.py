@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+__all__ = ["damaged_shards"]
+
 
 def damaged_shards(spark: SparkSession, prepared: PreparedData) -> list[str]:
     """Read every shard once, on the workers, and describe those that are not what was prepared.

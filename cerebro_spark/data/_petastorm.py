@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
+__all__ = ["petastorm_frame"]
+
 # Spark has no unsigned numbers: the next larger type holds them.
 _NUMBERS: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from cerebro_spark.data._columns import Chosen
     from udfs.store import Store
 
+__all__ = ["prepare"]
+
 _LOG = logging.getLogger(__name__)
 
 # Seconds without a write after which a partial file belongs to a killed task.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+__all__ = ["with_places"]
+
 
 def with_places(
     rows: DataFrame, features: Sequence[Column], num_shards: int, test_fraction: float, seed: int

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+__all__ = ["Deal"]
+
 
 @dataclass(frozen=True, slots=True)
 class Deal:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from udfs.arrow import ErrorPolicy
 
+__all__ = ["bio_classes", "tokenize"]
+
 _OUTSIDE = "O"
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import EvaluatedMember, EvaluateReport
 
+__all__ = ["Assignments"]
+
 
 class Assignments:
     """Assignment of units to workers, and receipt of their reports. Its callers hold the run's lock."""

@@ -14,6 +14,8 @@ from udfs.node import check_device
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["SparkBackend"]
+
 
 @dataclass(frozen=True)
 class SparkBackend:

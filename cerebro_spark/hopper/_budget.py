@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from cerebro_spark.errors import InvalidArgumentError
 
+__all__ = ["Budget"]
+
 _HOUR_S = 3600
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from udfs.hopper import AdaptationSettings
     from udfs.shards import PreparedData
 
+__all__ = ["RunContext"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:

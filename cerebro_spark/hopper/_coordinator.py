@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Decision, UserRequest
     from udfs.rpc import Request
 
+__all__ = ["Coordinator"]
+
 # Between two looks at whether processes have fallen silent.
 _LOOK_S = 0.25
 

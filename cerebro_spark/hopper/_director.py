@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Decision, Procedure, Result, UserRequest
 
+__all__ = ["Director"]
+
 
 class Director:
     """Link between a run and its procedure, which gets results and decides about trials.

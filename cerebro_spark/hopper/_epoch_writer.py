@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._retention import Retention
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["EpochWriter", "TrialWriter"]
+
 
 class TrialWriter(Protocol):
     """Writer of the state of trials. The coordinator makes one call at a time, without the run's lock."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Decision, Source, UserRequest
 
+__all__ = ["Epochs"]
+
 _LOG = logging.getLogger(__name__)
 
 

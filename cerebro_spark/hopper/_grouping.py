@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["Group", "Grouping", "Singles"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:

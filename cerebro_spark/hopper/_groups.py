@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["Groups"]
+
 _LOG = logging.getLogger(__name__)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+__all__ = ["Holdings"]
+
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from udfs.store import Store
 
+__all__ = ["Finding", "inspect_store"]
+
 _RECORD = re.compile(r"[0-9]{6,}-[0-9a-f]{8}\.json")
 
 

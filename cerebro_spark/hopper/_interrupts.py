@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from types import FrameType
 
+__all__ = ["Interrupts"]
+
 _LOG = logging.getLogger(__name__)
 
 # Cleaning up takes less; should a user's callback hang in it, an interrupt gets through after that.

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from udfs.store import Store
 
+__all__ = ["Journal", "RunSpec"]
+
 _LOG = logging.getLogger(__name__)
 
 _NO_RUN = "put a copy of it back, or begin another run; without it the run cannot go on exactly"

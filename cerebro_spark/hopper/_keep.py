@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+__all__ = ["CHECKPOINTS", "KEEPS", "best_epoch"]
+
 #: Which states stay when a run has ended, the default first: the last one, that of the best epoch too, or those of all.
 KEEPS = ("last", "best", "epochs")
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from udfs.store import Store
 
+__all__ = ["Lease"]
+
 _LOG = logging.getLogger(__name__)
 
 _BEAT_S = 2.0

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cerebro_spark.hopper._state import Assignment, Attached, RunState
 
+__all__ = ["Liveness"]
+
 _LOG = logging.getLogger(__name__)
 
 # Seconds without a call after which a worker counts as lost; it beats once a second.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from udfs.hopper import Printed
 
+__all__ = ["TrialLog"]
+
 # Characters of the beginning, and of the end.
 _KEPT = 128 * 1024
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._log import TrialLog
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["LogWriter"]
+
 # Between two writes.
 _PAUSE_S = 10.0
 

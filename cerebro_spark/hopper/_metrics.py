@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["epoch_metrics"]
+
 
 def epoch_metrics(
     trial: Trial, epoch: int, results: Callable[[Mapping[str, Any]], dict[str, float]]

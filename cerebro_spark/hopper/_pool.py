@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._slots import Slots
     from udfs.rpc import Credentials, Request
 
+__all__ = ["Member", "Pool"]
+
 _LOG = logging.getLogger(__name__)
 
 # How long a worker's request for runs waits at the driver; short of the caller's own patience.

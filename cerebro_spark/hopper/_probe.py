@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
+__all__ = ["Probed", "probe"]
+
 # Rows that the first configuration is tried on; batch norm needs more than one.
 _ROWS = 4
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from udfs.hopper import EvaluateUnit, Printed, TrainUnit
     from udfs.rpc import Request
 
+__all__ = ["Answers"]
+
 _LOG = logging.getLogger(__name__)
 
 # How long a request for the next unit waits at the driver; short of the caller's own patience.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._journal import RunSpec
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["Publisher", "run_started"]
+
 
 class Publisher:
     """Observer of the coordinator that publishes events; every method returns at once."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import MemberFailure, UnitFailure
 
+__all__ = ["Recovery"]
+
 _LOG = logging.getLogger(__name__)
 
 # Number of consecutive failed tries after which a checkpoint in the store is considered damaged.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optimizer.hopper import Placement
     from optimizer.procedures import Source
 
+__all__ = ["Recorded"]
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._context import RunContext
     from cerebro_spark.hopper._trial import Trial
 
+__all__ = ["Retention"]
+
 _LOG = logging.getLogger(__name__)
 
 # A clone goes back to its source's state, should its own first checkpoint be damaged; from the second on it need not.

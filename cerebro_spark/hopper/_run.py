@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Ledger, Procedure
     from udfs.shards import PreparedData
 
+__all__ = ["Outcome", "Run", "RunResult"]
+
 # Interval at which the main thread checks for the end of the run; it hears an interrupt by the user in between.
 _CHECK_S = 0.25
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+__all__ = ["Slots", "slots_of", "uses_slots"]
+
 _LOG = logging.getLogger(__name__)
 
 _SESSIONS: WeakKeyDictionary[SparkSession, Slots] = WeakKeyDictionary()

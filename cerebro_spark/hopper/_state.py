@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Hopper
 
+__all__ = ["Assignment", "Attached", "RunState", "Start"]
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Source
     from udfs.hopper import TrainedMember
 
+__all__ = ["Copy", "Death", "Trial"]
+
 _UNBROKEN = ("running", "paused", "stopped", "finished")
 
 # A trial during which this number of consecutive workers died is tried alone.

@@ -16,6 +16,8 @@ from udfs.sql import PredictionCalls, as_arrow
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["PredictionModel"]
+
 _NAME, _ERROR = "model", "error"
 
 

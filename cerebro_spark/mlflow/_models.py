@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.tune import Selection, TunedModel
 
+__all__ = ["log_model", "save_model"]
+
 
 def save_model(
     model: TunedModel | Selection, path: str | Path, *, signature: Any = None, input_example: Any = None

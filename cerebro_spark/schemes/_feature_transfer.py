@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TensorSpec
 
+__all__ = ["COMBINATIONS", "feature_transfer"]
+
 COMBINATIONS = ("last", "sum", "weighted_sum", "concat")
 """Ways to make one tensor of the features of several layers."""
 

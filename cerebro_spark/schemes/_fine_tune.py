@@ -7,6 +7,8 @@ from typing import Any
 from cerebro_spark.schemes._networks import framework_module, module_paths
 from optimizer.arguments import whole
 
+__all__ = ["fine_tune"]
+
 
 def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> Any:
     """Freeze a network except for its last blocks, and replace its head (Nautilus, Table 3, FTU).

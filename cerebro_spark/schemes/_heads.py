@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+__all__ = ["ImageHead", "SequenceHead", "TransformerHead"]
+
 
 class TransformerHead(nn.Module):
     """Trainable transformer encoder block with a classifier per token (Nautilus, section 5, workloads FTR).

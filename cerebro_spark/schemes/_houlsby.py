@@ -7,6 +7,8 @@ from typing import Any
 from cerebro_spark.schemes._networks import adapters
 from optimizer.arguments import whole
 
+__all__ = ["houlsby"]
+
 
 def houlsby(net: Any, top: int, bottleneck: int = 64, head: Any = None) -> Any:
     """Insert adapters into the last blocks of a frozen BERT (Houlsby et al., ICML 2019; Nautilus, Table 3, ATR).

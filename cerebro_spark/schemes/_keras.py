@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TensorSpec
 
+__all__ = ["feature_transfer", "fine_tune"]
+
 _NORMS = (
     keras.layers.BatchNormalization,
     keras.layers.GroupNormalization,

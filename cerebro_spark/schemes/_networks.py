@@ -11,6 +11,8 @@ from udfs.handlers import framework_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["adapters", "framework_module", "module_paths"]
+
 _MODULES = {"torch": "cerebro_spark.schemes._torch", "keras": "cerebro_spark.schemes._keras"}
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from cerebro_spark.schemes._networks import adapters, module_paths
 from optimizer.arguments import whole
 
+__all__ = ["residual_adapters"]
+
 
 def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> Any:
     """Insert parallel adapters into the last blocks of a frozen CNN (Rebuffi et al., CVPR 2018, section 3.1).

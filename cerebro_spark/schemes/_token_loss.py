@@ -9,6 +9,8 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = ["token_loss"]
+
 
 def token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     """Compute the mean cross-entropy of a batch's tagged tokens; for ``loss=`` of a ``ModelTrainer``.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cerebro_spark.schemes._torch_blocks import Block
     from udfs.handlers import TensorSpec
 
+__all__ = ["feature_transfer", "fine_tune", "frozen", "on_top", "top_of"]
+
 
 class _First(nn.Module):
     """The first of an encoder's outputs: the tokens of its last block."""

@@ -13,6 +13,8 @@ from cerebro_spark.schemes._torch_blocks import encoder_blocks, learn
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+__all__ = ["houlsby", "residual_adapters"]
+
 # As the code of Houlsby et al.: small enough that the adapted network begins as the plain one.
 _DEVIATION = 1e-3
 

@@ -12,6 +12,8 @@ from optimizer.errors import UnknownLayerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+__all__ = ["Block", "blocks_of", "encoder_blocks", "learn", "named_blocks", "own_buffers", "top_blocks"]
+
 Block = tuple[str, ...]
 """Paths of a block's modules: one, or one and the norm that follows it."""
 

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["Concatenation", "Last", "Sum", "WeightedSum"]
+
 
 class Last(nn.Module):
     """The features of the topmost layer."""

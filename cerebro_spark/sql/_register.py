@@ -12,6 +12,8 @@ from udfs.sql import PredictionCalls
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["register_sql"]
+
 # Batches of the network whose outputs are collected before they are passed to Spark.
 _BATCHES = 8
 

@@ -13,6 +13,8 @@ from udfs.driver import hint_keywords
 if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
 
+__all__ = ["ASHA"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

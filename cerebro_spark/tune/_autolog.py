@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from cerebro_spark.errors import InvalidArgumentError
 
+__all__ = ["Autologging", "autolog", "autologging"]
+
 
 @dataclass(frozen=True, slots=True)
 class Autologging:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Begun = Callable[[Coordinator, RunSpec], None]
 
+__all__ = ["Experiment"]
+
 # Between two looks at whether only paused configurations are left.
 _LOOK_S = 0.5
 

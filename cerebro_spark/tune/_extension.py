@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import Probed, RunContext, RunResult
 
+__all__ = ["RunExtension", "WholeModels"]
+
 
 class RunExtension(Protocol):
     """Changes to the runs of a search, which :meth:`Search.extended` takes. :class:`Adaptation` has one.

@@ -8,6 +8,8 @@ from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._model import TunedModel
 from udfs.driver import Pyfunc, pyfunc_signature, write_network_folder
 
+__all__ = ["pyfunc_of"]
+
 if TYPE_CHECKING:
     from udfs.shards import TensorColumn
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from optimizer.space import Space
 
+__all__ = ["GridSearch"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.ml.param import Params
 
+__all__ = ["checked_names", "hyperparameter"]
+
 
 def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
     """Check that hyperparameters can be attributes of an estimator.

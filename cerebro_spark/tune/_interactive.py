@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Event, Loss
     from cerebro_spark.tune._result import TrialResult
 
+__all__ = ["interactive_curves", "interactive_gantt"]
+
 # Training and validation of a configuration are two traces of one colour.
 _COLOURS = (
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"

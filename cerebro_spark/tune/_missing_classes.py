@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
+__all__ = ["MISSING_CLASSES", "check_classes"]
+
 MISSING_CLASSES = ("raise", "allow")
 
 # Classes that a message lists.

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
+__all__ = ["TunedModel", "label_kind"]
+
 Kind = Literal["classes", "positive", "tags", "value"]
 
 # Kinds of which there are probabilities, in one vector a row.

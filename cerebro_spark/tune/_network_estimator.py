@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from udfs.store import Store
     from udfs.training import TrainingFunctions
 
+__all__ = ["NetworkEstimator"]
+
 _LOG = logging.getLogger(__name__)
 
 # A run holds the session's task slots, and a model is built with the process's random numbers: one at a time, also

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from optimizer.space import Space
 
+__all__ = ["PBT"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

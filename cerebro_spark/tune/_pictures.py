@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Event, Loss
     from cerebro_spark.tune._result import TrialResult
 
+__all__ = ["gantt", "learning_curves"]
+
 _LABELLED = 20
 
 # Share of the picture's width: a narrower bar has no room for its number.

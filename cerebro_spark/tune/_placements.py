@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import Event, Trial
 
+__all__ = ["on_workers", "placements"]
+
 
 def placements(trials: Sequence[Trial], events: Sequence[Event]) -> dict[int, tuple[Placement, ...]]:
     """List by epoch the units that made the trials' models, each once, where and when they ran.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
     from optimizer.procedures import Sampler
 
+__all__ = ["RandomSearch"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

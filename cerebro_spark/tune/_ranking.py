@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._result import TrialResult
     from optimizer.procedures import Objective
 
+__all__ = ["check_objectives", "pareto_front", "rank_key"]
+
 
 def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | None) -> dict[str, list[str]]:
     """Check metrics and modes before there is a network that has them.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Trial as FirstTrial
     from optimizer.procedures import Trial
 
+__all__ = ["Repeat"]
+
 
 class Repeat(Procedure):
     """Start the configurations of a run in their order, and end each where and why it ended.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec, Trial
     from optimizer.procedures import Source
 
+__all__ = ["TrialResult", "ranked_epoch", "result_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:

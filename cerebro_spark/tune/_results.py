@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Ledger, Schedule
     from udfs.shards import PreparedData
 
+__all__ = ["Results"]
+
 
 # Configurations that a notebook's table has.
 _SHOWN = 20

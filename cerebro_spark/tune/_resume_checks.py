@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
     from udfs.shards import PreparedData
 
+__all__ = ["check_no_replay", "check_same", "check_weights"]
+
 
 def check_no_replay(spec: RunSpec) -> None:
     """Refuse a run that repeats another: its store has not the visits that are to be repeated.

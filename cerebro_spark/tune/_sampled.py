@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Procedure, Sampler
     from optimizer.space import Space
 
+__all__ = ["SampledSearch"]
+
 
 @dataclass(kw_only=True, eq=False)
 class SampledSearch(Search):

@@ -14,6 +14,8 @@ from udfs.driver import hint_keywords
 if TYPE_CHECKING:
     from optimizer.procedures import Schedule
 
+__all__ = ["ScheduleSearch"]
+
 
 @hint_keywords
 @dataclass(kw_only=True, eq=False)

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from udfs.store import Store
     from udfs.training import TrainingFunctions
 
+__all__ = ["Search"]
+
 # Settings that are not logged as parameters: objects, and those of the trackers.
 _NOT_LOGGED = {
     "backend",

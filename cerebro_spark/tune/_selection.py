@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import SparkBackend
     from udfs.store import Store
 
+__all__ = ["Selection"]
+
 _LOG = logging.getLogger(__name__)
 
 

@@ -11,6 +11,8 @@ from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 
+__all__ = ["check_settings"]
+
 
 def check_settings(search: Any) -> None:
     """Validate the settings of a search that its procedure does not validate."""

@@ -10,6 +10,8 @@ from typing import Any
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.space import Space
 
+__all__ = ["grid"]
+
 
 def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Space) -> list[dict[str, Any]]:
     """List the configurations of a search space.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures import Procedure
 
+__all__ = ["Strategy", "as_space"]
+
 
 @dataclass(frozen=True, slots=True)
 class Strategy:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Decision
     from udfs.store import Store
 
+__all__ = ["TABLES", "run_tables"]
+
 #: Columns of each table by name, with their pandas types. Rows of all tables have the run's id; ids, epochs and
 #: partitions join them.
 TABLES: dict[str, dict[str, str]] = {

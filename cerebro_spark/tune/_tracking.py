@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._model import TunedModel
     from cerebro_spark.tune._result import TrialResult
 
+__all__ = ["Followers", "tracked"]
+
 _LOG = logging.getLogger(__name__)
 
 # What MLflow calls a child of a run.

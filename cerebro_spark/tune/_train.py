@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._tracking import Followers
     from optimizer.procedures import Procedure
 
+__all__ = ["metric_and_mode", "train", "trainer_name"]
+
 _Result = TypeVar("_Result", bound=Finished)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._candidate import Candidate
     from optimizer.graph import LayerGraph
 
+__all__ = ["Branch", "branches"]
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+__all__ = ["Candidate", "Costs", "checked"]
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

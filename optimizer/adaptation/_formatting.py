@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from optimizer.adaptation._group import Group
 
+__all__ = ["count", "group_lines", "listed", "plural"]
+
 _SHOWN = 4
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._branch import Branch
     from optimizer.adaptation._reuse import ReusePlans
 
+__all__ = ["Fused"]
+
 
 @dataclass(frozen=True, slots=True)
 class Fused:

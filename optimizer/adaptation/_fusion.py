@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._fused import Fused
     from optimizer.adaptation._reuse import ReusePlans
 
+__all__ = ["fuse"]
+
 
 def fuse(
     singles: Sequence[tuple[Fused, int]],

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph import LayerGraph
 
+__all__ = ["LiveTensors", "live_tensors"]
+
 _LOSS = ("loss", "")
 
 

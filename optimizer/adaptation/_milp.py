@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._fused import Fused
     from optimizer.adaptation._trunk import Trunk
 
+__all__ = ["best_stored"]
+
 # Weight of the total FLOPs, which decides only between plans with the same makespan.
 _TOTAL_WEIGHT = 1e-6
 

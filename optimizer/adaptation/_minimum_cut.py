@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+__all__ = ["Network"]
+
 
 class Network:
     """Flow network with integer capacities.

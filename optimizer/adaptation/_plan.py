@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._group import Group
     from optimizer.graph import LayerGraph
 
+__all__ = ["AdaptationPlan"]
+
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPlan(ExplainedInNotebooks):

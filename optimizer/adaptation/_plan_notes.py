@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._branch import Branch
     from optimizer.adaptation._search import Problem
 
+__all__ = ["notes"]
+
 
 def notes(parts: Sequence[Branch], problem: Problem, *, keeps: bool, groups: int, disk_bytes: int) -> tuple[str, ...]:
     """List the notes of a plan that ``keeps`` layers on disk or not, and has a number of groups."""

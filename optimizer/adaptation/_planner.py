@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._search import Solution
     from optimizer.adaptation._trunk import Trunk
 
+__all__ = ["plan"]
+
 # Bytes on disk of a float32 number: as it is computed, and rounded to bfloat16.
 _WIDTHS = (4, 2)
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph import LayerGraph
 
+__all__ = ["dominators"]
+
 
 def dominators(graph: LayerGraph, wanted: Collection[str]) -> Callable[[str], Iterator[str]]:
     """Find the layers on every path from a layer to a wanted layer.

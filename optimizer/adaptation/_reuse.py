@@ -11,6 +11,8 @@ from optimizer.graph import peak_live_bytes
 if TYPE_CHECKING:
     from optimizer.adaptation._trunk import Trunk
 
+__all__ = ["Reuse", "ReusePlans", "TrunkMemory"]
+
 
 @dataclass(frozen=True, slots=True)
 class Reuse:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._fused import Fused
     from optimizer.adaptation._trunk import Trunk
 
+__all__ = ["Problem", "Solution", "search"]
+
 # Largest loads of a unit relative to the mean of all workers; 1 balances the workers if the units can be split so.
 _CAPS = (1.0, 1.1, 1.25, 1.5, 2.0)
 _ROUNDS = 4

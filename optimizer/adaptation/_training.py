@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
 
+__all__ = ["FORWARD", "THROUGH", "TRAINED", "passes", "training_flops"]
+
 FORWARD, THROUGH, TRAINED = 1, 2, 3
 
 

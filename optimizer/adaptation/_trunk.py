@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optimizer.adaptation._candidate import Costs
     from optimizer.graph import Layer, LayerGraph, MultiModelGraph
 
+__all__ = ["Node", "Trunk", "stored_bytes", "trunk_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = [
+    "Above",
+    "ArgMax",
+    "Arithmetic",
+    "Cast",
+    "Clip",
+    "Compare",
+    "Complement",
+    "Linear",
+    "Normalise",
+    "Sigmoid",
+    "Softmax",
+]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cast(Operator):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._output import Output
 
+__all__ = ["Builder", "Sparsity"]
+
 Sparsity = Literal["dense", "absent", "written"]
 """Layout of a table in the library: dense, sparse without explicit zeros, or sparse with explicit zeros."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["Encode", "Entry", "Filled", "Known", "OneHot", "Recode"]
+
 Entry = str | bytes | int | float | None
 """A value of a vocabulary. NaN and ``None`` are two values."""
 

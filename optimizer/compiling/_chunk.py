@@ -11,6 +11,8 @@ from optimizer.compiling._trees import Trees
 if TYPE_CHECKING:
     from optimizer.compiling._program import Node, Program
 
+__all__ = ["FEW_ROWS", "WALKED_ROWS", "rows_at_a_time"]
+
 FEW_ROWS = 64
 """Most rows of a table that runs as a list of calls, since calls take most of its time."""
 WALKED_ROWS = 4

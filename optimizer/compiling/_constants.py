@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["Constant"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Constant(Operator):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = ["METRICS", "Coupling", "Distances", "Neighbors"]
+
 METRICS = ("sqeuclidean", "euclidean", "manhattan", "chebyshev", "minkowski", "cosine")
 """Distances between a row and a point."""
 

@@ -11,6 +11,8 @@ from optimizer.compiling._operator import Operator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["Choose"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Choose(Operator):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError, InvalidArgumentError
 
+__all__ = ["CompilingError", "ProgramError", "UnsupportedOperatorError"]
+
 
 class CompilingError(CerebroError):
     """Base of the errors of compiled pipelines."""

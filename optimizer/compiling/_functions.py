@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = [
+    "After",
+    "Combine",
+    "Function",
+    "Like",
+    "LogSoftmax",
+    "OrderedSum",
+    "Power",
+    "Reduce",
+    "Reject",
+    "Shares",
+    "Within",
+]
+
 _FUNCTIONS = (
     *("abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh"),
     *("ceil", "expm1", "floor", "is_nan", "log1p", "not", "reciprocal", "round", "sign"),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["Interpolate"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Interpolate(Operator):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = ["Leaves"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Leaves(Operator):

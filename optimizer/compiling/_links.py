@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from optimizer.compiling._operator import Operator, check_choice
 
+__all__ = ["Link"]
+
 _KINDS = ("exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32")
 
 

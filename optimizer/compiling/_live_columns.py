@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
+__all__ = ["live_columns"]
+
 
 def live_columns(program: Program) -> NDArray[np.bool_]:
     """Return the columns that have an effect on a result where all numbers are finite.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 import numpy as np
 
+__all__ = ["CodeLookup", "Replace"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replace(Operator):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = ["NearestFill"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NearestFill(Operator):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["OPERATORS", "Operator", "check_choice", "later", "width_of"]
+
 OPERATORS: dict[str, type[Operator]] = {}
 """Every operator by its name, as documents have it."""
 

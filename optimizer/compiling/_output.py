@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["Output"]
+
 _KINDS = "biufU"
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling._program import Program
 
+__all__ = ["BACKENDS", "Plan", "make_plan", "saved_backend"]
+
 BACKENDS = ("auto", "eager", "onnxruntime")
 """Backends by name, as ``compile_pipeline(backend=)`` takes them."""
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["INPUT", "Node", "Program"]
+
 INPUT = "input"
 """The name of the table that a program is given."""
 _VERSION = 2

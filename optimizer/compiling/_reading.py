@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from optimizer.compiling._operator import Operator
 
+__all__ = ["NarrowIntegers"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NarrowIntegers(Operator):

@@ -7,6 +7,8 @@ from optimizer.compiling._columns import Finite
 from optimizer.compiling._functions import Reject, Within
 from optimizer.compiling._texts import HasText
 
+__all__ = ["RULES", "Rule", "reason_of"]
+
 Rule = Finite | HasText | Known | Reject | Within
 RULES = (Finite, HasText, Known, Reject, Within)
 """Classes of row validation operators."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
+__all__ = ["DENSE_COLUMNS", "keeps_sparse", "sparse_nodes"]
+
 DENSE_COLUMNS = 2**16
 """Most columns of a sparse table whose zeros may be filled in."""
 

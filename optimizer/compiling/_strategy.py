@@ -10,6 +10,8 @@ from optimizer.compiling._trees import Trees
 if TYPE_CHECKING:
     from optimizer.compiling._program import Program
 
+__all__ = ["STRATEGIES", "choose_strategies", "choose_strategy", "saved_strategy"]
+
 STRATEGIES = ("gemm", "traversal", "perfect", "native")
 """GEMM, TreeTraversal and PerfectTreeTraversal (Algorithms 3 to 5), and native code that serves all trees."""
 

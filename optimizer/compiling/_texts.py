@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling._categories import Entry
 
+__all__ = ["Bag", "Damped", "HasText", "SparseRows"]
+
 
 class SparseRows:
     """Sparse table in rows.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["Trees"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trees(Operator):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph._layer import Layer
 
+__all__ = ["Cut", "Part", "cut", "part"]
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:

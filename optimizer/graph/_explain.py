@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph._layer import Layer
 
+__all__ = ["explain"]
+
 _HEADER = ("layer", "op", "inputs", "shape", "FLOPs", "params", "activations")
 _TEXT_COLUMNS = 4
 

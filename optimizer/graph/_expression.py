@@ -13,6 +13,8 @@ from optimizer.graph._layer import INPUT, Layer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = ["expressions", "pinned"]
+
 
 def pinned(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """Fingerprint by name the graph inputs that differ in nothing but their names.

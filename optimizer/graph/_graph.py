@@ -15,6 +15,8 @@ from optimizer.graph._order import topological
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+__all__ = ["LayerGraph"]
+
 
 @dataclass(frozen=True, init=False, repr=False)
 class LayerGraph:

@@ -12,6 +12,8 @@ from optimizer.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["INPUT", "Layer", "Window"]
+
 INPUT = "input"
 """The ``op`` of a graph input."""
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optimizer.graph._cut import Part
     from optimizer.graph._graph import LayerGraph
 
+__all__ = ["peak_live_bytes"]
+
 
 def peak_live_bytes(
     graph: LayerGraph,

@@ -13,6 +13,8 @@ from optimizer.graph._layer import INPUT, Layer
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+__all__ = ["MultiModelGraph", "frontier", "materialisable", "merge"]
+
 
 def materialisable(graph: LayerGraph) -> tuple[str, ...]:
     """List the layers whose output training never changes (Nautilus, definition 2.4).

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph._layer import Layer
 
+__all__ = ["topological"]
+
 
 def topological(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Order layers so that each comes after its inputs, and otherwise as early as it was given.

@@ -9,6 +9,8 @@ from optimizer.errors import CerebroError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = ["HopperError", "ScheduleError", "unknown"]
+
 _SHOWN = 12
 
 

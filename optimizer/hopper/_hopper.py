@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from optimizer.hopper._policies import Policy
     from optimizer.hopper._unit import Placement, Unit
 
+__all__ = ["POLICIES", "Hopper"]
+
 #: Names of the policies, the default first. ``"least-far-along"`` gives an idle worker a configuration in the earliest
 #: epoch of its lineage, of those the one with the most seconds remaining in its epoch, without the unit in question.
 #: ``"longest-remaining-elsewhere"`` and ``"longest-remaining-first"`` give it the one with the most seconds remaining

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.hopper._remaining_work import Outlook
     from optimizer.hopper._unit import Placement
 
+__all__ = ["Fixed", "Replay"]
+
 
 class Fixed:
     """Policy by which every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.hopper._queue import Queue
     from optimizer.hopper._remaining_work import Outlook
 
+__all__ = ["LeastFarAlong", "LongestRemaining", "Policy", "Randomized"]
+
 # Sums of the same seconds in another order are a tie.
 _TIE = 1e-9
 

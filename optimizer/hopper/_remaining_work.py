@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optimizer.hopper._queue import Queue
     from optimizer.hopper._times import UnitTimes
 
+__all__ = ["Outlook"]
+
 
 class Outlook:
     """The remaining work of a queue in predicted seconds.

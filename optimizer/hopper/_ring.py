@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["Ring", "Rings"]
+
 
 class Ring:
     """Ring of partitions that every configuration follows; each lap of ``p`` starts at ``p`` different places.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from optimizer.hopper._unit import Unit
 
+__all__ = ["UnitTimes"]
+
 # Weight of a prior, in measured units. It is above 0, since otherwise the first units, each of a configuration not
 # measured before, would set the factor of the configuration alone and tell nothing about the worker.
 _PRIOR_UNITS = 0.25

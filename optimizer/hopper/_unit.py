@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+__all__ = ["Placement", "Unit"]
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unit:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optimizer.memory._sizes import Tables
     from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
+__all__ = ["Apportionment", "Join", "Persistence"]
+
 Join = Literal["broadcast", "shuffle"]
 Persistence = Literal["deserialized", "serialized"]
 

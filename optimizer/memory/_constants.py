@@ -9,6 +9,8 @@ from fractions import Fraction
 from optimizer.errors import CerebroError
 from optimizer.memory._spec import not_negative
 
+__all__ = ["MIB", "PAPER", "SPARK4", "Constants"]
+
 MIB = 2**20
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.memory._sizes import Tables
     from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
+__all__ = ["Demand", "Layout", "demand", "heap_for", "overhead", "rounded"]
+
 
 def rounded(size: int, constants: Constants) -> int:
     """Round ``size`` up to a multiple of the granularity."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import TransferWorkload
 
+__all__ = ["Envelope", "plan_inside"]
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:

@@ -9,6 +9,8 @@ from optimizer.errors import CerebroError
 if TYPE_CHECKING:
     from optimizer.memory._spec import ClusterSpec
 
+__all__ = ["InfeasiblePlanError"]
+
 
 class InfeasiblePlanError(CerebroError):
     """No configuration of a cluster meets every constraint of a plan.

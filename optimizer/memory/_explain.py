@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optimizer.memory._demand import Demand
     from optimizer.memory._spec import ClusterSpec
 
+__all__ = ["explain", "shortage"]
+
 
 def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -> str:
     """Describe what a failed constraint needs."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.memory._sizes import Tables
     from optimizer.memory._spec import ClusterSpec
 
+__all__ = ["missing", "refusal"]
+
 
 def missing(demand: Demand, cluster: ClusterSpec) -> dict[str, int]:
     """Compute the bytes that the machines are short of, by constraint; empty where the demand is met."""

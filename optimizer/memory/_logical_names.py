@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+__all__ = ["LOGICAL_PLANS", "Logical"]
+
 Logical = Literal[
     "lazy", "lazy-reordered", "eager", "eager-reordered", "pre-materialised", "staged", "staged-before-join"
 ]

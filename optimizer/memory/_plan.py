@@ -8,6 +8,8 @@ from optimizer.memory import _explain, _spark
 from optimizer.memory._apportionment import Apportionment
 from optimizer.notebook import ExplainedInNotebooks
 
+__all__ = ["TransferPlan"]
+
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan(Apportionment, ExplainedInNotebooks):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import ClusterSpec, TransferWorkload
 
+__all__ = ["plan_transfer"]
+
 # Executors are alike, so that a remainder of a node's cores may lie idle.
 _NEARLY = 7 / 8
 

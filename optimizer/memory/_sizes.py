@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optimizer.memory._logical_names import Logical
     from optimizer.memory._spec import LayerSize, TransferWorkload
 
+__all__ = ["Table", "Tables", "divided", "scaled", "size_tables", "structured_table_bytes"]
+
 # Spark's UnsafeRow ("Tungsten"): a word for a fixed-size field; for a variable one, a word of offset and length.
 _WORD = 8
 _WORD_BITS = 64

@@ -11,6 +11,8 @@ from optimizer.memory._sizes import divided
 if TYPE_CHECKING:
     from optimizer.memory._apportionment import Apportionment
 
+__all__ = ["OS_MEMORY", "to_spark_conf"]
+
 OS_MEMORY = "spark.vista.osMemory"
 """Setting of a session: memory of a node that is left to the operating system, as ``"2g"``."""
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+__all__ = ["ClusterSpec", "Downstream", "LayerSize", "ModelFootprint", "TransferWorkload", "not_negative"]
+
 _FLOAT32 = 4
 _FLOAT64 = 8
 

@@ -10,6 +10,8 @@ from optimizer.occlusion._errors import PatchError
 if TYPE_CHECKING:
     from optimizer.occlusion._grid import OcclusionGrid
 
+__all__ = ["stage_one_step", "stage_one_stride"]
+
 
 def stage_one_stride(target: float, second: int, fraction: float, extent: int) -> int:
     """Compute the first stage's stride for a target speed-up (equations 6.29 and 6.30).

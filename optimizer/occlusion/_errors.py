@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
+__all__ = ["PatchError"]
+
 
 class PatchError(CerebroError, ValueError):
     """Impossible patch, stride, region or fraction; the message has the value and the allowed ones."""

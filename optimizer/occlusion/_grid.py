@@ -13,6 +13,8 @@ from optimizer.occlusion._errors import PatchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["OcclusionGrid"]
+
 # Starts that a repr shows in full.
 _SHOWN = 6
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from optimizer.graph import Layer
 
+__all__ = ["is_broadcasting", "is_local", "is_per_channel"]
+
 # Operator names of torch and Keras, in lower case and without the number of axes. Any other operator is assumed to read
 # its whole input, so a missing name costs time but no exactness.
 _WINDOWED = frozenset(

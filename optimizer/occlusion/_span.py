@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["Span"]
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optimizer.graph import Layer, LayerGraph
     from optimizer.occlusion._grid import OcclusionGrid
 
+__all__ = ["UpdatePatches", "update_patches"]
+
 
 @dataclass(frozen=True)
 class UpdatePatches:

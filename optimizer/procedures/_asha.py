@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._sampling import Sampler
     from optimizer.procedures._trial import Trial
 
+__all__ = ["ASHA"]
+
 
 class ASHA(Sampled):
     """Asynchronous successive halving: a free slot promotes the best waiting configuration at once (Li et al., 2020).

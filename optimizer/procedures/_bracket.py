@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._sampled import Sampled
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Bracket"]
+
 
 class Bracket:
     """Bracket whose configurations all reach a rung before the best of them go on.

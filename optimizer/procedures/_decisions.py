@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Continue", "Decision", "Pause", "Source", "Start", "Stop"]
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

@@ -12,6 +12,8 @@ from optimizer.procedures._plain import plain
 from optimizer.procedures._requests import Added, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 
+__all__ = ["decision_document", "read_decision", "read_result", "result_document"]
+
 # JSON has no word for these; a metric may be any of them.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

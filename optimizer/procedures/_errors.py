@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
+__all__ = ["DivergedLogError", "LogError", "ProcedureError"]
+
 
 class ProcedureError(CerebroError, ValueError):
     """Impossible results: an unknown trial, an epoch that was not granted, or a missing metric."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
+__all__ = ["AgingEvolution"]
+
 
 class AgingEvolution(Sampled):
     """Mutate the best of a random sample, and drop the oldest (Real et al., regularized evolution, 2019).

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["best_first", "front"]
+
 
 def front(points: Sequence[Sequence[float]]) -> list[int]:
     """Find the Pareto front: points that no other point dominates.

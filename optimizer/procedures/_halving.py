@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._sampling import Sampler
     from optimizer.procedures._trial import Trial
 
+__all__ = ["SuccessiveHalving"]
+
 
 class SuccessiveHalving(Sampled):
     """Train many configurations for a few epochs, and the best 1 / ``eta`` of each rung further.

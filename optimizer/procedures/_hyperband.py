@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._sampling import Sampler
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Hyperband"]
+
 
 class Hyperband(Sampled):
     """Brackets of successive halving, from many configurations of few epochs to few of many (Li et al., 2018).

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._objectives import Objective
     from optimizer.procedures._results import Result
 
+__all__ = ["Ledger"]
+
 
 class Ledger:
     """Configurations of a search by id, in the order of their starts.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from optimizer.arguments import whole_or_none
 
+__all__ = ["Limits"]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -15,6 +15,8 @@ from optimizer.procedures._sequential import Sequential
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+__all__ = ["Listed"]
+
 
 class Listed(Sequential):
     """Train the configurations of a list, each for a common or an individual number of epochs.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._procedure import Procedure
     from optimizer.procedures._results import Result
 
+__all__ = ["Exchange", "replay"]
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

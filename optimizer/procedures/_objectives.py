@@ -14,6 +14,8 @@ from optimizer.procedures._trial import WORST
 if TYPE_CHECKING:
     from typing import Any
 
+__all__ = ["Objective", "objectives_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:

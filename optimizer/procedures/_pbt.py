@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
+__all__ = ["PBT"]
+
 
 class PBT(Sampled):
     """Train a population whose worst members become changed clones of its best (Jaderberg et al., 2017).

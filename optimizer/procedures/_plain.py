@@ -8,6 +8,8 @@ from typing import Any
 
 from optimizer.errors import InvalidArgumentError
 
+__all__ = ["plain"]
+
 
 def plain(params: Any) -> dict[str, Any]:
     """Copy a configuration through JSON, so that the log, the workers and a resumed run see the same values."""

@@ -14,6 +14,8 @@ from optimizer.procedures._limits import Limits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["Offer", "Plan", "Stage"]
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

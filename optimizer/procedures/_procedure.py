@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._stoppers import Stopper
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Procedure"]
+
 
 class Procedure(ABC):
     """Base of the procedures, which decide which configurations start, continue, pause and stop (Section 3.3).

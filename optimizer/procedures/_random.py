@@ -10,6 +10,8 @@ from optimizer.procedures._sequential import Sequential
 if TYPE_CHECKING:
     from optimizer.space import Space
 
+__all__ = ["RandomSearch"]
+
 
 class RandomSearch(Sequential):
     """Train random configurations of a space. The first k of 2k configurations are those of a search of k.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Replay"]
+
 
 class Replay(Procedure):
     """Train one schedule, for example that of PBT's best: each segment is a clone of the one before.

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._decisions import Source
 
+__all__ = ["Added", "Stopped", "UserRequest"]
+
 
 @dataclass(frozen=True, slots=True)
 class Added:

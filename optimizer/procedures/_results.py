@@ -10,6 +10,8 @@ from optimizer.procedures._requests import UserRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Ended", "EpochResult", "OutOfTime", "Result"]
+
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:

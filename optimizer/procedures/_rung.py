@@ -12,6 +12,8 @@ from optimizer.procedures._trial import WORST
 if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
 
+__all__ = ["FrontRung", "Rung"]
+
 _Key = tuple[float, int]
 
 

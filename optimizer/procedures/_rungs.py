@@ -5,6 +5,8 @@ from __future__ import annotations
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 
+__all__ = ["bracket_rungs", "check_rungs", "rung_epochs", "whole_log"]
+
 
 def whole_log(number: int, base: int) -> int:
     """Find the largest exponent whose power of ``base`` is at most ``number``.

@@ -12,6 +12,8 @@ from optimizer.procedures._stoppers import needing_ends
 if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Sampled"]
+
 
 class Sampled(Procedure):
     """Procedure whose new configurations come from a sampler.

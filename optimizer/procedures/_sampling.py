@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._objectives import Objective
     from optimizer.procedures._trial import Trial
 
+__all__ = ["ListedSampler", "RandomSampler", "Sampler", "check_space"]
+
 
 def check_space(space: Any) -> Space:
     """Validate a search space."""

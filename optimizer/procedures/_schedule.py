@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._ledger import Ledger
 
+__all__ = ["Schedule", "Segment", "schedule_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

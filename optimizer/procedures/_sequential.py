@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._sampling import Sampler
     from optimizer.procedures._trial import Trial
 
+__all__ = ["Sequential"]
+
 
 class Sequential(Sampled):
     """Train configurations of a sampler for the same number of epochs.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._ledger import Ledger
     from optimizer.procedures._trial import Trial
 
+__all__ = ["MedianRule", "Patience", "Stopper", "Threshold", "needing_ends"]
+
 
 class Stopper(Protocol):
     """Rule that ends configurations early, as a function of the ledger without a state.

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._decisions import Source
 
+__all__ = ["WORST", "Trial"]
+
 #: Score of a failed configuration, or of a metric that is not finite.
 WORST = -math.inf
 

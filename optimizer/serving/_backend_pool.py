@@ -12,6 +12,8 @@ from optimizer.serving._session import Backend
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+__all__ = ["Kind", "Pool"]
+
 # Speed, and bytes for models.
 Kind = tuple[float, float]
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._profile import BatchingProfile
 
+__all__ = ["CallCounts", "CallTrace"]
+
 _Node = tuple[str, int]
 
 

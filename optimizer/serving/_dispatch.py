@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+__all__ = ["POLICIES", "Dispatch", "Policy", "deferred", "earliest_first", "maximal_window", "sliding_window"]
+
 # Milliseconds by which rounding may shorten a deadline.
 _ROUNDING = 1e-6
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._session import Session
 
+__all__ = ["TOLERANCE", "Demand", "batch_in", "best_cycle", "demand", "longest_cycle", "peak_batch"]
+
 # Tolerance for sums that are equal without rounding.
 TOLERANCE = 1e-9
 # Cycles to try for more than _FEW sessions: any choice is safe, and more of them pack no better.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
+__all__ = ["InfeasibleError", "ServingError"]
+
 
 class ServingError(CerebroError, ValueError):
     """A profile, session, query or plan is not valid; the message has the value and the requirement."""

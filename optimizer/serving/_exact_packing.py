@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._duty_cycles import Demand
 
+__all__ = ["fewest_groups"]
+
 
 def fewest_groups(sizes: Demand) -> list[list[int]] | None:
     """Partition sessions into as few groups that fit as possible; return ``None`` if a session fits nowhere.

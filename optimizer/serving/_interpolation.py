@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["at_each_batch", "never_falling"]
+
 
 def never_falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the nearest non-decreasing sequence in least squares (pool adjacent violators).

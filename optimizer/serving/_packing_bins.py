@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._duty_cycles import Demand
 
+__all__ = ["Bins"]
+
 # Load in a missing duty cycle, or in one in which the session is late: no sum with it fits.
 _LATE = 10.0
 

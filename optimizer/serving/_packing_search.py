@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._duty_cycles import Demand
 
+__all__ = ["search"]
+
 # Sessions times repackings: affordable for 1,000 sessions, and hardly needed for few.
 _WORK = 100_000
 _MOST_ROUNDS = 300

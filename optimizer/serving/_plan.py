@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._session import Backend, Session
 
+__all__ = ["NodePlan", "Placement", "ServingPlan", "node_plan"]
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:

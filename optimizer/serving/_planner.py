@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._session import Backend, Session
 
+__all__ = ["Method", "check_sessions", "lower_bound", "pack", "plan", "whole_backends"]
+
 Method = Literal["auto", "search", "exact"]
 _METHODS = ("auto", "search", "exact")
 # Largest number of remainders for the exact method, which examines every group that fits.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["BatchingProfile"]
+
 # Largest batch size: tables have every size up to the largest, and more indicates a mistake of units.
 _LARGEST = 1 << 16
 _ROUNDING = 1e-6

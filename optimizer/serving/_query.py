@@ -13,6 +13,8 @@ from optimizer.serving._profile import BatchingProfile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Query"]
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

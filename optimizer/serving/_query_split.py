@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from optimizer.serving._query import Query
     from optimizer.serving._step_functions import Steps
 
+__all__ = ["QuerySplit", "backends_for", "resplit", "split"]
+
 _BY = ("node", "stage")
 _METHODS = ("auto", "program", "brute", "anneal")
 # Largest number of combinations for brute force.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from optimizer.serving._plan import NodePlan
     from optimizer.serving._session import Backend, Session
 
+__all__ = ["Replan", "replan"]
+
 _ROUNDING = 1e-9
 
 

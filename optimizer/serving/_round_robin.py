@@ -10,6 +10,8 @@ from optimizer.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["DeficitRoundRobin"]
+
 
 class DeficitRoundRobin:
     """Choose the backend that lags most behind its planned share. The order repeats and is deterministic.

@@ -10,6 +10,8 @@ from optimizer.errors import InvalidArgumentError
 from optimizer.serving._errors import InfeasibleError
 from optimizer.serving._profile import BatchingProfile
 
+__all__ = ["Backend", "Session"]
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

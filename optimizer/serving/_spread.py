@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._session import Backend, Session
 
+__all__ = ["spread"]
+
 # Doublings of a backend's rates that are tried, and halvings of the last step.
 _DOUBLINGS, _HALVINGS = 24, 12
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving._profile import BatchingProfile
 
+__all__ = ["Steps", "after", "beside", "model_steps"]
+
 # Largest number of steps of a sum; more are thinned to the best in each 8,192nd of the deadline.
 _MOST = 8192
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optimizer.space._layout import Layout
     from optimizer.space._where import Test
 
+__all__ = ["read"]
+
 
 def read(layout: Layout, where: Test | None, params: Mapping[str, Any]) -> dict[str, Value]:
     """Return the value of each live dimension and constant by path.

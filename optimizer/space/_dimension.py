@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.space._plain import Value
     from optimizer.space._tree import Domain
 
+__all__ = ["Dimension", "beside", "dimensions", "within"]
+
 
 @dataclass(frozen=True, slots=True)
 class Dimension:

@@ -12,6 +12,8 @@ from optimizer.space._tree import Constant, Group, choice
 if TYPE_CHECKING:
     from optimizer.space._where import Condition
 
+__all__ = ["documented", "read_document"]
+
 _VERSION = 1
 _BOUNDS = {"low", "high"}
 _KEYS = {

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optimizer.space._dimension import Dimension
     from optimizer.space._layout import Layout
 
+__all__ = ["Draft", "drafted"]
+
 
 class Draft:
     """Partial configuration.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optimizer.space._plain import Value
     from optimizer.space._where import Test
 
+__all__ = ["grid"]
+
 # A larger grid is a mistake, and would fill the driver's memory.
 _MOST = 100_000
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from optimizer.space._tree import Group
 
+__all__ = ["Layout", "laid_out"]
+
 
 @dataclass(frozen=True)
 class Layout:

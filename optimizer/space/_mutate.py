@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from optimizer.space._streams import Stream
     from optimizer.space._where import Test
 
+__all__ = ["mutate", "perturb", "resample"]
+
 
 def perturb(
     layout: Layout,

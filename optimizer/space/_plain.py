@@ -9,6 +9,8 @@ import numpy as np
 
 from optimizer.space._errors import SpaceError
 
+__all__ = ["Value", "plain", "real", "same", "whole"]
+
 Value = str | int | float | bool | None
 
 # Larger integers are not exact for readers of the journal that convert every number to a double.

@@ -17,6 +17,8 @@ from optimizer.space._where import ALWAYS, Condition, Where, condition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["Range", "integer", "log_integer", "log_uniform", "uniform"]
+
 Number = TypeVar("Number", int, float)
 Kind = Literal["uniform", "log_uniform", "integer", "log_integer"]
 

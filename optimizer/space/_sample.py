@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optimizer.space._layout import Layout
     from optimizer.space._where import Test
 
+__all__ = ["accepted", "sample"]
+
 _ATTEMPTS = 1000
 
 

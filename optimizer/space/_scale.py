@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from functools import lru_cache
 
+__all__ = ["log_scaled"]
+
 # Precision at which the result rounds to the same float as the exact value.
 _EXACT = Context(prec=40)
 

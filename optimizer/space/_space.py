@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optimizer.space._plain import Value
     from optimizer.space._where import Test
 
+__all__ = ["Space"]
+
 
 class Space:
     """Search space of configurations (Cerebro, Section 3.4 and Table 3.6).

@@ -6,6 +6,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+__all__ = ["Stream", "below", "share"]
+
 _BITS = 128
 _FLOAT_BITS = 53
 

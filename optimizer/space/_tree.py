@@ -17,6 +17,8 @@ from optimizer.space._where import ALWAYS, Condition, Where, condition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["Choice", "Constant", "Domain", "Entry", "Group", "choice", "grown"]
+
 # Characters that would make the path of a dimension ambiguous.
 _RESERVED = ".[]"
 

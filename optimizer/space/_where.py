@@ -9,6 +9,8 @@ from typing import Any
 from optimizer.space._errors import SpaceError
 from optimizer.space._plain import Value, plain
 
+__all__ = ["ALWAYS", "Condition", "Test", "Where", "condition"]
+
 Test = Callable[[dict[str, Any]], bool]
 Where = Mapping[str, Value | Sequence[Value]] | Test
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.transfer._logical import LogicalPlan
     from optimizer.transfer._profile import ModelProfile
 
+__all__ = ["Choice", "TransferCost", "choose_transfer"]
+
 _GROUPED = ", layers a stage: "
 
 _COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
     from optimizer.memory import Logical
 
+__all__ = ["InferenceStage", "LogicalPlan", "plan_layers"]
+
 _BEFORE_JOIN = ("lazy", "eager", "pre-materialised", "staged-before-join")
 
 _DESCRIPTIONS = {

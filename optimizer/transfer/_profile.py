@@ -13,6 +13,8 @@ from optimizer.notebook import ExplainedInNotebooks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["ModelProfile"]
+
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile(ExplainedInNotebooks):

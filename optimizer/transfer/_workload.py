@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.memory import Downstream, ModelFootprint
     from optimizer.transfer._logical import LogicalPlan
 
+__all__ = ["size_workload"]
+
 _FLOAT32 = 4
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures import Procedure
 
+__all__ = ["ProcedureContract"]
+
 _SEEDS = range(5)
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from optimizer.procedures import Decision, Procedure, Result
 
+__all__ = ["Rehearsal"]
+
 _CALLS = 20_000
 
 

@@ -15,6 +15,8 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from vista_spark.attribution._attribution import Attribution
 
+__all__ = ["AttributedInput", "Baseline", "Groups"]
+
 Baseline: TypeAlias = str | float | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
 Groups: TypeAlias = str | NDArray[np.integer]
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from vista_spark.occlusion import Explanation, TensorExplanation
 
+__all__ = ["Attribution", "attribution_of"]
+
 _IMAGE = 2  # axes of a picture's values
 _NAMED = 5  # parts that explain() names
 _SHOWN = 0.99  # share of the values within the colour scale

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from udfs.occlusion import SettledScore
     from vista_spark.attribution._attributed_input import AttributedInput, Baseline, Groups
 
+__all__ = ["Attributor"]
+
 # Relative difference of a score between the network that computes gradients and the traced one.
 _ROUNDING = 1e-3
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from udfs.handlers import TracedModel
     from vista_spark.roster import ModelCard
 
+__all__ = ["image_attributor", "tensor_attributor", "text_attributor"]
+
 _MASKS = ("[MASK]", "<mask>")
 
 

@@ -16,6 +16,8 @@ from vista_spark.cli._serve import serve_command
 from vista_spark.cli._transfer import transfer_command
 from vista_spark.cli._weights import weights_app
 
+__all__ = ["app", "main"]
+
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("transfer")(transfer_command)
 app.command("plan")(plan_command)

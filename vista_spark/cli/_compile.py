@@ -11,6 +11,8 @@ from udfs.driver.command import Json, out_file, print_json, refused_before_spark
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.errors import InvalidArgumentError
 
+__all__ = ["compile_command"]
+
 
 def compile_command(
     model: Annotated[

@@ -33,6 +33,8 @@ from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_i
 if TYPE_CHECKING:
     from vista_spark.occlusion import Progress
 
+__all__ = ["explain_command"]
+
 _CONSOLE = Console()
 
 

@@ -14,6 +14,8 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["compiled_of_file"]
+
 KINDS = "a compiled pipeline, a model file of LightGBM, XGBoost or CatBoost, or .onnx"
 _CATBOOST = b"CBM1"
 # Protocols 2 to 5 of pickle; and gzip, zlib, bzip2, xz, lz4, under which joblib and skops put one, or zip.

@@ -13,6 +13,8 @@ from vista_spark import roster
 if TYPE_CHECKING:
     from vista_spark.roster import ModelCard
 
+__all__ = ["models_command"]
+
 
 def models_command(as_json: Json = False) -> None:
     """List the models, and their layers counted from the top."""

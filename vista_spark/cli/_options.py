@@ -28,6 +28,25 @@ if TYPE_CHECKING:
 
     from vista_spark.roster import ModelCard
 
+__all__ = [
+    "OVERRIDES",
+    "PLANNED",
+    "SOURCE",
+    "Downstream",
+    "Model",
+    "RandomWeights",
+    "Table",
+    "Weights",
+    "downstream_factory",
+    "downstream_name",
+    "features_line",
+    "is_regression",
+    "known_weights",
+    "opened_model",
+    "opened_weights",
+    "start_spark",
+]
+
 # The paper's downstream model is the first (Vista, Figure 8).
 _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
     "logistic": (

@@ -11,6 +11,8 @@ import typer
 from udfs.driver.command import out_folder
 from vista_spark.sessions import write_packages
 
+__all__ = ["package_command"]
+
 
 def package_command(
     out: Annotated[

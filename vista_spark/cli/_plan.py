@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from optimizer.transfer import Choice
 
+__all__ = ["plan_command"]
+
 
 @with_options(source=SOURCE, settings=OptionGroup(FeatureTransfer, PLANNED, overrides=OVERRIDES))
 def plan_command(

@@ -20,6 +20,8 @@ from vista_spark.serving import Session, profile_batches
 if TYPE_CHECKING:
     from optimizer.serving import BatchingProfile
 
+__all__ = ["profile_command"]
+
 _BATCH_SIZE = 32
 _BATCHES = (
     "Sizes of batches, with commas and 1 among them: measures what serving plans by, a batch's latency; with --json as "

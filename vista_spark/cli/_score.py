@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+__all__ = ["score_command"]
+
 _CONSOLE = Console(stderr=True)
 _ERROR = "error"
 

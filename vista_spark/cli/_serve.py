@@ -21,6 +21,8 @@ from vista_spark.serving import App, Server
 if TYPE_CHECKING:
     from types import FrameType
 
+__all__ = ["serve_command"]
+
 _CONSOLE = Console(stderr=True)
 
 

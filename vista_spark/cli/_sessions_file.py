@@ -12,6 +12,8 @@ from vista_spark.serving import App, Session
 if TYPE_CHECKING:
     from pathlib import Path
 
+__all__ = ["load_sessions"]
+
 _NAME = "sessions"
 
 

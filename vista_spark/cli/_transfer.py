@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from vista_spark.files import Loaded
     from vista_spark.transfer import TransferPredictor, TransferResult
 
+__all__ = ["transfer_command"]
+
 _BEST = "best_model"
 
 

@@ -16,6 +16,8 @@ from udfs.driver.command import Json, out_folder, print_json, refused_before_spa
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError, WeightsError
 
+__all__ = ["weights_app"]
+
 weights_app = typer.Typer(no_args_is_help=True, help="Fetch the networks' ImageNet weights from torchvision and Keras.")
 
 

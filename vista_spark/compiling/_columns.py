@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = ["names_of", "width_of"]
+
 _ONE_COLUMN = frozenset(
     {"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"}
     | {"DictVectorizer", "MultiLabelBinarizer"}

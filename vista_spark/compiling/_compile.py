@@ -8,6 +8,8 @@ from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._program import program_of
 from vista_spark.compiling._transfer import compile_transfer, is_transfer
 
+__all__ = ["compile_pipeline"]
+
 
 def compile_pipeline(
     model: Any,

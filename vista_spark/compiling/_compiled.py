@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program
 
+__all__ = ["CompiledPipeline"]
+
 
 class CompiledPipeline:
     """Tensor program that predicts what a model predicts.

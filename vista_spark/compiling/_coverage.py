@@ -13,6 +13,8 @@ from typing import NamedTuple
 from vista_spark.compiling._refusals import LIMITS, REASONS
 from vista_spark.compiling._registry import is_compiled
 
+__all__ = ["BEGIN", "END", "Row", "between_marks", "sklearn_rows", "spark_rows", "table"]
+
 BEGIN, END = "<!-- coverage: begin -->", "<!-- coverage: end -->"
 
 _SPARK = ("classification", "regression", "clustering", "feature")

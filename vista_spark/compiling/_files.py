@@ -8,6 +8,8 @@ from typing import Any
 from optimizer.compiling import UnsupportedOperatorError
 from vista_spark.compiling._refusals import damaged
 
+__all__ = ["read_model"]
+
 # CatBoost's JSON names its features early on, XGBoost's its learner.
 _START = 4096
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
+__all__ = ["check_integers", "narrows_integers", "spelled", "underscored"]
+
 
 def narrows_integers(program: Program) -> str | None:
     """Name the library that reads columns of the input as they are and narrows integers; ``None`` if none does."""

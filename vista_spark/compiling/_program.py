@@ -14,6 +14,8 @@ from vista_spark.compiling._refusals import refusal, refuse
 from vista_spark.compiling._registry import library_of, lower
 from vista_spark.errors import InvalidArgumentError
 
+__all__ = ["program_of"]
+
 _TABLE_DIMENSIONS = 2
 
 # Packages with a function program_of, for libraries whose models name the columns that they read.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.compiling import UnsupportedOperatorError
 
+__all__ = ["EXAMPLE", "LIMITS", "REASONS", "damaged", "refusal", "refuse"]
+
 EXAMPLE = "Pass example=, a table that the model reads."
 """Remedy for columns whose kind or number the model does not say."""
 

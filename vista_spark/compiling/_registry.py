@@ -10,6 +10,8 @@ from optimizer.compiling import Builder, Output
 from optimizer.errors import nearest
 from vista_spark.compiling._refusals import REASONS, refusal
 
+__all__ = ["Parser", "is_compiled", "library_of", "lower", "parsed_classes", "parser", "register"]
+
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """Function of a fitted model, the program builder and the table's node that returns outputs by method."""
 

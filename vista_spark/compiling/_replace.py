@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.ml import Transformer
     from pyspark.sql import DataFrame
 
+__all__ = ["replace_stages"]
+
 
 def replace_stages(
     model: Transformer,

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Output, Program
 
+__all__ = ["TensorPipeline"]
+
 # The program travels inside the query: Spark Connect takes messages of 128 MiB.
 _LARGEST_CONNECT = 120 * 2**20
 _NAMED = "column:"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from vista_spark.roster import ModelCard
     from vista_spark.transfer import TransferPredictor
 
+__all__ = ["CompiledTransfer", "compile_transfer", "is_transfer"]
+
 _BATCH = 32
 _STAGES = 2
 _IMAGE = 0

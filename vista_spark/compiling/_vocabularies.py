@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+__all__ = ["codes_of", "entry_of", "sources", "with_codes"]
+
+
 class Refused(NamedTuple):
     """Replacement of a value that a model refuses.
 

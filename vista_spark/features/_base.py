@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from udfs.inference import Feature
     from vista_spark.roster import FeatureLayer
 
+__all__ = ["NetworkFeaturizer", "check_sum"]
+
 
 class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, NetworkPersistable):
     """Base of a stage that passes a column through a network; the stages document the Params."""

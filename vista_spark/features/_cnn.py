@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from vista_spark.roster import FeatureLayer
 
+__all__ = ["CNNFeaturizer"]
+
 
 @hint_keywords
 class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from vista_spark.features._base import NetworkFeaturizer
     from vista_spark.network import Network
 
+__all__ = ["inference_of"]
+
 
 def inference_of(stage: NetworkFeaturizer, net: Network, *, reads: Sequence[str], outputs: Sequence[str]) -> Inference:
     """Describe what a featurizer computes.

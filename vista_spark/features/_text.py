@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from vista_spark.roster import FeatureLayer
 
+__all__ = ["TextFeaturizer"]
+
 
 @hint_keywords
 class TextFeaturizer(NetworkFeaturizer):

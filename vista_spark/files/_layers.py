@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["parse_layers"]
+
 
 def parse_layers(text: str) -> int | list[int | str]:
     """Read ``--layers`` as :class:`vista_spark.FeatureTransfer` takes it.

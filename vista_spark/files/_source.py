@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.ml import Transformer
     from pyspark.sql import DataFrame, SparkSession
 
+__all__ = ["CLASS_LABEL", "Loaded", "Source"]
+
 CLASS_LABEL = "label"
 """The label's column of a folder for each class, unless another name is given."""
 

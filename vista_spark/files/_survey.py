@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from vista_spark.files._source import Source
 
+__all__ = ["Survey", "check_source", "survey"]
+
 # Images of a Parquet table whose size is looked at.
 _SAMPLED = 64
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from udfs.arrow import ErrorPolicy
 
+__all__ = ["DETAILS", "DOWNSTREAM", "ERROR", "FEATURES", "INPUTS", "Served", "open_model"]
+
 ERROR = "error"
 """Column of the reason for which a row has no result; empty for a good row, as MLflow makes "None" of a null text."""
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from vista_spark.network import Network
 
+__all__ = ["log_model", "save_model"]
+
 _EXTRAS = {"torch": "torch", "keras": "tensorflow"}
 _READS = {"image": "binary", "text": "string", "tensor": "double[]"}
 

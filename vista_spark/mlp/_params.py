@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+__all__ = ["SOLVERS", "HasNetworkCols", "HasTraining", "features_array", "label_number", "weight_number"]
+
 SOLVERS = ("adam", "sgd")
 
 

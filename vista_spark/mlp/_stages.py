@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from udfs.gang import Backend
     from udfs.mlp.network import Perceptron
 
+__all__ = ["MLPClassificationModel", "MLPClassifier", "MLPRegressionModel", "MLPRegressor"]
+
 # Weights travel to the workers inside the query: Spark Connect takes messages of 128 MiB, an Arrow value ends at 2 GiB.
 _LARGEST_CONNECT = 120 * 2**20
 _LARGEST_CLASSIC = 2**31 - 2**20

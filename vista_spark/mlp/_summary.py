@@ -9,6 +9,8 @@ from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+__all__ = ["MLPClassificationSummary", "MLPRegressionSummary"]
+
 
 class _Summary:
     """Predictions beside the labels, measured when they are asked for.

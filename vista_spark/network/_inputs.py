@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from udfs.inference import Feed, Pooling
     from vista_spark.roster import FeatureLayer, ModelCard
 
+__all__ = ["TEXT_POOLINGS", "Images", "Layers", "Texts", "reads"]
+
 TEXT_POOLINGS = ("mean", "cls", "none")
 """The mean of the tokens that are not padding, the first token, or all of them one after the other."""
 

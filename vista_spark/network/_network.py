@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from udfs.inference import Feed, Pooling
     from vista_spark.roster import FeatureLayer, ModelCard
 
+__all__ = ["Network", "network"]
+
 # Suffixes of weights files, which distinguish the URI of a file from that of a folder.
 _FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".ckpt")
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vista_spark.network._network import Network
     from vista_spark.roster import ModelCard
 
+__all__ = ["HasImageSize", "HasNetwork", "HasNetworkInput", "layer_list"]
+
 _LAYER = (Integral, str, FeatureLayer)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from vista_spark.network._network import Network
 
+__all__ = ["profile", "profile_network"]
+
 
 @hint_keywords
 def profile(

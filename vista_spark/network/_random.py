@@ -10,6 +10,8 @@ from vista_spark.errors import RandomWeightsWarning
 if TYPE_CHECKING:
     from vista_spark.roster import ModelCard
 
+__all__ = ["has_random_weights", "is_shipped", "warn_of_random_weights"]
+
 # Modules of the roster's own builders. A user's builder may bring trained weights.
 _ROSTER = "udfs.roster."
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from vista_spark.network._network import Network
 
+__all__ = ["NetworkPersistable", "read_folder", "write_folder"]
+
 _LOG = logging.getLogger(__name__)
 
 _FACTS = "carried"

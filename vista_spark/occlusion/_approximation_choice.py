@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
     from udfs.occlusion import Measured, Occlusion
 
+__all__ = ["Choice", "choose_approximation"]
+
 # Share of the places, at most, for places chosen per image. Surfaces and small batches take time, too: with 0.9 of the
 # places, heat maps of MobileNetV2 took 1.02 to 1.31 times as long as exact ones.
 _WORTHWHILE = 0.8

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._color_scale import ColorScale
     from vista_spark.occlusion._explained import Explained
 
+__all__ = ["caption", "map_title"]
+
 
 def map_title(explanation: Explained, scale: ColorScale) -> str:
     """Return the title: the score that the colours show, or that the heat map is flat."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vista_spark.occlusion._color_scale import ColorScale
 
+__all__ = ["RANDOM_WEIGHTS", "flatness", "in_digits", "score_kind"]
+
 RANDOM_WEIGHTS = "RANDOM WEIGHTS: this heat map says nothing about the image"
 
 

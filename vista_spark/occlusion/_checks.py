@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from vista_spark.roster import ModelCard
 
+__all__ = ["check_color", "check_explainable", "check_incremental", "check_network", "one_record"]
+
 
 def check_explainable(card: ModelCard, modes: Collection[str]) -> None:
     """Raise ``InvalidArgumentError`` unless a model of the roster reads images and runs in these modes."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from udfs.inference import ModelSource
     from udfs.occlusion import Occlusion, SettledScore
 
+__all__ = ["Spread"]
+
 
 @dataclass(frozen=True)
 class Spread:

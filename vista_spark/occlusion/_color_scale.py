@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["ColorScale", "fitting_scale", "seed_scale"]
+
 # Relative change that counts as rounding: exact and naive heat maps may differ by a tenth of it.
 _FLAT = 1e-4
 

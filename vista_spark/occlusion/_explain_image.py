@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._explanation import Explanation, ImageSource
     from vista_spark.roster import ModelCard
 
+__all__ = ["explain_image", "explain_image_sizes", "explain_image_targets"]
+
 
 @hint_options(ImageKeywords)
 def explain_image(

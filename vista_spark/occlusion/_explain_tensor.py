@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from vista_spark.occlusion._options import Content
 
+__all__ = ["TensorExplanation", "explain_tensor"]
+
 # A channel and one axis to three.
 _RANKS = range(2, 5)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from udfs.occlusion import HeatMaps
 
+__all__ = ["Explained", "notes_of"]
+
 
 @dataclass(frozen=True)
 class Explained:

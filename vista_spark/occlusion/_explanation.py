@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from udfs.images import PictureGeometry, Preprocessing, Region
     from vista_spark.roster import ClassNames
 
+__all__ = ["Explanation", "ImageSource", "shown_image"]
+
 ImageSource: TypeAlias = "bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor"
 """Image as its encoded bytes, its path, or the array or tensor that the network reads."""
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._color_scale import ColorScale
     from vista_spark.occlusion._explained import Explained
 
+__all__ = ["PALETTE", "cell_edges", "color_map", "draw_over_image", "plot_image", "plot_tensor", "scale_of"]
+
 PALETTE = "RdBu"
 """Red where covering a place lowers the score, blue where it raises it.
 

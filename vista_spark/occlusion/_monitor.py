@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from udfs.occlusion import Pace
     from vista_spark.occlusion._options import OcclusionOptions
 
+__all__ = ["Monitor"]
+
 # The first estimate is reported when the next batch might end later than this many seconds after the network began.
 _FIRST = 2.0
 

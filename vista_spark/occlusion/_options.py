@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._progress import Progress
     from vista_spark.roster import ClassNames
 
+__all__ = ["Content", "ImageKeywords", "OcclusionOptions", "ScoreKeywords", "TensorKeywords"]
+
 Content: TypeAlias = str | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
 """Content of a patch: its name, an array of the input's shape, or a function from the input to such an array."""
 

@@ -13,6 +13,8 @@ from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import HasImageSize, HasNetwork, HasNetworkInput
 from vista_spark.occlusion._checks import check_color
 
+__all__ = ["HasOcclusion"]
+
 _RGB = 3
 _SIDES = 4
 

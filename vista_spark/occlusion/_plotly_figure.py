@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from vista_spark.occlusion._explained import Explained
 
+__all__ = ["interactive_heat_map"]
+
 # Steps of the colour scale.
 _STEPS = 64
 

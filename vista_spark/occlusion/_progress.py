@@ -13,6 +13,8 @@ from udfs.occlusion import nearest_known
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["Progress"]
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+__all__ = ["Recorded", "fields_of_row"]
+
 _FRAMEWORKS = ("torch", "keras", "tensorflow")
 
 

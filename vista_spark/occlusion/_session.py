@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._explanation import ImageSource
     from vista_spark.roster import ModelCard
 
+__all__ = ["ExplainerSession", "open_explainer"]
+
 # Jobs of a heat map with callbacks, where a cluster computes it.
 _ROUNDS = 4
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from udfs.occlusion import Mode, Perturbation, Precision
     from vista_spark.occlusion._options import OcclusionOptions
 
+__all__ = ["color_fill", "occlusion_grid", "occlusion_settings", "with_content"]
+
 
 def with_content(options: OcclusionOptions, pixels: NDArray[np.float32], spatial: Sequence[int]) -> OcclusionOptions:
     """Return the options with the patch's content as an array, where it is an array or a function of the input.

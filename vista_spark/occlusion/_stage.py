@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from udfs.occlusion import Occlusion
 
+__all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
+
 _logger = logging.getLogger(__name__)
 
 

@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = [
+    "as_array",
+    "as_image",
+    "as_inputs",
+    "check_callable",
+    "check_finite",
+    "read_extents",
+    "read_head",
+    "read_integer",
+    "read_integers",
+    "read_number",
+    "read_ranges",
+]
+
 # Axes of an image with its channels.
 _IMAGE = 3
 

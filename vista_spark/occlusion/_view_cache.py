@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = ["ViewCache"]
+
 
 class ViewCache:
     """Least-recently-used cache of images with their views.

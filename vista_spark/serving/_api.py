@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._deployer import Deployer
     from vista_spark.serving._session import Session
 
+__all__ = ["Api", "Model"]
+
 
 class Model:
     """A deployed model or application, returned by ``api[name]``.

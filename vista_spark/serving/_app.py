@@ -14,6 +14,8 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+__all__ = ["CURRENT", "App", "CallAnswer", "Calls", "ModelHandler"]
+
 _IMAGE = TensorSpec("image", "bytes", (-1,))
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from udfs.serving import LiveRouter, ServedModel
     from vista_spark.serving._deployed_app import DeployedApp
 
+__all__ = ["AppRequest", "LiveApp", "LiveCalls", "RowCalls"]
+
 _LOG = logging.getLogger(__name__)
 
 # Weight of the requests before an epoch, relative to those of the epoch.

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     Outputs = Mapping[str, NDArray[Any]]
 
+__all__ = ["Applications"]
+
 _LOG = logging.getLogger(__name__)
 
 # Threads, each of which runs a request and mostly waits for models, and requests that may wait for a thread.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from udfs.serving import BackendWorker, Link
 
+__all__ = ["BackendJob", "BackendOwner"]
+
 
 class BackendOwner(Protocol):
     """The collection of a server's backends, as a job reports to it."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from udfs.rpc import Request
     from udfs.serving import BackendSpec, GroupRecipe, LiveRouter, Results
 
+__all__ = ["BackendOptions", "Backends"]
+
 _LOG = logging.getLogger(__name__)
 
 # Seconds in which Spark may replace a lost process; then the job is ended and started again.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Shipping = Callable[[Deployment], NetworkRecipe | FunctionRecipe]
 
+__all__ = ["Catalog", "Deployed"]
+
 
 @dataclass(frozen=True, slots=True)
 class Catalog:

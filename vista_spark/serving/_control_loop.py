@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._scaling import Scaling
 
+__all__ = ["Control", "planned"]
+
 _LOG = logging.getLogger(__name__)
 
 # Seconds to open models, whose weights may have to arrive first.

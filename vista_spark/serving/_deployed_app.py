@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._app import App
     from vista_spark.serving._deployment import Deployment
 
+__all__ = ["DeployedApp", "deployed_app", "outputs_of", "request_of"]
+
 # A loop that reads each answer before the next call makes a chain as long as the loop.
 _MOST_REPEATED = 4
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
 
+__all__ = ["Deployer"]
+
 _LOG = logging.getLogger(__name__)
 
 _NO_STORE = (

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from udfs.serving import Deliveries
     from vista_spark.serving._session import Session
 
+__all__ = ["Deployment", "opened", "sample_row", "shipping"]
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:

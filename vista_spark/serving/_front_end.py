@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from udfs.serving import Router
     from udfs.serving.http import FrontEnd, FrontEndProcesses, Gauge, HttpLimits
 
+__all__ = ["FrontEndSpec"]
+
 
 @dataclass(frozen=True, slots=True)
 class FrontEndSpec:

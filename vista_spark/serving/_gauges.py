@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from udfs.serving.http import Gauge
     from vista_spark.serving._api import Api
 
+__all__ = ["gauges_of"]
+
 
 def gauges_of(api: Api) -> list[Gauge]:
     """Return the gauges of a server: backends, rows by result, planned occupancy and batches, waiting rows, pace."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._model_reference import Reference
     from vista_spark.serving._session import Session
 
+__all__ = ["mlflow_session", "mlflow_version"]
+
 _TEXT = {"string": "str", "binary": "bytes"}
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from vista_spark.errors import InvalidArgumentError
 
+__all__ = ["Reference", "is_reference"]
+
 _SCHEMES = ("models", "store")
 _LATEST = "latest"
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from udfs.store import Store
     from vista_spark.serving._session import Session
 
+__all__ = ["fetched", "newest"]
+
 
 def newest(session: Session, store: Store | None) -> str | None:
     """Return the version that a session's model names now; ``None`` if it names no version that can change.

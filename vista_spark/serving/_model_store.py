@@ -26,6 +26,8 @@ from vista_spark.serving._pipelines import pipeline_session
 if TYPE_CHECKING:
     from vista_spark.serving._session import Session
 
+__all__ = ["ModelStore"]
+
 _FOLDER, _ALIASES, _ENTRY, _MODEL = "models", "aliases", "entry.json", "model.pickle"
 _TOKENIZER = "tokenizer.json"
 _CHUNK = 1 << 20

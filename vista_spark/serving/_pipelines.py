@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vista_spark.compiling import CompiledPipeline
     from vista_spark.serving._session import Session
 
+__all__ = ["PipelineFunction", "pipeline_session"]
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineFunction:

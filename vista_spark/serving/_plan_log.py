@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from optimizer.serving import ServingPlan
 
+__all__ = ["NoLog", "PlanLog", "PlanRecorder"]
+
 _LOG = logging.getLogger(__name__)
 
 

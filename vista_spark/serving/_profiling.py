@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
 
+__all__ = ["hardware", "measured", "profile_batches"]
+
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _RUNS = 3
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["PyFunc", "zipped"]
+
 
 @dataclass(frozen=True, slots=True)
 class PyFunc:

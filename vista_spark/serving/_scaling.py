@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+__all__ = ["Scaling"]
+
 # Traffic comes in waves, and a backend takes seconds to start again.
 _PATIENCE = 2
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from vista_spark.network import Network
     from vista_spark.serving._deployment import Deployment
 
+__all__ = ["Scorer", "ScorerSpec"]
+
 _FORMATS = ("vector", "array")
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._session import Session
 
+__all__ = ["Server"]
+
 # Seconds for Spark to start the tasks, and for their processes to import a framework.
 _START_S = 180.0
 

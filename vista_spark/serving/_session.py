@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+__all__ = ["Session"]
+
 # Types of inputs and outputs of a function.
 _TYPES = (
     "bytes",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from udfs.serving import Router, ServedModel, TensorSpec
 
+__all__ = ["alone", "ask", "batch_of_one"]
+
 
 def batch_of_one(record: Any, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
     """Convert a record, or a mapping of records by input name, to a batch of one.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from udfs.serving import FunctionRecipe, NetworkRecipe
     from vista_spark.serving._deployment import Deployment
 
+__all__ = ["group_recipe", "groups", "trunk_of"]
+
 # Least share of each member's FLOPs in a trunk: a smaller trunk saves less than waiting for the other members costs.
 _LEAST_SHARE = 0.5
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from optimizer.memory import TransferPlan
 
+__all__ = ["envelope", "not_set"]
+
 # spark.kubernetes.memoryOverheadFactor for programs that are not the JVM's alone.
 _KUBERNETES_FACTOR = 0.4
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+__all__ = ["EXECUTOR_TIMEOUT", "await_executor", "check_workers"]
+
 EXECUTOR_TIMEOUT = "spark.vista.executorTimeout"
 """Setting of a session: seconds that the first executor gets to start a task; 120 by default."""
 

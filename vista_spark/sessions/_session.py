@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from optimizer.memory import TransferPlan
 
+__all__ = ["session"]
+
 _LOG = logging.getLogger(__name__)
 
 

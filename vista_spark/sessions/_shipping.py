@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+__all__ = ["ship_packages", "ship_weights", "write_packages"]
+
 _PACKAGES = ("cerebro_spark", "optimizer", "udfs", "vista_spark")
 
 _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()

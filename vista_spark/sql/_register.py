@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Featurizer = CNNFeaturizer | TextFeaturizer
 
+__all__ = ["register_sql"]
+
 _KINDS = {"image": "cnn_features", "text": "text_features"}
 _VALUE, _FEATURES = "value", "features"
 

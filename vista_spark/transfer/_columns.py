@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+__all__ = ["NULL_FEATURE", "Columns", "ColumnsRead", "first_missing", "is_missing"]
+
 NULL_FEATURE = "null structured feature"
 """Reason of a row without a value in one of the columns that the downstream model reads; the column's name follows."""
 

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
     from pyspark.ml.param import Param, Params
 
+__all__ = [
+    "check_estimator",
+    "check_width",
+    "columns_read",
+    "default_evaluator",
+    "is_classification",
+    "learned_column",
+    "metric_name",
+    "point_at",
+]
+
 _COLUMN_PARAM = re.compile("Cols?$")
 # Params that name columns which a stage adds; the other Params of columns name what it reads.
 _ADDED = ("output", "prediction", "probability", "rawPrediction", "leaf", "quantiles", "error")

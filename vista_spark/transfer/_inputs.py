@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from optimizer.memory import Join
 
+__all__ = ["Matched", "match"]
+
 _LOG = logging.getLogger(__name__)
 
 # Names of the training table's own columns.

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+__all__ = ["interactive_scores"]
+
 
 def interactive_scores(table: pd.DataFrame, metric: str, *, baseline: float, best: str, title: str) -> go.Figure:
     """Draw a bar for each set of features, of a table as :meth:`TransferResult.to_pandas` gives it.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Metric = Callable[[Floats, Floats, Floats], Floats]
 
+__all__ = ["LEVEL", "MOST_ROWS", "Interval", "metric_of", "resampled"]
+
 Interval = tuple[float, float]
 
 LEVEL = 0.95

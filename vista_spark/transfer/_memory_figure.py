@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from optimizer.memory import TransferPlan
 
+__all__ = ["memory_figure"]
+
 _GIB = 2**30
 
 

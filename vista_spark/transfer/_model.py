@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from vista_spark.transfer._result import TransferResult
 
+__all__ = ["FeatureTransferModel"]
+
 _BEST = "best_model"
 
 

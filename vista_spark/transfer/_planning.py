@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from udfs.inference import Pooling
     from vista_spark.network import Network
 
+__all__ = [
+    "Decisions",
+    "TransferData",
+    "TransferProblem",
+    "choose",
+    "downstream_size",
+    "in_session",
+    "named_size",
+    "plan_feature_transfer",
+]
+
 _LOG = logging.getLogger(__name__)
 
 # Nodes that Spark's trees split at a time by default, in units of all features: the 16 of the last level, in a forest

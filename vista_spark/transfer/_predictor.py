@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+__all__ = ["FEATURES", "PREDICTION_ERROR", "PredictorInputs", "TransferPredictor", "plain"]
+
 FEATURES = "transfer_features"
 """The column in which the downstream model finds its features."""
 

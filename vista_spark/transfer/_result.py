@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optimizer.transfer import Choice, LogicalPlan
     from vista_spark.transfer._intervals import Interval
 
+__all__ = ["InferencePass", "LayerResult", "TransferResult", "best_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class InferencePass:

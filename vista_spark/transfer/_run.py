@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from vista_spark.transfer._columns import Columns
     from vista_spark.transfer._inputs import Matched
 
+__all__ = ["Run", "RunResult", "RunSpec"]
+
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
     from optimizer.transfer import InferenceStage
 
+__all__ = ["flops_by_target"]
+
 
 def flops_by_target(graph: LayerGraph, stage: InferenceStage) -> dict[str, int]:
     """Split a pass's FLOPs per record over the layers that it delivers: each gets what it needs beyond those before it.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from udfs.inference import Feed, Pooling, Reduction
     from vista_spark.network import Network
 
+__all__ = ["ERROR", "feature_column", "run_stage", "stage_inference"]
+
 ERROR = "image_error"
 """Column with the reason why a row's image or text is bad; null for a good row."""
 

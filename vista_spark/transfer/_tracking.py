@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from vista_spark.transfer._result import TransferResult
 
+__all__ = ["log"]
+
 
 def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) -> str:
     """Log to the tracking server that MLflow is set to (by default a SQLite file in the working directory).

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from vista_spark.transfer._inputs import Matched
     from vista_spark.transfer._result import LayerResult
 
+__all__ = ["FeatureTransfer"]
+
 _LOG = logging.getLogger(__name__)
 
 _ERRORS = ("drop", "raise")

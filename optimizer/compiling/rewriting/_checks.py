@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Node, Program
 
+__all__ = ["MovedCheck", "check_before", "move_check"]
+
 _MOST = 2**24  # numbers of the table of factors
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._program import Node, Program
     from optimizer.compiling.rewriting._checks import MovedCheck
 
+__all__ = ["push_selections"]
+
 
 class _Demand:
     """Columns of each table that are needed, and the fate of each check."""

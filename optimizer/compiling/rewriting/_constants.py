@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
+__all__ = ["OPERATIONS", "fold_constants"]
+
 OPERATIONS: Mapping[str, Callable[..., NDArray[Any]]] = {
     "add": np.add,
     "subtract": np.subtract,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling.rewriting._ranges import Ranges
 
+__all__ = ["NARROW", "Narrow", "Narrowed"]
+
 Mask = Any
 """A bool array: the columns that are wanted."""
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
+__all__ = ["LARGEST_INPUT", "Ranges", "is_invertible", "largest_of", "ranges_of", "rounding_function"]
+
 LARGEST_INPUT = 1e30
 """Greatest magnitude of an input for which results are defined."""
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._output import Output
 
+__all__ = ["Rebuild", "Rewrite"]
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._program import Program
     from optimizer.compiling.rewriting._rebuild import Rewrite
 
+__all__ = ["Rewritten", "rewrite"]
+
 _PASSES = (fold_constants, push_selections, fold_constants, pull_thresholds, fold_scalers)
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Node, Program
 
+__all__ = ["fold_scalers"]
+
 _DOUBLE = "float64"
 _FINITE = Finite("as given", nan=False, who="")
 # Weights, factors and their products of these magnitudes are far from the ends of float64.

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Node, Program
 
+__all__ = ["pull_thresholds"]
+
 # Splits beyond which a scaler takes no time beside the trees, and bisection takes seconds.
 _MOST = 2**20
 _STEPS = 66  # a few more than the bits of float64

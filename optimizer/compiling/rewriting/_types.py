@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from optimizer.compiling._operator import Operator
     from optimizer.compiling._program import Program
 
+__all__ = ["FLOATS", "types_of"]
+
 FLOATS = frozenset({"float32", "float64"})
 """Types of floats, by name."""
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
+__all__ = ["Follower", "new_study", "study_of"]
+
 # Some pruners assign trials to brackets by a hash of the study's name.
 _NAME = "cerebro"
 

@@ -10,6 +10,8 @@ from optimizer.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["load_optuna", "quiet"]
+
 
 def load_optuna(asked: str) -> Any:
     """Import Optuna for an argument of the user such as ``"sampler='tpe'"``, which the error message names.

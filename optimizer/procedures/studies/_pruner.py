@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._ledger import Ledger
     from optimizer.procedures._trial import Trial
 
+__all__ = ["OptunaPruner"]
+
 
 class OptunaPruner:
     """Stop the configurations that a pruner of Optuna prunes.

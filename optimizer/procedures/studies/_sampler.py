@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
+__all__ = ["SAMPLERS", "OptunaSampler", "ended_trials"]
+
 #: Optuna samplers that need no further package, by name.
 SAMPLERS = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler"}
 

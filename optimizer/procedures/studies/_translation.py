@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from optimizer.space import Dimension, Space
 
+__all__ = ["Translation"]
+
 # Optuna adds steps in floats: its 0.30000000000000004 is our 0.3.
 _NEAR = 1e-9
 

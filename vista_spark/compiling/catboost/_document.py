@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["CODES", "ModelDocument", "document_of"]
+
 CODES = "Fit on numbers, such as one column per category, or score the model with CatBoost."
 """Remedy for features that are not numbers."""
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.catboost._document import ModelDocument
 
+__all__ = ["lower_trees"]
+
 _LEAF: tuple[int, float, bool, int, int] = (0, 0.0, True, -1, -1)
 
 

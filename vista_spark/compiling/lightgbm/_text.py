@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["ModelText", "TextTree"]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TextTree:

@@ -13,6 +13,8 @@ from vista_spark.compiling._vocabularies import with_codes
 if TYPE_CHECKING:
     from vista_spark.compiling.lightgbm._text import ModelText, TextTree
 
+__all__ = ["lower_trees"]
+
 _CATEGORICAL, _LEFT = 1, 2
 _NONE, _ZERO = 0, 1
 # LightGBM takes what is nearer to zero than this for zero: a float32 in a comparison of float64.

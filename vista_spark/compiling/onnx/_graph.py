@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+__all__ = ["ORIGINAL", "Dimensions", "Graph", "Table", "Value", "attributes_of", "refuse"]
+
 _FLOATS = {"float32", "float64"}
 ORIGINAL = "Compile the model that the graph was converted from, or score the graph with ONNX Runtime."
 """Remedy for graphs that cannot be compiled."""

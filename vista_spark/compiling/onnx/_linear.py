@@ -14,6 +14,8 @@ from vista_spark.compiling.onnx._shapes import lookup
 if TYPE_CHECKING:
     from vista_spark.compiling.onnx._graph import Graph
 
+__all__ = ["both", "class_above", "class_of", "labels_of", "transformed"]
+
 
 def transformed(graph: Graph, node: Any, scores: Table, name: str) -> Table:
     """Apply a ``post_transform``."""

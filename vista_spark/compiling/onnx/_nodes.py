@@ -7,6 +7,8 @@ from typing import Any
 
 from vista_spark.compiling.onnx._graph import Graph, refuse
 
+__all__ = ["lower_node", "operator"]
+
 Lowering = Callable[[Graph, Any, list[Any], dict[str, Any]], Any]
 """Function of the graph, a node, its inputs and its attributes that returns the result, or a list of results."""
 

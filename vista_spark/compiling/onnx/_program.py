@@ -16,6 +16,8 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["program_of"]
+
 _ROWS_AND_COLUMNS = 2
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.onnx._graph import Graph
 
+__all__ = ["lookup"]
+
 
 def _constant(node: Any, value: Any, what: str) -> list[int]:
     if not isinstance(value, np.ndarray):

@@ -9,6 +9,15 @@ import numpy as np
 import optimizer.compiling as ops
 from vista_spark.compiling._refusals import refuse
 
+__all__ = [
+    "checked",
+    "classes_of_scores",
+    "outliers",
+    "plain",
+    "probabilities",
+    "widened",
+]
+
 # Trees take NaN in dense tables only.
 _TREES = frozenset(
     f"{kind}{task}"

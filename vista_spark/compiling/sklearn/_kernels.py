@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+__all__ = ["kernel", "scaled"]
+
+
 def scaled(build: ops.Builder, rows: str, factor: float, shift: float = 0.0) -> str:
     """Multiply all columns by a number, and add another, in the type of the rows."""
     width = build.width(rows)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+__all__ = ["lower_linear_classifier"]
+
+
 @parser(
     "sklearn.ARDRegression",
     "sklearn.BayesianRidge",

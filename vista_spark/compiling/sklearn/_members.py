@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
+__all__ = [
+    "available",
+    "binary_score",
+    "chosen",
+    "column",
+    "first_method",
+    "joined",
+    "labels_of",
+    "member",
+    "negated",
+    "numbers",
+    "places",
+    "with_logs",
+]
+
+
 def member(owner: Any, model: Any, build: ops.Builder, table: str, method: str) -> ops.Output:
     """Lower a model inside another one, and return one of its outputs.
 

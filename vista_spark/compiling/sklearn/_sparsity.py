@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Sparsity
 
+__all__ = ["sparsity_of"]
+
 
 def sparsity_of(step: Any, layout: Sparsity) -> Sparsity:
     """Return the layout of a transformer's result."""

@@ -13,6 +13,8 @@ from vista_spark.compiling._refusals import refuse
 if TYPE_CHECKING:
     from vista_spark.compiling.sparkml._columns import Columns
 
+__all__ = ["both_margins", "features_of", "give_classes", "shares_of_margin", "threshold_of"]
+
 
 def features_of(model: Any, columns: Columns, width: int | None = None) -> str:
     """Return the node of the features that a model reads."""

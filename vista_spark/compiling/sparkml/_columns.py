@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+__all__ = ["NAMED", "Columns"]
+
 NAMED = "column:"
 """Prefix of outputs that become columns."""
 

@@ -12,6 +12,8 @@ from vista_spark.compiling.sparkml._stages import lower_stage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = ["known_of", "named_program", "program_of", "stages_of"]
+
 
 _SEARCHES = {"CrossValidatorModel", "TrainValidationSplitModel"}
 

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["SavedTrees", "saved_table", "saved_trees"]
+
 
 class SavedTrees(NamedTuple):
     """Nodes of all trees, tree by tree, in the order of their numbers.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder, Output
 
+__all__ = ["lower_stage", "stage"]
+
 Lowering = Callable[[Any, Columns], None]
 """Function of a fitted stage and the columns so far that adds columns."""
 

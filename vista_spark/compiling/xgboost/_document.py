@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = ["ModelDocument"]
+
 _CODES = "Fit on the codes (series.cat.codes) with feature_types='c'."
 
 # The objectives whose base score is a probability, or the exponential of a score.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.xgboost._document import ModelDocument
 
+__all__ = ["lower_linear", "lower_trees", "read_rows"]
+
 
 def read_rows(model: ModelDocument, build: ops.Builder, table: str) -> str:
     """Round the rows to float32, as XGBoost does, and mark what is missing: in a sparse table what is absent, too.
