@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from optimizer.errors import GraphError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from optimizer.graph._cut import Part
     from optimizer.graph._graph import LayerGraph
 
 __all__ = ["peak_live_bytes"]
@@ -20,7 +17,6 @@ def peak_live_bytes(
     graph: LayerGraph,
     have: Iterable[str] = (),
     want: Iterable[str] | None = None,
-    order: Iterable[str] | None = None,
 ) -> int:
     """Compute the peak bytes of live activations while ``want`` is computed from ``have``, for one record.
 
@@ -37,8 +33,6 @@ def peak_live_bytes(
         Materialised tensors; by default the graph's inputs.
     want : iterable of str, optional
         Tensors to compute; by default the graph's outputs.
-    order : iterable of str, optional
-        Order in which the layers run; by default the graph's. Names that need not run are skipped.
 
     Returns
     -------
@@ -50,7 +44,7 @@ def peak_live_bytes(
     UnknownLayerError
         A name that the graph does not have.
     GraphError
-        ``want`` cannot be computed from ``have``, or ``order`` leaves a layer out or runs one before its inputs.
+        ``want`` cannot be computed from ``have``.
 
     Examples
     --------
@@ -63,12 +57,11 @@ def peak_live_bytes(
     """
     sources = graph.resolve(have) or graph.inputs
     part = graph.part(sources, graph.outputs if want is None else want)
-    steps = part.layers if order is None else _checked(graph, part, graph.resolve(order))
-    uses = Counter(source for name in steps for source in set(graph[name].inputs))
+    uses = Counter(source for name in part.layers for source in set(graph[name].inputs))
     uses.update(part.outputs)
     live = sum(graph[name].activation_bytes for name in part.inputs)
     peak = live
-    for name in steps:
+    for name in part.layers:
         peak = max(peak, live + graph[name].inner_bytes)
         live += graph[name].activation_bytes
         for source in set(graph[name].inputs):
@@ -76,18 +69,3 @@ def peak_live_bytes(
             if uses[source] == 0:
                 live -= graph[source].activation_bytes
     return peak
-
-
-def _checked(graph: LayerGraph, part: Part, order: tuple[str, ...]) -> tuple[str, ...]:
-    to_run = set(part.layers)
-    steps = tuple(name for name in order if name in to_run)
-    left_out = [name for name in part.layers if name not in set(steps)]
-    if left_out:
-        raise GraphError(f"the order leaves out {', '.join(left_out)}, which must run for {', '.join(part.outputs)}")
-    ready = set(part.inputs)
-    for name in steps:
-        early = [source for source in graph[name].inputs if source not in ready]
-        if early:
-            raise GraphError(f"the order runs {name!r} before its inputs {', '.join(early)}")
-        ready.add(name)
-    return steps
