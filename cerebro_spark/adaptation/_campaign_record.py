@@ -63,22 +63,12 @@ class CampaignRecord:
         return self.cycles[-1] if self.cycles else None
 
     def write_cycle(self, cycle: CycleRecord) -> CampaignRecord:
-        """Write a cycle as it begins, before its layers are computed, or with what it measured.
-
-        Raises
-        ------
-        udfs.store.StoreError
-        """
+        """Write a cycle as it begins, before its layers are computed, or with what it measured."""
         others = self.cycles[:-1] if self.last is not None and self.last.run == cycle.run else self.cycles
         return replace(self, cycles=(*others, cycle)).write()
 
     def write(self) -> CampaignRecord:
-        """Write all cycles.
-
-        Raises
-        ------
-        udfs.store.StoreError
-        """
+        """Write all cycles."""
         content = {"version": _VERSION, "cycles": [asdict(each) for each in self.cycles]}
         write_document(self.store, content, self.FOLDER, self.name, "campaign.json")
         return self

@@ -26,13 +26,7 @@ __all__ = ["Extreme", "check_labels", "find_extremes"]
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """Smallest or largest label of a batch, with a record that has it.
-
-    Parameters
-    ----------
-    record : object
-        Id of the record.
-    """
+    """Smallest or largest label of a batch, with a record that has it."""
 
     column: str
     value: float
@@ -44,10 +38,7 @@ def find_extremes(
 ) -> tuple[Extreme, ...]:
     """Find the smallest and the largest number of each label in one job; vectors and arrays of fractions are skipped.
 
-    Parameters
-    ----------
-    weight_column : str or None
-        Column of weights; rows without a weight above 0 are left out.
+    Rows without a weight above 0 are left out.
     """
     wanted = {name: ends for name in label_columns if (ends := _ends(name, batch.schema[name].dataType)) is not None}
     if not wanted:

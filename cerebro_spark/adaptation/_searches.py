@@ -88,13 +88,7 @@ def _replicas(backend: SparkBackend) -> int:
 
 
 def epochs_of(candidate: OpenedCandidate) -> int:
-    """Return the epochs of a configuration in a grid.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The trainer does not set them.
-    """
+    """Return the epochs of a configuration in a grid."""
     if candidate.epochs is None:
         raise InvalidArgumentError(
             f"epochs of the trainer must be set without a search, got None for {candidate.params}: use "

@@ -27,10 +27,7 @@ def units_of(events: Sequence[Event]) -> Iterator[list[Event]]:
 def frozen_flops_of(graphs: Iterable[LayerGraph]) -> int:
     """Count the FLOPs of all frozen layers of some models for one record, each layer once.
 
-    Parameters
-    ----------
-    graphs : iterable of LayerGraph
-        Graphs of the configurations, with all phases of freezing schedules.
+    The graphs include all phases of freezing schedules.
     """
     layers = {graph.expression(name): graph[name].flops for graph in graphs for name in materialisable(graph)}
     return sum(layers.values())

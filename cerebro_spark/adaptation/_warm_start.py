@@ -30,13 +30,7 @@ _ENDLESS = ("running", "paused")
 
 
 def layout_of(checkpoint: bytes) -> str:
-    """Hash the shapes of a checkpoint's tensors, and the frozen weights that it belongs to.
-
-    Parameters
-    ----------
-    checkpoint : bytes
-        Checkpoint of :meth:`udfs.training.Session.checkpoint`.
-    """
+    """Hash the shapes of a checkpoint's tensors, and the frozen weights that it belongs to."""
     saved = unpack(checkpoint, lambda array, _kind: array)
     return hashlib.sha256(repr((_shapes(saved["model"]), saved.get("frozen"))).encode()).hexdigest()
 
@@ -49,13 +43,7 @@ def _shapes(tree: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class EarlierCycle:
-    """Run of a finished cycle.
-
-    Parameters
-    ----------
-    run : str
-        Id of the run; ``""`` if there is none.
-    """
+    """Run of a finished cycle; ``run`` is ``""`` if there is none."""
 
     store: Store
     run: str
@@ -64,11 +52,7 @@ class EarlierCycle:
         """Find the weights of each configuration that ended normally and whose model has not changed.
 
         Among the trials of a configuration this is the one with the most epochs, and among those the first one.
-
-        Parameters
-        ----------
-        layouts : mapping of str to str
-            Layouts of the opened configurations, by :func:`udfs.hopper.configuration_key`.
+        ``layouts`` are those of the opened configurations, by :func:`udfs.hopper.configuration_key`.
         """
         if not self.run:
             return WarmStart()

@@ -19,13 +19,7 @@ __all__ = ["Workload"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Configurations with their epochs.
-
-    Parameters
-    ----------
-    configurations : tuple of (OpenedCandidate, int)
-        Configurations, at least one.
-    """
+    """Configurations with their epochs."""
 
     configurations: tuple[tuple[OpenedCandidate, int], ...]
 

@@ -23,10 +23,7 @@ __all__ = ["Sessions"]
 class Sessions:
     """Writer of one session per trial, next to its scalars: the dashboard assigns params and metrics by folder.
 
-    Parameters
-    ----------
-    folder : str
-        Local to the driver.
+    The folder is local to the driver.
     """
 
     def __init__(self, folder: str) -> None:

@@ -148,10 +148,7 @@ class Source:
 class Chosen:
     """Chosen inputs and labels by name, with the columns of each, and the rows' weights.
 
-    Parameters
-    ----------
-    weight : Source, optional
-        Default ``None``: all rows count alike.
+    Without ``weight``, all rows count alike.
     """
 
     inputs: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)

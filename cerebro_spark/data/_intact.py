@@ -18,13 +18,7 @@ __all__ = ["damaged_shards"]
 
 
 def damaged_shards(spark: SparkSession, prepared: PreparedData) -> list[str]:
-    """Read every shard once, on the workers, and describe those that are not what was prepared.
-
-    Returns
-    -------
-    list of str
-        The defects, each with its file and the remedy.
-    """
+    """Read every shard once, on the workers, and describe those that are not what was prepared."""
     numbers = spark.range(0, len(prepared.shards), numPartitions=max(1, len(prepared.shards)))
     return sorted(row["defect"] for row in numbers.mapInArrow(_Check(prepared), "defect string").collect())
 

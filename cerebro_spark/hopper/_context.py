@@ -87,13 +87,7 @@ class RunContext:
         return {name: partitions for name, partitions in self.shares.items() if partitions}
 
     def worker_settings(self, worker: str) -> WorkerSettings:
-        """Return the settings of a worker, which it asks for when it begins to serve the run.
-
-        Parameters
-        ----------
-        worker : str
-            Name of the worker, one of :attr:`shares`.
-        """
+        """Return the settings of a worker, which it asks for when it begins to serve the run."""
         return WorkerSettings(
             worker=worker,
             run=self.spec.run,

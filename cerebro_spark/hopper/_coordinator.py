@@ -168,10 +168,7 @@ class Coordinator:
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, units that take too long, and lost workers that do not come back.
 
-        Returns
-        -------
-        tuple of str
-            Workers that fell silent, whose jobs are to be ended.
+        Return the workers that fell silent, whose jobs are to be ended.
         """
         with self._state.changed:
             silent = self._liveness.silent()
@@ -197,13 +194,7 @@ class Coordinator:
             self._state.aborting = True
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until the workers' processes are dead, or done with the run.
-
-        Returns
-        -------
-        bool
-            Whether that is so.
-        """
+        """Wait until the workers' processes are dead, or done with the run; return whether they are."""
         until = time.monotonic() + timeout_s
         with self._state.changed:
             # Those that went with their node say nothing: their time has to pass.

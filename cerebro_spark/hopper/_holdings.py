@@ -75,10 +75,7 @@ class Holdings:
     def adopt(self) -> list[str]:
         """Reassign orphaned partitions to attached workers.
 
-        Returns
-        -------
-        list of str
-            The workers that have other partitions than before.
+        Return the workers that have other partitions than before.
         """
         if not self._present:
             return []
@@ -98,10 +95,7 @@ class Holdings:
     def level(self) -> list[str]:
         """Restore the copies that each partition had at first, and spread the partitions evenly over the workers.
 
-        Returns
-        -------
-        list of str
-            Attached workers that have other partitions than before.
+        Return the attached workers that have other partitions than before.
         """
         before = {name: frozenset(partitions) for name, partitions in self._present.items()}
         self._restore_copies()

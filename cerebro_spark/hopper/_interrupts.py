@@ -61,12 +61,7 @@ class Interrupts:
         self._held_until = time.monotonic() + _HELD_S
 
     def release(self) -> None:
-        """Raise interrupts again, and the one that was held if there was one.
-
-        Raises
-        ------
-        KeyboardInterrupt
-        """
+        """Raise interrupts again, and the one that was held if there was one."""
         self._held_until = 0.0
         if self._pending:
             self._pending = False

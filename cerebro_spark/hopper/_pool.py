@@ -379,13 +379,7 @@ class Member:
             return self._run.credentials
 
     def announce(self, location: str) -> None:
-        """Assign the workers to the run.
-
-        Parameters
-        ----------
-        location : str
-            Location of the endpoint that answers them.
-        """
+        """Assign the workers to the run."""
         assert self._pool is not None  # it has joined
         assert self._run is not None
         with self._slots.changed:

@@ -34,13 +34,7 @@ _TURN = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The first configuration, opened on the driver.
-
-    Parameters
-    ----------
-    session : Session
-        Session of the first configuration.
-    """
+    """The first configuration, opened on the driver."""
 
     session: Session
 

@@ -39,13 +39,7 @@ class Retention:
         self._recorded = context.recorded
 
     def sweep(self, trials: Iterable[Trial]) -> None:
-        """Delete the checkpoints of some trials, and of the sources of clones, that need not stay.
-
-        Parameters
-        ----------
-        trials : iterable of Trial
-            Trials that have finished an epoch or ended.
-        """
+        """Delete the checkpoints of some trials, and of the sources of clones, that need not stay."""
         by_id = {trial.trial_id: trial for trial in tuple(self._trials)}
         swept = {trial.trial_id: trial for trial in trials}
         for trial in tuple(swept.values()):

@@ -168,10 +168,7 @@ class Trial:
     def go_on_from(self, records: Sequence[Record]) -> None:
         """Take over the last of some checkpoints of the store; the others are kept to go back to.
 
-        Parameters
-        ----------
-        records : sequence of Record
-            In order of their versions, at least one.
+        ``records`` are in order of their versions.
         """
         last = records[-1]
         self.visits = [*last.visits]
@@ -196,10 +193,7 @@ class Trial:
     def rewind(self) -> int:
         """Rewind to the copy, or to the durable version, of an earlier epoch maybe.
 
-        Returns
-        -------
-        int
-            Units that are to be done again.
+        Return the number of units that are to be done again.
         """
         version, holder = self.durable_version, None
         if self.copy is not None and self.copy.version > version:

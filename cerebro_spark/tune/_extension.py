@@ -34,13 +34,7 @@ class RunExtension(Protocol):
         """Name of the campaign that the run is a part of, and the number of the part; ``None`` without a campaign."""
 
     def extend(self, context: RunContext) -> RunContext:
-        """Return the context of a run with the changes.
-
-        Parameters
-        ----------
-        context : RunContext
-            Context of an ordinary search, in which each trial trains its whole model alone.
-        """
+        """Return the context of a run with the changes."""
 
     def result(self, run: RunResult, trainer_fn: Callable[[dict[str, Any]], Any]) -> Selection:
         """Make the result of the search."""

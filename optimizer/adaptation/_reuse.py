@@ -18,10 +18,7 @@ __all__ = ["Reuse", "ReusePlans", "TrunkMemory"]
 class Reuse:
     """Nodes of the trunk to read and to compute, with their FLOPs for one record.
 
-    Attributes
-    ----------
-    loads, computes : tuple of int
-        Nodes of the trunk; nodes in neither are pruned.
+    Nodes in neither ``loads`` nor ``computes`` are pruned.
     """
 
     loads: tuple[int, ...]

@@ -18,13 +18,7 @@ __all__ = ["Constant"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Constant(Operator):
-    """Row of constants for every row.
-
-    Parameters
-    ----------
-    values : array of shape (width,)
-        The row.
-    """
+    """Row of constants for every row."""
 
     values: NDArray[Any]
 

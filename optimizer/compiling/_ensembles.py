@@ -45,13 +45,7 @@ class Average(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LogMean(Operator):
-    """Logarithm of the mean of tables of one shape, given as their logarithms.
-
-    Parameters
-    ----------
-    divisor : float
-        Number of tables in the mean.
-    """
+    """Logarithm of the mean of tables of one shape, given as their logarithms; ``divisor`` is their number."""
 
     arity: ClassVar[int | None] = None
     divisor: float
@@ -94,11 +88,6 @@ class Pairwise(Operator):
     """Scores of classes, from a decision and its confidence for each pair of classes, (0, 1), (0, 2), (1, 2) and so on.
 
     A class gets a vote for each pair that it wins, and less than one third for its confidences, which breaks ties.
-
-    Parameters
-    ----------
-    classes : int
-        Number of classes.
     """
 
     arity: ClassVar[int | None] = 2

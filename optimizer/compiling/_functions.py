@@ -59,13 +59,7 @@ class Function(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Power(Operator):
-    """Power of each number, in the input's type.
-
-    Parameters
-    ----------
-    exponent : float
-        Exponent.
-    """
+    """Power of each number, in the input's type."""
 
     exponent: float
 

@@ -14,11 +14,6 @@ class NarrowIntegers(Operator):
     """Identity before a model that reads whole numbers of an array as float32, and floats as they are.
 
     A table no longer tells whole numbers from floats, so readers of arrays refuse whole numbers that float32 lacks.
-
-    Parameters
-    ----------
-    who : str
-        Name of the library, for messages.
     """
 
     who: str

@@ -75,13 +75,7 @@ class UnitTimes:
         self._fit(row, column)
 
     def predict(self, unit: Unit, worker: str) -> float:
-        """Predict the seconds of a unit; before any measurement, relative to an average configuration.
-
-        Returns
-        -------
-        float
-            Positive.
-        """
+        """Predict the seconds of a unit; before any measurement, relative to an average configuration."""
         if (table := self.table([unit.config], [worker])) is not None:
             return float(table[0, 0])
         row, column = np.array([self.config(unit.config)]), np.array([self.worker(worker)])

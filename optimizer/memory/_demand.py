@@ -121,13 +121,7 @@ def demand(
     cluster: ClusterSpec,
     constants: Constants,
 ) -> Demand:
-    """Add up an executor's regions.
-
-    Parameters
-    ----------
-    broadcast : bool
-        Whether the structured table is broadcast.
-    """
+    """Add up an executor's regions."""
 
     def up(size: int) -> int:
         return rounded(size, constants)

@@ -57,13 +57,7 @@ class TransferPlan(Apportionment, ExplainedInNotebooks):
     """
 
     def explain(self) -> str:
-        """Describe the decisions, each with its reason.
-
-        Returns
-        -------
-        str
-            Several lines, without a newline at the end.
-        """
+        """Describe the decisions, each with its reason."""
         return _explain.explain(self)
 
     def to_spark_conf(self) -> dict[str, str]:

@@ -67,13 +67,8 @@ class Tables:
     def partitions(self, slots: int, constants: Constants) -> int | None:
         """Find the smallest multiple of the task slots with which every partition is below ``p_max``.
 
-        This is NumPartitions of Algorithm 1 with the strict bound of equation 14: the two differ where the tables
-        fill a whole number of partitions exactly.
-
-        Returns
-        -------
-        int or None
-            ``None`` if one record alone is too large for a partition.
+        This is NumPartitions of Algorithm 1 with the strict bound of equation 14: the two differ where the tables fill
+        a whole number of partitions exactly. Return ``None`` if one record alone is too large for a partition.
         """
         most = constants.partition_bytes - 1
         if self.record_bytes > most:

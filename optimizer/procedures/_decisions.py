@@ -53,13 +53,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Train a waiting or paused configuration for more epochs.
-
-    Parameters
-    ----------
-    epochs : int
-        Additional epochs.
-    """
+    """Train a waiting or paused configuration for more epochs."""
 
     trial_id: str
     epochs: int

@@ -131,10 +131,7 @@ class Ledger:
     def lineage(self, trial_id: str) -> list[tuple[Trial, int]]:
         """List the trials whose epochs led to a trial, the first ancestor first, each with the epochs it gave.
 
-        Returns
-        -------
-        list of tuple of Trial and int
-            The last is the trial itself, with all that it has finished.
+        The last is the trial itself, with all that it has finished.
         """
         trial = self[trial_id]
         line = [(trial, trial.finished)]

@@ -21,11 +21,6 @@ def fewest_groups(sizes: Demand) -> list[list[int]] | None:
 
     A group that fits also fits without one of its members. So all groups grow from smaller ones, and a smallest cover
     by the largest groups, without repeated members, is a smallest partition.
-
-    Parameters
-    ----------
-    sizes : Demand
-        Demand in all cycles.
     """
     largest = _largest_groups(sizes)
     count = sizes.takes.shape[0]

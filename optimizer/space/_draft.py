@@ -20,13 +20,7 @@ __all__ = ["Draft", "drafted"]
 
 
 class Draft:
-    """Partial configuration.
-
-    Attributes
-    ----------
-    values : dict
-        Value of each live dimension and constant by path.
-    """
+    """Partial configuration; ``values`` are those of live dimensions and constants, by path."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

@@ -87,13 +87,7 @@ class LogicalPlan(ExplainedInNotebooks):
         return self.lazy_flops / self.flops if self.flops else 1.0
 
     def explain(self) -> str:
-        """Describe the plan, one line per stage.
-
-        Returns
-        -------
-        str
-            Several lines, without a newline at the end.
-        """
+        """Describe the plan, one line per stage."""
         lines = [
             f"{self.logical} plan for {self.model}: {_DESCRIPTIONS[self.logical]}",
             "  join structured data with images, once, before any inference"

@@ -90,13 +90,7 @@ class ModelProfile(ExplainedInNotebooks):
         return time * flops / max(1, deepest)
 
     def explain(self) -> str:
-        """Describe the measurements.
-
-        Returns
-        -------
-        str
-            Lines of text, without a newline at the end.
-        """
+        """Describe the measurements."""
         mega = 1e6
         deepest, time = self.seconds[-1]
         threads = f"{self.threads} {'thread' if self.threads == 1 else 'threads'}"

@@ -19,13 +19,7 @@ __all__ = ["codes_of", "entry_of", "sources", "with_codes"]
 
 
 class Refused(NamedTuple):
-    """Replacement of a value that a model refuses.
-
-    Parameters
-    ----------
-    who : str
-        Name of the model.
-    """
+    """Replacement of a value that a model refuses; ``who`` is the model."""
 
     who: str
 

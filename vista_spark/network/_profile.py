@@ -76,13 +76,7 @@ def profile(
 
 
 def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool = False) -> ModelProfile:
-    """Measure a network that is open already, as :func:`profile` does.
-
-    Parameters
-    ----------
-    batch_size, device, fresh
-        See :func:`profile`.
-    """
+    """Measure a network that is open already, as :func:`profile` does."""
     targets = [name for name in map(net.layer, net.card.layers) if name in net.graph]
     path = _path(net, batch_size, device)
     if path.is_file() and not fresh:

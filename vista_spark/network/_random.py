@@ -17,13 +17,7 @@ _ROSTER = "udfs.roster."
 
 
 def has_random_weights(card: ModelCard, weights: object) -> bool:
-    """Return whether the roster draws a network's weights at random.
-
-    Parameters
-    ----------
-    weights : object
-        Weights with which the network is opened; ``None`` stands for random weights.
-    """
+    """Return whether the roster draws a network's weights at random; ``None`` stands for random weights."""
     return weights is None and is_shipped(card)
 
 

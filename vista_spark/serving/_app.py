@@ -31,13 +31,7 @@ CURRENT: ContextVar[Calls | None] = ContextVar("calls", default=None)
 
 
 class CallAnswer(Future[Any]):
-    """Future of one call that reports when its result is read: later calls depend on it.
-
-    Parameters
-    ----------
-    report : callable
-        Called without arguments each time the result or the exception is read.
-    """
+    """Future of one call that reports when its result is read: later calls depend on it."""
 
     def __init__(self, report: Callable[[], None]) -> None:
         super().__init__()

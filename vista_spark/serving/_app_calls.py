@@ -42,13 +42,7 @@ class _Times:
 
 
 class LiveApp:
-    """A deployed application whose budgets follow its traffic.
-
-    Parameters
-    ----------
-    deployed : DeployedApp
-        The application; :meth:`follow` updates its counts and its split.
-    """
+    """A deployed application whose budgets follow its traffic."""
 
     def __init__(self, deployed: DeployedApp) -> None:
         self.deployed = deployed

@@ -48,10 +48,7 @@ _WAITING = 512
 class Applications:
     """Request handler for applications, which calls a router. The class is thread-safe.
 
-    Attributes
-    ----------
-    ended : Counter
-        Rows by application and result: ``"answered"``, ``"cancelled"``, or the name of an error class.
+    ``ended`` counts rows by application and result: ``"answered"``, ``"cancelled"``, or the name of an error class.
     """
 
     def __init__(self, router: LiveRouter, apps: Sequence[DeployedApp]) -> None:

@@ -75,25 +75,13 @@ class Deployed:
         return self._profiles[name,]
 
     def add(self, session: Session, store: Store | None = None) -> None:
-        """Open a session, measure it, and add it.
-
-        Raises
-        ------
-        InvalidArgumentError, InfeasibleError
-            See :meth:`vista_spark.serving.Server.deploy`.
-        """
+        """Open a session, measure it, and add it."""
         self.check_free(session.name)
         deployment, profile = self.open_session(session, store)
         self._profiles[session.name,], self._deployments[session.name] = profile, deployment
 
     def add_app(self, app: App) -> None:
-        """Set an application up, run it on its samples, and add it.
-
-        Raises
-        ------
-        InvalidArgumentError, InfeasibleError
-            See :meth:`vista_spark.serving.Server.deploy`.
-        """
+        """Set an application up, run it on its samples, and add it."""
         self.check_free(app.name)
         self._apps[app.name] = self.open_app(app)
 
@@ -167,10 +155,7 @@ class Deployed:
     def catalog(self, ship: Shipping) -> Catalog:
         """Describe all groups, with the recipes of those that no earlier catalog had.
 
-        Parameters
-        ----------
-        ship : callable
-            Makes a deployment's files available to the workers, and returns the recipe that finds them there.
+        ``ship`` makes a deployment's files available to the workers, and returns the recipe that finds them there.
         """
         sessions, offers, recipes, members = [], [], {}, {}
         for group, session in self.planned():

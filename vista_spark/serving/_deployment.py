@@ -57,10 +57,7 @@ class Deployment:
     def shipped(self, spark: SparkSession, deliveries: Deliveries | None = None) -> NetworkRecipe | FunctionRecipe:
         """Make the model's files available to the workers, and return the recipe that finds them there.
 
-        Parameters
-        ----------
-        deliveries : Deliveries, optional
-            Store for workers that run already, which receive no files from Spark.
+        Workers that run already receive no files from Spark, but through ``deliveries``.
         """
         ship = shipping(deliveries)
         if self.network is None or isinstance(self.recipe, FunctionRecipe):

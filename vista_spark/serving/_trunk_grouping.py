@@ -75,10 +75,7 @@ def group_recipe(
 ) -> GroupRecipe:
     """Return the recipe by which a backend opens a group.
 
-    Parameters
-    ----------
-    recipes : mapping of str to recipe, optional
-        Recipes by session. Default: those for this process.
+    By default ``recipes`` are those for this process.
     """
     by_session = {member.session.name: member.recipe for member in members} if recipes is None else dict(recipes)
     name = "+".join(by_session)

@@ -254,10 +254,7 @@ def _with_profile(
 def in_session(envelope: Envelope, decisions: Decisions) -> Callable[[TransferWorkload, Logical], TransferPlan]:
     """Apportion memory within a session.
 
-    Parameters
-    ----------
-    decisions : Decisions
-        A plan that was asked for by name is laid out even where memory is short, and the log says what is.
+    A plan that was asked for by name is laid out even where memory is short, and the log says what is.
     """
     inside = partial(
         plan_inside, join=decisions.join, persistence=decisions.persistence, partitions=decisions.partitions

@@ -34,13 +34,7 @@ class Rewrite:
 
 
 class Rebuild:
-    """A program under way, with the names of the one that it comes from.
-
-    Parameters
-    ----------
-    program : Program
-        The original.
-    """
+    """A program under way, with the names of the one that it comes from."""
 
     def __init__(self, program: Program) -> None:
         self.original = program
