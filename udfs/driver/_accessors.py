@@ -9,6 +9,8 @@ from pyspark.ml.param import Param, Params
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["accessors", "optional_accessors", "setter"]
+
 _P = TypeVar("_P", bound=Params)
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
