@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import Apply, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Bins, Missing, Monomials, Operator, Patch, PowerTransform, Quantiles, Ufunc
+    from optimizer.compiling import Bins, Monomials, Operator, Patch, PowerTransform, Quantiles, Ufunc
 
 __all__ = [
     "MODULES",
     "BinsModule",
-    "MissingModule",
     "MonomialsModule",
     "PatchModule",
     "PowerTransformModule",
@@ -237,18 +236,6 @@ def _runs(left: NDArray[np.int64], right: NDArray[np.int64]) -> list[tuple[int, 
     return [(int(left[at]), int(right[at]), int(size)) for at, size in zip(starts, sizes, strict=True)]
 
 
-class MissingModule(torch.nn.Module):
-    """Indicator of missing numbers."""
-
-    def __init__(self, operator: Missing) -> None:
-        super().__init__()
-        self.mark = operator.mark
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return _holes(x, self.mark).to(x.dtype)
-
-
 class PatchModule(torch.nn.Module):
     """Fill one column where it is missing."""
 
@@ -272,7 +259,7 @@ def _holes(x: torch.Tensor, mark: float) -> torch.Tensor:
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Bins: BinsModule,
-    ops.Missing: MissingModule,
+    ops.Missing: lambda operator: Apply(lambda x: _holes(x, operator.mark).to(x.dtype)),
     ops.Monomials: MonomialsModule,
     ops.Patch: PatchModule,
     ops.PowerTransform: PowerTransformModule,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import Apply, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +29,6 @@ __all__ = [
     "MODULES",
     "AverageModule",
     "ConstantModule",
-    "LogMeanModule",
     "PairwiseModule",
     "VotesModule",
     "WeightedMedianModule",
@@ -130,25 +130,16 @@ class ConstantModule(torch.nn.Module):
         return self.values.expand(x.shape[0], -1)
 
 
-class LogMeanModule(torch.nn.Module):
-    """Add what the logarithms are of, one table after the other."""
-
-    def __init__(self, operator: LogMean) -> None:
-        super().__init__()
-        self.divisor = math.log(operator.divisor)
-
-    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
-        """Run on batches of shape (rows, columns)."""
-        total = tables[0]
-        for table in tables[1:]:
-            total = torch.logaddexp(total, table)
-        return total - self.divisor
+def _log_mean(operator: LogMean) -> Apply:
+    """Return a module that adds what the logarithms are of, one table after the other."""
+    divisor = math.log(operator.divisor)
+    return Apply(lambda *tables: reduce(torch.logaddexp, tables) - divisor)
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Average: AverageModule,
     ops.Constant: ConstantModule,
-    ops.LogMean: LogMeanModule,
+    ops.LogMean: _log_mean,
     ops.Pairwise: PairwiseModule,
     ops.Votes: VotesModule,
     ops.WeightedMedian: WeightedMedianModule,

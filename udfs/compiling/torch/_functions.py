@@ -9,27 +9,16 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import Apply, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Combine, Function, Operator, OrderedSum, Power, Reduce, Shares
+    from optimizer.compiling import Combine, Operator, OrderedSum, Reduce, Shares
 
-__all__ = [
-    "MODULES",
-    "CombineModule",
-    "FirstModule",
-    "FunctionModule",
-    "LikeModule",
-    "LogSoftmaxModule",
-    "OrderedSumModule",
-    "PowerModule",
-    "ReduceModule",
-    "SharesModule",
-]
+__all__ = ["MODULES", "OrderedSumModule"]
 
 
 def _nonzero(x: torch.Tensor) -> torch.Tensor:
@@ -85,84 +74,32 @@ _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-class FunctionModule(torch.nn.Module):
-    """Apply a function to each number."""
+def _combine(operator: Combine) -> Apply:
+    operation = _COMBINATIONS[operator.kind]
 
-    def __init__(self, operator: Function) -> None:
-        super().__init__()
-        self.function = _FUNCTIONS[operator.kind]
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return self.function(x)
-
-
-class PowerModule(torch.nn.Module):
-    """Raise each number to a power."""
-
-    def __init__(self, operator: Power) -> None:
-        super().__init__()
-        self.exponent = operator.exponent
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return torch.pow(x, self.exponent)
-
-
-class CombineModule(torch.nn.Module):
-    """Combine two tables, number by number."""
-
-    def __init__(self, operator: Combine) -> None:
-        super().__init__()
-        self.operation = _COMBINATIONS[operator.kind]
-
-    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        """Run on two batches of shape (rows, columns) or (rows, 1)."""
+    def run(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         dtype = torch.promote_types(left.dtype, right.dtype)
-        return self.operation(left.to(dtype), right.to(dtype)).to(dtype)
+        return operation(left.to(dtype), right.to(dtype)).to(dtype)
+
+    return Apply(run)
 
 
-class LikeModule(torch.nn.Module):
-    """Change the type to another table's."""
-
-    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Run on two batches."""
-        return x.to(other.dtype)
+def _reduce(operator: Reduce) -> Apply:
+    """Return a module that makes one number of each group of columns."""
+    reduction, groups = _REDUCTIONS[operator.kind], operator.groups
+    return Apply(lambda x: reduction(x.reshape(x.shape[0], groups, x.shape[1] // groups), dim=2))
 
 
-class ReduceModule(torch.nn.Module):
-    """Make one number of each group of columns."""
+def _shares(operator: Shares) -> Apply:
+    """Return a module that divides each row by its sum."""
 
-    def __init__(self, operator: Reduce) -> None:
-        super().__init__()
-        self.reduction, self.groups = _REDUCTIONS[operator.kind], operator.groups
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return self.reduction(x.reshape(x.shape[0], self.groups, x.shape[1] // self.groups), dim=2)
-
-
-class LogSoftmaxModule(torch.nn.Module):
-    """Map the scores of a row to logarithms of probabilities."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return torch.log_softmax(x, dim=1)
-
-
-class SharesModule(torch.nn.Module):
-    """Divide each row by its sum."""
-
-    def __init__(self, operator: Shares) -> None:
-        super().__init__()
-        self.equal = operator.equal
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
+    def run(x: torch.Tensor) -> torch.Tensor:
         total = x.sum(dim=1, keepdim=True)
         empty = total == 0
         shares = x / torch.where(empty, 1, total)
-        return torch.where(empty, 1 / x.shape[1], shares) if self.equal else shares
+        return torch.where(empty, 1 / x.shape[1], shares) if operator.equal else shares
+
+    return Apply(run)
 
 
 class OrderedSumModule(torch.nn.Module):
@@ -206,25 +143,23 @@ def _neighbours(columns: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(columns, breaks)]
 
 
-class FirstModule(torch.nn.Module):
+def _first(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
     """Pass the first table. The program checks the rows by the others."""
-
-    def forward(self, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        """Run on batches with the same rows."""
-        return x
+    return x
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Combine: CombineModule,
-    ops.Function: FunctionModule,
-    ops.Like: lambda _: LikeModule(),
-    ops.LogSoftmax: lambda _: LogSoftmaxModule(),
+    ops.Choose: lambda _: Apply(lambda condition, x, y: torch.where(condition != 0, x, y)),
+    ops.Combine: _combine,
+    ops.Function: lambda operator: Apply(_FUNCTIONS[operator.kind]),
+    ops.Like: lambda _: Apply(lambda x, other: x.to(other.dtype)),
+    ops.LogSoftmax: lambda _: Apply(lambda x: torch.log_softmax(x, dim=1)),
     ops.OrderedSum: OrderedSumModule,
-    ops.Power: PowerModule,
-    ops.Reduce: ReduceModule,
-    ops.After: lambda _: FirstModule(),
-    ops.Reject: lambda _: FirstModule(),
-    ops.Shares: SharesModule,
+    ops.Power: lambda operator: Apply(lambda x: torch.pow(x, operator.exponent)),
+    ops.Reduce: _reduce,
+    ops.After: lambda _: Apply(_first),
+    ops.Reject: lambda _: Apply(_first),
+    ops.Shares: _shares,
     ops.Within: lambda _: torch.nn.Identity(),
 }
 """How to make the module of an operator, by its class."""

@@ -1,4 +1,4 @@
-"""The module of functions from scores to quantities."""
+"""Modules of functions from scores to quantities."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch._numbers import Apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from optimizer.compiling import Link, Operator
+    from optimizer.compiling import Operator
 
-__all__ = ["MODULES", "LinkModule"]
+__all__ = ["MODULES"]
 
 # Beyond it float32 has no exponential.
 _LARGEST = 88.7
@@ -44,20 +45,8 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-class LinkModule(torch.nn.Module):
-    """Apply the function."""
-
-    def __init__(self, operator: Link) -> None:
-        super().__init__()
-        self.function = _FUNCTIONS[operator.kind]
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return self.function(x)
-
-
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Link: LinkModule,
+    ops.Link: lambda operator: Apply(_FUNCTIONS[operator.kind]),
     ops.NarrowIntegers: lambda _: torch.nn.Identity(),
 }
 """How to make the module of an operator, by its class."""

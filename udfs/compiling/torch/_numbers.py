@@ -18,8 +18,6 @@ if TYPE_CHECKING:
         ArgMax,
         Arithmetic,
         Cast,
-        Clip,
-        Compare,
         Impute,
         Linear,
         Normalise,
@@ -27,25 +25,7 @@ if TYPE_CHECKING:
         Select,
     )
 
-__all__ = [
-    "MODULES",
-    "AboveModule",
-    "ArgMaxModule",
-    "ArithmeticModule",
-    "CastModule",
-    "ClipModule",
-    "CompareModule",
-    "ComplementModule",
-    "ConcatenateModule",
-    "ImputeModule",
-    "LinearModule",
-    "NormaliseModule",
-    "SelectModule",
-    "SigmoidModule",
-    "SoftmaxModule",
-    "tensor_of",
-    "unit_rows",
-]
+__all__ = ["MODULES", "Apply", "ImputeModule", "LinearModule", "SelectModule", "tensor_of", "unit_rows"]
 
 _OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": torch.add,
@@ -59,6 +39,18 @@ _ORDERS = {"l1": 1, "l2": 2, "max": float("inf")}
 def tensor_of(array: object) -> torch.Tensor:
     """Copy an array into a tensor, for arrays that are read-only."""
     return torch.from_numpy(np.array(array))
+
+
+class Apply(torch.nn.Module):
+    """Operator without tensors of its own: a function of tables with the rows leading."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
+        """Run on batches of shape (rows, columns)."""
+        return self.function(*tables)
 
 
 class SelectModule(torch.nn.Module):
@@ -75,24 +67,9 @@ class SelectModule(torch.nn.Module):
         return x.index_select(1, self.columns)
 
 
-class ConcatenateModule(torch.nn.Module):
-    """Join columns, in the widest of their types."""
-
-    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
-        """Run on batches of shape (rows, columns)."""
-        return torch.cat(tables, dim=1)
-
-
-class CastModule(torch.nn.Module):
-    """Change the type."""
-
-    def __init__(self, operator: Cast) -> None:
-        super().__init__()
-        self.dtype = getattr(torch, operator.dtype)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return x.to(self.dtype)
+def _cast(operator: Cast) -> Apply:
+    dtype = getattr(torch, operator.dtype)
+    return Apply(lambda x: x.to(dtype))
 
 
 class ArithmeticModule(torch.nn.Module):
@@ -109,31 +86,6 @@ class ArithmeticModule(torch.nn.Module):
         """Run on a batch of shape (rows, columns)."""
         operand = self.operand.to(x.dtype) if self.rounded else self.operand
         return self.operation(x, operand).to(x.dtype)
-
-
-class ClipModule(torch.nn.Module):
-    """Clip to bounds."""
-
-    def __init__(self, operator: Clip) -> None:
-        super().__init__()
-        self.low, self.high = operator.low, operator.high
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return x.clamp(self.low, self.high)
-
-
-class CompareModule(torch.nn.Module):
-    """Indicator of numbers above the threshold."""
-
-    def __init__(self, operator: Compare) -> None:
-        super().__init__()
-        self.threshold = operator.threshold
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        # As the library's comparison with a number of Python does, this one rounds it to the table's type first.
-        return (x > self.threshold).to(x.dtype)
 
 
 class ImputeModule(torch.nn.Module):
@@ -198,61 +150,29 @@ def _row_norms(x: torch.Tensor, order: float) -> torch.Tensor:
     return norm
 
 
-class NormaliseModule(torch.nn.Module):
-    """Divide each row by its norm."""
+def _normalise(operator: Normalise) -> Apply:
+    order = _ORDERS.get(operator.norm, operator.p)
 
-    def __init__(self, operator: Normalise) -> None:
-        super().__init__()
-        self.order, self.tiny = _ORDERS.get(operator.norm, operator.p), operator.tiny
+    def run(x: torch.Tensor) -> torch.Tensor:
+        # A search for the greatest by ">" passes over NaN; a sum does not.
+        seen = x if order < float("inf") else torch.where(torch.isnan(x), 0, x)
+        norm = _row_norms(seen, order)
+        return torch.where(norm == 0, x, x / norm)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        if not self.tiny:
-            # A search for the greatest by ">" passes over NaN; a sum does not.
-            seen = x if self.order < float("inf") else torch.where(torch.isnan(x), 0, x)
-            norm = _row_norms(seen, self.order)
-            return torch.where(norm == 0, x, x / norm)
-        return unit_rows(x, self.order)
+    return Apply((lambda x: unit_rows(x, order)) if operator.tiny else run)
 
 
-class SigmoidModule(torch.nn.Module):
-    """Map scores to probabilities."""
+def _arg_max(operator: ArgMax) -> Apply:
+    """Return a module that finds the place of the greatest number, the first of equals."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return torch.sigmoid(x)
-
-
-class SoftmaxModule(torch.nn.Module):
-    """Map the scores of a row to probabilities."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return torch.softmax(x, dim=1)
-
-
-class ComplementModule(torch.nn.Module):
-    """Put ``1 - p`` before ``p``."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, 1)."""
-        return torch.cat([1 - x, x], dim=1)
-
-
-class ArgMaxModule(torch.nn.Module):
-    """Index of the greatest number, the first of equals."""
-
-    def __init__(self, operator: ArgMax) -> None:
-        super().__init__()
-        self.nan = operator.nan
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        if self.nan == "greatest":
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if operator.nan == "greatest":
             return _place_of_greatest(x)
         nan = torch.isnan(x)
         place = _place_of_greatest(torch.where(nan, -torch.inf, x))
-        return torch.where(nan[:, :1], 0, place) if self.nan == "stays first" else place
+        return torch.where(nan[:, :1], 0, place) if operator.nan == "stays first" else place
+
+    return Apply(run)
 
 
 def _place_of_greatest(x: torch.Tensor) -> torch.Tensor:
@@ -260,33 +180,27 @@ def _place_of_greatest(x: torch.Tensor) -> torch.Tensor:
     return x.max(dim=1, keepdim=True).indices
 
 
-class AboveModule(torch.nn.Module):
-    """Class of a binary score."""
-
-    def __init__(self, operator: Above) -> None:
-        super().__init__()
-        self.threshold, self.or_equal = operator.threshold, operator.or_equal
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, 1)."""
-        return (x >= self.threshold if self.or_equal else x > self.threshold).to(torch.int64)
+def _above(operator: Above) -> Apply:
+    compare = torch.ge if operator.or_equal else torch.gt
+    return Apply(lambda x: compare(x, operator.threshold).to(torch.int64))
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Above: AboveModule,
-    ops.ArgMax: ArgMaxModule,
+    ops.Above: _above,
+    ops.ArgMax: _arg_max,
     ops.Arithmetic: ArithmeticModule,
-    ops.Cast: CastModule,
-    ops.Clip: ClipModule,
-    ops.Compare: CompareModule,
-    ops.Complement: lambda _: ComplementModule(),
-    ops.Concatenate: lambda _: ConcatenateModule(),
+    ops.Cast: _cast,
+    ops.Clip: lambda operator: Apply(lambda x: x.clamp(operator.low, operator.high)),
+    # As the library's comparison with a number of Python does, this one rounds it to the table's type first.
+    ops.Compare: lambda operator: Apply(lambda x: (x > operator.threshold).to(x.dtype)),
+    ops.Complement: lambda _: Apply(lambda x: torch.cat([1 - x, x], dim=1)),
+    ops.Concatenate: lambda _: Apply(lambda *tables: torch.cat(tables, dim=1)),
     ops.Finite: lambda _: torch.nn.Identity(),
     ops.Impute: ImputeModule,
     ops.Linear: LinearModule,
-    ops.Normalise: NormaliseModule,
+    ops.Normalise: _normalise,
     ops.Select: SelectModule,
-    ops.Sigmoid: lambda _: SigmoidModule(),
-    ops.Softmax: lambda _: SoftmaxModule(),
+    ops.Sigmoid: lambda _: Apply(torch.sigmoid),
+    ops.Softmax: lambda _: Apply(lambda x: torch.softmax(x, dim=1)),
 }
 """How to make the module of an operator, by its class."""

@@ -10,7 +10,6 @@ import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
-from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _interpolate as interpolate
@@ -34,7 +33,6 @@ __all__ = ["ProgramModule"]
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
     **interpolate.MODULES,
-    **elementwise.MODULES,
     **numbers.MODULES,
     **nearest_fill.MODULES,
     **functions.MODULES,
