@@ -11,8 +11,7 @@ from udfs.driver._columns import (
     holds_image_lists,
     is_numeric,
 )
-from udfs.driver._driver_host import driver_host
-from udfs.driver._encryption import encrypts
+from udfs.driver._connections import driver_host, encrypts
 from udfs.driver._error_causes import Cause, cause
 from udfs.driver._files import (
     CATALOG,

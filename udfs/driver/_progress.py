@@ -10,7 +10,6 @@ from rich.progress import Progress as RichProgress
 from udfs.driver._live_display import live_display
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Progress"]
@@ -44,9 +43,7 @@ class Progress:
             self._display.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._begun:
             self._update(advance=1, description="done")
         if self._display is not None:

@@ -16,7 +16,6 @@ from udfs.serving.http._traffic import Traffic
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from udfs.serving import Router
     from udfs.serving.http._prometheus import Gauge
@@ -123,9 +122,7 @@ class FrontEnd:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

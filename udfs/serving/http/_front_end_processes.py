@@ -24,7 +24,6 @@ from udfs.serving.http._router_service import RouterService
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from udfs.serving import Router
     from udfs.serving.http._prometheus import Gauge
@@ -163,9 +162,7 @@ class FrontEndProcesses:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _keep(self, number: int) -> None:
