@@ -5,7 +5,7 @@ it works with any framework.
 """
 
 from udfs.attribution._ablation import ablate
-from udfs.attribution._baselines import BASELINES, baseline_of, blurred
+from udfs.attribution._baselines import baseline_of, blurred
 from udfs.attribution._curves import ScoreCurve, deletion, insertion
 from udfs.attribution._grouped_inputs import GroupedInputs, groups_along
 from udfs.attribution._lime import lime
@@ -16,7 +16,6 @@ from udfs.attribution._shapley import shapley
 from udfs.attribution._superpixels import superpixels
 
 __all__ = [
-    "BASELINES",
     "GroupedInputs",
     "Importance",
     "ScoreCurve",

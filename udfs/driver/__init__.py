@@ -1,7 +1,7 @@
 """Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
 from udfs.driver._accessors import accessors, optional_accessors, setter
-from udfs.driver._arrow import as_vector, map_rows, quoted, reason_of
+from udfs.driver._arrow import as_vector, map_rows, quoted
 from udfs.driver._columns import (
     check_absent,
     check_image,
@@ -14,17 +14,12 @@ from udfs.driver._columns import (
 from udfs.driver._connections import driver_host, encrypts
 from udfs.driver._error_causes import Cause, cause
 from udfs.driver._files import (
-    CATALOG,
-    FILE_FORMATS,
     check_file_columns,
     check_rows,
     detect_separator,
     file_columns,
     file_infos,
-    file_separator,
-    is_csv,
     is_here,
-    is_parquet,
     is_table,
     open_dataset,
     open_files,
@@ -50,23 +45,19 @@ from udfs.driver._slots import is_local, task_slots
 from udfs.driver._sql import register_function
 from udfs.driver._tables import read_table
 from udfs.driver._tracking import track_into
-from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
+from udfs.driver._worker_jobs import WorkerJobs
 
 __all__ = [
-    "CATALOG",
-    "FILE_FORMATS",
     "FORMER_NAMES",
     "UNBOUND",
     "Cause",
     "JavaNotFoundError",
-    "LongLivedWorker",
     "NetworkReader",
     "NetworkWriter",
     "Progress",
     "Pyfunc",
     "StageReadable",
     "StageReader",
-    "Supervisor",
     "UnknownKeywordError",
     "WorkerJobs",
     "above",
@@ -89,16 +80,13 @@ __all__ = [
     "encrypts",
     "file_columns",
     "file_infos",
-    "file_separator",
     "hint_keywords",
     "hint_options",
     "holds_image_lists",
     "interruptible",
-    "is_csv",
     "is_here",
     "is_local",
     "is_numeric",
-    "is_parquet",
     "is_table",
     "is_uri",
     "launch",
@@ -112,7 +100,6 @@ __all__ = [
     "quoted",
     "read_network_folder",
     "read_table",
-    "reason_of",
     "register_function",
     "results_at",
     "setter",

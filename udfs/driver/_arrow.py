@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Of what a row map gives, until it is split into columns.
 _NEW = "cerebro_spark_new_columns"
 
-__all__ = ["as_vector", "map_rows", "quoted", "reason_of"]
+__all__ = ["as_vector", "map_rows", "quoted"]
 
 
 def map_rows(
@@ -134,11 +134,6 @@ def as_vector(name: str, size: int | None = None) -> Column:
     vector = F.when(array.isNotNull(), array_to_vector(array))
     # The job that would look for the size stops early, its Python workers with it.
     return vector.alias(name) if size is None else vector.alias(name, metadata={"ml_attr": {"num_attrs": size}})
-
-
-def reason_of(error_column: str) -> Column:
-    """Return the reasons of a column of errors, without their details: few values, to count by."""
-    return F.substring_index(F.col(quoted(error_column)), ":", 1)
 
 
 def _spark_type(kind: pa.DataType) -> DataType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from udfs.shards import Tensors
 
 __all__ = ["Service"]
-
-_LOG = logging.getLogger(__name__)
 
 _CALL_S = 30.0
 

@@ -1,7 +1,7 @@
 """Incremental inference over many changed patches of one image: Krypton's execution (section 6.3.4, Algorithm 6)."""
 
-from udfs.incremental._buckets import Bucket, buckets
-from udfs.incremental._network import IncrementalNetwork, is_in_full
+from udfs.incremental._buckets import buckets
+from udfs.incremental._network import IncrementalNetwork
 from udfs.incremental._views import Views
 
-__all__ = ["Bucket", "IncrementalNetwork", "Views", "buckets", "is_in_full"]
+__all__ = ["IncrementalNetwork", "Views", "buckets"]

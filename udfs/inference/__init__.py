@@ -21,7 +21,7 @@ from udfs.inference._pool_score import PoolScore
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
-from udfs.inference._tagged_text import UNTAGGED, TokenColumns
+from udfs.inference._tagged_text import TokenColumns
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
 from udfs.inference._uncertainty import UNCERTAINTIES, OutputUncertainty, uncertainty
 
@@ -32,7 +32,6 @@ __all__ = [
     "REDUCTIONS",
     "TOKENIZER",
     "UNCERTAINTIES",
-    "UNTAGGED",
     "Combination",
     "Combined",
     "Feature",

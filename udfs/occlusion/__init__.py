@@ -3,7 +3,7 @@
 What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
 """
 
-from udfs.occlusion._batch_function import DETAILS, Explaining
+from udfs.occlusion._batch_function import Explaining
 from udfs.occlusion._drill_down import Lattice
 from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._heat_maps import HeatMaps
@@ -22,7 +22,7 @@ from udfs.occlusion._occlusion import (
 from udfs.occlusion._pace import Pace
 from udfs.occlusion._place_order import coarse_to_fine, nearest_known
 from udfs.occlusion._places_task import COST, VALUES, Share, ShareCost
-from udfs.occlusion._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
+from udfs.occlusion._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, spread_places
 from udfs.occlusion._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from udfs.occlusion._similarity import similarity
 from udfs.occlusion._tau_curve import TAUS, Curve, bisected, fitted
@@ -32,7 +32,6 @@ from udfs.occlusion._verification import VerificationError, places_to_verify
 __all__ = [
     "COMPARABLE",
     "COST",
-    "DETAILS",
     "MODES",
     "OUTPUTS",
     "PERTURBATIONS",
@@ -64,7 +63,6 @@ __all__ = [
     "VerificationError",
     "bisected",
     "coarse_to_fine",
-    "coordinates",
     "fitted",
     "nearest_known",
     "open_occluder",

@@ -13,22 +13,21 @@ from udfs.serving._errors import (
     ServerStoppedError,
     TooLateError,
 )
-from udfs.serving._heads import Head, read_head
-from udfs.serving._input_readers import FeedReader, InputReader, TensorReader
+from udfs.serving._heads import read_head
+from udfs.serving._input_readers import FeedReader, TensorReader
 from udfs.serving._link import Link
 from udfs.serving._live_router import LiveRouter, Offered
-from udfs.serving._messages import ATTACHING, SERVING, Attach, Attached, Placed, Results
+from udfs.serving._messages import ATTACHING, Attach, Attached, Placed, Results
 from udfs.serving._open_models import OpenGroup, OpenModels, Row
 from udfs.serving._pending_requests import GRACE_S, Joined
 from udfs.serving._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from udfs.serving._router import Router, ServedModel, TensorSpec
-from udfs.serving._scoring import Background, FunctionScoring, HeadScoring, column_type
+from udfs.serving._scoring import Background, FunctionScoring, HeadScoring
 from udfs.serving._worker import BackendWorker
 
 __all__ = [
     "ATTACHING",
     "GRACE_S",
-    "SERVING",
     "Admission",
     "Attach",
     "Attached",
@@ -43,9 +42,7 @@ __all__ = [
     "FunctionRecipe",
     "FunctionScoring",
     "GroupRecipe",
-    "Head",
     "HeadScoring",
-    "InputReader",
     "Joined",
     "Link",
     "LiveRouter",
@@ -67,6 +64,5 @@ __all__ = [
     "TensorSpec",
     "TooLateError",
     "Trunk",
-    "column_type",
     "read_head",
 ]

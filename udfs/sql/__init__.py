@@ -3,13 +3,8 @@
 from udfs.sql._arguments import CallError, as_arrow
 from udfs.sql._features import NetworkCalls, SQLNetwork
 from udfs.sql._predictions import PredictionCalls, SQLModel
-from udfs.sql._struct import EXPLAINED_FEATURES, EXPLAINED_PREDICTION, FEATURES, PREDICTION
 
 __all__ = [
-    "EXPLAINED_FEATURES",
-    "EXPLAINED_PREDICTION",
-    "FEATURES",
-    "PREDICTION",
     "CallError",
     "NetworkCalls",
     "PredictionCalls",
