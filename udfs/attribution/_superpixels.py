@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["superpixels"]
 
 
-def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 10.0) -> NDArray[np.int64]:
+def superpixels(image: NDArray[np.uint8], count: int = 50) -> NDArray[np.int64]:
     """Divide an image into parts of similar colour (SLIC).
 
     Achanta et al., *SLIC superpixels compared to state-of-the-art superpixel methods*, PAMI 2012; scikit-image's.
@@ -26,8 +26,6 @@ def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 
         Image in RGB.
     count : int
         Approximate number of parts. Default 50.
-    compactness : float
-        Weight of distance against colour: the larger, the squarer the parts. Default 10.
 
     Returns
     -------
@@ -46,18 +44,15 @@ def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 
         raise InvalidArgumentError(
             f"image must be uint8 of shape (height, width, 3), got {image.dtype} of shape {image.shape}"
         )
-    if not compactness > 0:
-        raise InvalidArgumentError(f"compactness must be a positive number, got {compactness!r}")
     try:
         from skimage.segmentation import slic
     except ImportError:
         raise ImportError('superpixels need scikit-image: pip install "cerebro-spark[explain]"') from None
     count = check_positive("count", count)
-    labels = slic(image, count, compactness=compactness, start_label=0, channel_axis=2)
+    labels = slic(image, count, start_label=0, channel_axis=2)
     numbers: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype(np.int64)
     if count > 1 and not numbers.any():
         raise InvalidArgumentError(
-            "image must have more than one superpixel, got one for all of it; pass groups as an array, or a larger "
-            "compactness"
+            "image must have more than one superpixel, got one for all of it; pass groups as an array"
         )
     return numbers

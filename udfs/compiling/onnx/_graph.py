@@ -143,10 +143,10 @@ class Graph:
         dtype = wider(*(table.dtype for table in tables))
         return self.add("Concat", *(self.cast(table, dtype) for table in tables), axis=1)
 
-    def running_sum(self, table: Table, axis: int = 1) -> Table:
-        """Add one after the other along an axis, and give the last sum: the order says what the bits are."""
-        sums = self.add("CumSum", table, self.constant(np.array(axis)))
-        return self.add("Gather", sums, self.constant(np.array(-1)), axis=axis)
+    def running_sum(self, table: Table) -> Table:
+        """Add the first axis behind the rows in order, and give the last sum: the order says what the bits are."""
+        sums = self.add("CumSum", table, self.constant(np.array(1)))
+        return self.add("Gather", sums, self.constant(np.array(-1)), axis=1)
 
     def sorted(self, table: Table, width: int) -> tuple[Table, Table]:
         """Sort each row, the least first; and the places that its numbers had."""
