@@ -182,7 +182,7 @@ def _run(
     elif outcome.killed or _MEMORY.search(outcome.output):
         verdict = "crashed"
     else:
-        raise SystemExit(f"{model} {limit} {name} failed, and not for want of memory:\n{outcome.output}")
+        raise SystemExit(f"{model} {limit} {name} failed for a reason other than memory:\n{outcome.output}")
     last = (outcome.output.strip().splitlines() or [""])[-1]
     words = said.get("refused") or (last[:100] if verdict != "finished" else "")
     cell = Cell(model, limit, name, verdict, int(said.get("predicted_bytes", 0)), outcome, words)

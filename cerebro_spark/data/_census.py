@@ -140,7 +140,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, 
     if not complete:
         if chosen.weight is not None and zero_weights:
             dropped[f"weight 0 in {chosen.weight.name!r}"] = zero_weights
-        raise EmptyInputError(f"no row is complete: {listed(dropped)}")
+        raise EmptyInputError(f"the DataFrame must have complete rows, got none ({listed(dropped)}).")
     _check_exact(chosen, complete)
     by_bucket = {row["bucket"]: row["rows"] for row in complete}
     shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}

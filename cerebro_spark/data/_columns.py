@@ -310,7 +310,7 @@ def _type(df: DataFrame, name: str, role: str) -> DataType:
     count = df.columns.count(name)
     if not count:
         raise ColumnError(
-            f"no column {name!r} for a {role}{nearest(name, df.columns)}; columns: {', '.join(df.columns)}"
+            f"{role} must be one of the columns {', '.join(df.columns)}, got {name!r}{nearest(name, df.columns)}"
         )
     if count > 1:
         raise ColumnError(f"{count} columns are named {name!r}: rename all but one")
@@ -332,9 +332,12 @@ def _feature(df: DataFrame, name: str) -> Source:
         "index it with pyspark.ml.feature.StringIndexer, encode it with OneHotEncoder, or, where it holds paths of "
         "images, read their bytes with spark.read.format('binaryFile')"
         if isinstance(kind, StringType)
-        else "a feature is a number, a vector, an array of numbers, encoded bytes or Spark's image struct"
+        else "cast it"
     )
-    raise ColumnError(f"feature {name!r} is {kind.simpleString()}: {remedy}")
+    raise ColumnError(
+        f"feature {name!r} must be a number, a vector, an array of numbers, encoded bytes or Spark's image struct, "
+        f"got {kind.simpleString()}: {remedy}"
+    )
 
 
 def _label(df: DataFrame, name: str) -> Source:
@@ -344,24 +347,24 @@ def _label(df: DataFrame, name: str) -> Source:
     tensor = _tensor(name, kind)
     if tensor is not None:
         return tensor
-    remedy = (
-        "pyspark.ml.feature.StringIndexer makes numbers of classes"
-        if isinstance(kind, StringType)
-        else "a label is a number, a Spark ML vector or an array of numbers"
+    remedy = "pyspark.ml.feature.StringIndexer makes numbers of classes" if isinstance(kind, StringType) else "cast it"
+    raise LabelError(
+        f"label {name!r} must be a number, a Spark ML vector or an array of numbers, got {kind.simpleString()}: "
+        f"{remedy}"
     )
-    raise LabelError(f"label {name!r} is {kind.simpleString()}: {remedy}")
 
 
 def _weight(df: DataFrame, name: str, taken: Collection[str]) -> Source:
     if not isinstance(name, str):
-        raise InvalidArgumentError(f"weight_column={name!r}: the name of one column")
+        raise InvalidArgumentError(f"weight_column must be the name of one column, got {name!r}.")
     kind = _type(df, name, "weight")
     if name in taken:
         raise ColumnError(
-            f"the weight {name!r} is a feature or a label too: leave it out of those, for rows to predict have none"
+            f"weight {name!r} must not be a feature or a label: leave it out of those, because rows to predict have "
+            "no weight"
         )
     if not is_numeric(kind):
-        raise ColumnError(f"weight {name!r} is {kind.simpleString()}: a weight is a number")
+        raise ColumnError(f"weight {name!r} must be a number, got {kind.simpleString()}.")
     return Source(name, "number", "float32")
 
 

@@ -291,7 +291,9 @@ class _Writing:
             empty = [place for place in range(self.num_shards) if (SPLITS[0], place) not in written]
             if empty:
                 self._discard()
-                raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
+                raise EmptyInputError(
+                    f"training shard {empty[0]} must have rows, got none ({listed(bad)}): lower num_shards"
+                )
 
     def _discard(self) -> None:
         self.planned.store.delete(FOLDER, self.planned.name)
@@ -312,7 +314,7 @@ def _placed(
 
 def _check_id(df: DataFrame, id_column: Any) -> None:
     if not isinstance(id_column, str):
-        raise InvalidArgumentError(f"id_column={id_column!r}: the name of one column")
+        raise InvalidArgumentError(f"id_column must be the name of one column, got {id_column!r}.")
     if df.columns.count(id_column) != 1:
         raise ColumnError(
             f"{df.columns.count(id_column) or 'no'} columns are named {id_column!r}, of which id_column= takes "

@@ -268,7 +268,9 @@ class _Writing:
         empty = [report.partition for report in reports if report.split == SPLITS[0] and not report.rows]
         if empty:
             self._discard()
-            raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
+            raise EmptyInputError(
+                f"training shard {empty[0]} must have rows, got none ({listed(bad)}): lower num_shards"
+            )
 
     def _sweep(self, shards: Sequence[Shard]) -> None:
         """Delete files that an earlier attempt with other rows left, before anyone reads the folder."""

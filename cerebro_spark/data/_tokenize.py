@@ -109,7 +109,9 @@ def tokenize(
     _check_columns(df, text_column, tags_column)
     tags = tuple(classes)
     if tags_column is not None and (not tags or len(set(tags)) < len(tags)):
-        raise InvalidArgumentError(f"classes={classes!r}: name each tag once, as bio_classes(['person']) does")
+        raise InvalidArgumentError(
+            f"classes must have each tag once, as bio_classes(['person']) returns them, got {classes!r}."
+        )
     path = os.fspath(tokenizer)
     path = path if path.endswith(".json") else f"{path.rstrip('/')}/{TOKENIZER}"
     function = TokenColumns(text_column, tags_column, tags, Tokenization(max_length, path))
@@ -119,13 +121,15 @@ def tokenize(
 
 
 def _check_columns(df: DataFrame, text_column: str, tags_column: str | None) -> None:
-    wanted = {text_column: "strings, or arrays of words"}
+    required = [("text_column", text_column, "strings, or arrays of words")]
     if tags_column is not None:
-        wanted = {text_column: "arrays of words", tags_column: "arrays of tags"}
-    for name, told in wanted.items():
+        required = [("text_column", text_column, "arrays of words"), ("tags_column", tags_column, "arrays of tags")]
+    for argument, name, content in required:
         if name not in df.columns:
-            raise ColumnError(f"no column {name!r}{nearest(name, df.columns)}; columns: {', '.join(df.columns)}")
+            raise ColumnError(
+                f"{argument} must be one of {', '.join(df.columns)}, got {name!r}{nearest(name, df.columns)}"
+            )
         kind = df.schema[name].dataType
         in_words = isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
         if not in_words and not (tags_column is None and isinstance(kind, StringType)):
-            raise ColumnError(f"column {name!r} is {kind.simpleString()}: it has to hold {told}")
+            raise ColumnError(f"{argument} must contain {content}, got {name!r} of type {kind.simpleString()}.")

@@ -55,7 +55,10 @@ class PredictionModel:
         columns = [column.name for column in self._model.columns]
         for name in columns:
             if name not in frame:
-                raise ColumnError(f"no column {name!r}{nearest(name, map(str, frame.columns))}: the network reads it")
+                raise ColumnError(
+                    f"the input must have column {name!r}, which the network reads, got "
+                    f"{', '.join(map(str, frame.columns))}{nearest(name, map(str, frame.columns))}"
+                )
         struct = pa.StructArray.from_arrays([as_arrow(frame[name]) for name in columns], names=columns)
         predicted = self._calls((struct,))
         values = {

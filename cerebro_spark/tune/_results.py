@@ -101,7 +101,7 @@ class Results:
             statuses = "; ".join(f"{trial.trial_id} {trial.status}" for trial in self.trials)
             last = first.traceback.strip().splitlines()[-1:] or ["no number to compare"]
             raise NoModelError(
-                f"no configuration finished with a {self.spec.metric}: {statuses}. The first one: {last[0]}"
+                f"all configurations ended without a {self.spec.metric}: {statuses}. Error of the first: {last[0]}"
             )
         return first
 

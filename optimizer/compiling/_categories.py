@@ -50,7 +50,9 @@ class Encode(Operator):
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.vocabularies):
-            raise ProgramError(f"Encode: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
+            raise ProgramError(
+                f"vocabularies of Encode must be {len(self.columns)}, one per column, got {len(self.vocabularies)}."
+            )
 
     def width(self, inputs: Sequence[int]) -> int:  # it reads columns, not tables
         """Return the number of columns of the result."""
@@ -155,4 +157,4 @@ class Filled(Operator):
 
 def _check_sum(operator: str, values: int, sizes: NDArray[np.int64]) -> None:
     if values != int(np.sum(sizes)):
-        raise ProgramError(f"{operator}: {values} values for columns of {sizes.tolist()}")
+        raise ProgramError(f"values of {operator} must be as many as its columns have, {sizes.tolist()}, got {values}.")

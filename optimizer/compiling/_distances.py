@@ -97,7 +97,10 @@ class Neighbors(Operator):
         """Return the number of columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
         if len(self.points) != len(self.values) or not 1 <= self.count <= len(self.points):
-            raise ProgramError(f"Neighbors: {self.count} of {len(self.points)} points with {len(self.values)} values")
+            raise ProgramError(
+                "Neighbors must have a value per point and a count from 1 to the number of points, got "
+                f"{len(self.points)} points, {len(self.values)} values and count {self.count}."
+            )
         return int(self.values.shape[1]) + 2
 
 

@@ -49,5 +49,8 @@ class NearestFill(Operator):
         """Return the number of columns of the result."""
         width_of(self, inputs[0], self.points.shape[1])
         if len(self.means) != inputs[0] or self.count < 1:
-            raise ProgramError(f"NearestFill: {len(self.means)} means of {inputs[0]} columns, {self.count} neighbours")
+            raise ProgramError(
+                f"NearestFill must have {inputs[0]} means, one per column, and a count of at least 1, got "
+                f"{len(self.means)} means and count {self.count}."
+            )
         return inputs[0] + 1

@@ -59,7 +59,8 @@ def _run(code: str, small: StandaloneCluster, folder: Path, **environment: str) 
 def test_an_executor_that_no_worker_has_the_cores_for(small: StandaloneCluster, tmp_path: Path) -> None:
     """Its master's page is at a port of its own, so that only the wait tells."""
     said = _run(_PLAN, small, tmp_path, SPARK_MASTER_WEBUI_PORT="1")
-    assert "no executor has run a task for 20 s: each takes spark.executor.cores=2, spark.executor.memory=512m" in said
+    assert "an executor must run a task within 20 s, got none" in said
+    assert "Each executor takes spark.executor.cores=2, spark.executor.memory=512m" in said
 
 
 def test_a_cluster_of_one_core_has_one_slot(small: StandaloneCluster, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def baseline_of(
     *,
     fill: Sequence[float] = (0.0,),
     window: Sequence[int] | None = None,
+    argument: str = "baseline",
 ) -> NDArray[Any]:
     """Return the content that replaces parts of an input, in the input's shape.
 
@@ -42,6 +43,8 @@ def baseline_of(
         Value of ``"color"`` by channel. Default 0.
     window : sequence of int, optional
         Extents of the blur along `spatial`. Default: a quarter of the input's.
+    argument : str
+        Name of the argument in error messages.
 
     Returns
     -------
@@ -60,8 +63,8 @@ def baseline_of(
     if isinstance(baseline, str):
         if baseline not in BASELINES:
             raise InvalidArgumentError(
-                f"baseline must be one of {', '.join(BASELINES)}, an array of shape {pixels.shape} or a function that "
-                f"returns one, got {baseline!r}{nearest(baseline, BASELINES)}"
+                f"{argument} must be one of {', '.join(BASELINES)}, an array of shape {pixels.shape} or a function "
+                f"that returns one, got {baseline!r}{nearest(baseline, BASELINES)}"
             )
         if baseline == "mean":
             content = pixels.mean(axis=axes, keepdims=True)
@@ -75,12 +78,12 @@ def baseline_of(
         content = baseline(pixels.copy()) if callable(baseline) else baseline
     array = np.asarray(content)
     if not (np.issubdtype(array.dtype, np.number) and np.isfinite(array).all()):
-        raise InvalidArgumentError(f"baseline must be finite numbers, got an array of {array.dtype}")
+        raise InvalidArgumentError(f"{argument} must be finite numbers, got an array of {array.dtype}")
     try:
         return np.broadcast_to(array, pixels.shape).astype(pixels.dtype)
     except ValueError:
         raise InvalidArgumentError(
-            f"baseline must have the input's shape {pixels.shape} as the network reads it, got {array.shape}"
+            f"{argument} must have the input's shape {pixels.shape} as the network reads it, got {array.shape}"
         ) from None
 
 

@@ -170,7 +170,7 @@ def _explained_errors() -> Iterator[None]:
         remedy = "use ablation, lime or rise"
         if "inplace" in reason:
             remedy = f"replace in-place operations, such as x += 1, by ones that return a new tensor, or {remedy}"
-        raise InvalidArgumentError(f"no gradient flows through the network ({reason}); {remedy}") from error
+        raise InvalidArgumentError(f"the network must be differentiable, got {reason!r}: {remedy}") from error
 
 
 def score_of_torch(

@@ -47,8 +47,8 @@ class HorovodGroup:
             import torch  # an optional extra
         except ImportError as error:
             raise GangError(
-                f"no Horovod for torch is installed where the tasks run ({error}): examples/build_horovod.sh of "
-                'cerebro-spark builds it; backend="gloo" needs none'
+                f'backend="horovod" needs Horovod for torch, which is not installed where the tasks run ({error}): '
+                'examples/build_horovod.sh of cerebro-spark builds it; backend="gloo" does not need it'
             ) from error
         if hvd.is_initialized():
             raise GangError("Horovod runs in this process already, and can do so once: leave that gang first")
@@ -110,7 +110,7 @@ class HorovodGroup:
         ends = time.monotonic() + self._timeout_s
         while not self._hvd.poll(handle):
             if time.monotonic() > ends:
-                raise RuntimeError(f"Horovod: nothing came in {self._timeout_s:g} s")
+                raise RuntimeError(f"Horovod received no message within {self._timeout_s:g} s")
             time.sleep(_LOOK_S)
         return self._hvd.synchronize(handle)
 
@@ -182,5 +182,8 @@ def _interface(host: str) -> str:
     exact = [name for name, interface in interfaces if wanted == interface.ip]
     inside = [name for name, interface in interfaces if wanted in interface.network]
     if not inside:
-        raise GangError(f"no network interface of this machine has the address {wanted} of {host}, where this task is")
+        raise GangError(
+            f"host must have an address of a network interface of this machine, got {wanted} for {host}: the cluster "
+            "resolves the name of this machine to another one"
+        )
     return str((exact or inside)[0])

@@ -44,7 +44,7 @@ def output_at(key: str | int, keyed: Mapping[str | int, str]) -> str:
         if not keyed:
             raise UnknownOutputError(f"output {key!r}: the network returns one tensor, which has no name and no index")
         hint = nearest(key, [name for name in keyed if isinstance(name, str)]) if isinstance(key, str) else ""
-        raise UnknownOutputError(f"no output {key!r}{hint}; outputs: {', '.join(map(repr, keyed))}")
+        raise UnknownOutputError(f"output must be one of {', '.join(map(repr, keyed))}, got {key!r}{hint}")
     return keyed[key]
 
 

@@ -198,8 +198,9 @@ class Sessions:
             session.adopt(state, optimizer=False)
         except StateError as error:
             raise StateError(
-                f"warm_start: the weights of {start.trial_id} in run {settings.warm.run!r} are of another model "
-                f"({error}); trainer_fn has changed since: give warm_start=False, or the campaign another name"
+                f"warm_start=True needs weights of the same model, and those of {start.trial_id} in run "
+                f"{settings.warm.run!r} are of another model ({error}), because trainer_fn has changed. "
+                "Set warm_start=False, or give the campaign another name"
             ) from error
         return len(state)
 

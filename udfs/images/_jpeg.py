@@ -156,7 +156,7 @@ class _Frame:
                 frame.scans.append(_Scan(names, first, last, bits & 15 == 0, stop, interval))
         if frame is None or not frame.scans:
             return None  # Pillow has the words for it
-        raise OSError("no end marker")
+        raise OSError("the end marker is missing")
 
     def check_scans(self, data: bytes) -> None:
         """Raise ``OSError`` unless there is a scan for every coefficient to its last bit, and every restart."""

@@ -46,7 +46,9 @@ def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray
             weighted=lambda outputs, labels, weights: _sums(np.asarray(per_row(outputs, labels), np.float64), weights),
         )
     if wanted not in METRICS:
-        raise MetricError(f"no metric {wanted!r}{nearest(wanted, METRICS)}; metrics: {', '.join(METRICS)}")
+        raise MetricError(
+            f"metric must be a function or one of {', '.join(METRICS)}, got {wanted!r}{nearest(wanted, METRICS)}"
+        )
     return METRICS[wanted]
 
 

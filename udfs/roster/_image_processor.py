@@ -47,15 +47,15 @@ def read_preprocessing(folder: Path, shown: str) -> Preprocessing:
         except Exception as error:
             # Whatever the library raises about a file that it cannot read.
             raise InvalidArgumentError(
-                f"{shown}: its image processor cannot be read ({first_line(error)}); give preprocessing="
+                f"preprocessing must be set for {shown}, whose image processor cannot be read ({first_line(error)})."
             ) from error
         try:
             preprocessing = _mapped(processor)
             _prove(processor, preprocessing)
         except (_InexactError, InvalidArgumentError) as error:
             raise InvalidArgumentError(
-                f"{shown}: its image processor, a {type(processor).__name__}, {error}: no Preprocessing gives the same "
-                "pixels. Give preprocessing=, if another is good enough"
+                f"preprocessing must be set for {shown}, whose image processor, a {type(processor).__name__}, {error}: "
+                "no Preprocessing gives exactly the same pixels"
             ) from error
     return preprocessing
 

@@ -147,7 +147,7 @@ def _image_card(
     except Exception as error:
         # Whatever the network's own code raises.
         raise InvalidArgumentError(
-            f"{shown}: its {kind.__name__} does not run on pictures of {preprocessing.size}: {first_line(error)}"
+            f"{kind.__name__} of {shown} does not run on pictures of {preprocessing.size}: {first_line(error)}"
         ) from error
     return ModelCard(
         name=name,
@@ -172,7 +172,8 @@ def _network_class(config: dict[str, Any], shown: str) -> tuple[Any, Any]:
             settings = library.AutoConfig.for_model(**config)
         except Exception as error:
             raise InvalidArgumentError(
-                f"{shown}: its {CONFIG} is not one of transformers {library.__version__} ({first_line(error)})"
+                f"{CONFIG} of {shown} must be a configuration of transformers {library.__version__}, got an error: "
+                f"{first_line(error)}"
             ) from error
         kind = getattr(library, wanted, None) if _CLASSIFICATION in wanted else None
         if kind is None:

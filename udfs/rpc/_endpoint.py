@@ -206,7 +206,7 @@ class Endpoint:
 
     def _call(self, content: bytes) -> tuple[Kind, bytes, str]:
         if self._answer is None:
-            raise RefusedError("a call, which nobody answers here")
+            raise RefusedError("a call, which this endpoint does not answer")
         request = self._protocol.decode_request(content)
         try:
             reply = self._protocol.encode(self._answer(request))

@@ -89,7 +89,7 @@ def _told_apart() -> Iterator[None]:
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
         raise ConnectionResetError(_CLOSED) from error
     except ssl.SSLError as error:
-        raise RefusedError(f"what is not encrypted as this run's messages are ({error.reason})") from error
+        raise RefusedError(f"a message that is not encrypted as this run's messages are ({error.reason})") from error
     except OSError as error:
         if error.errno == errno.ENOTCONN:  # the peer disconnected before the handshake
             raise ConnectionResetError(_CLOSED) from error

@@ -327,8 +327,8 @@ def read_description(store: Store, name: str, read: Callable[[Mapping[str, Any]]
     """Read the description of what was prepared under a name; errors are those of :meth:`PreparedData.load`."""
     if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
         known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
-        listed = f"; prepared: {', '.join(known)}" if known else ""
-        raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
+        listed = f", one of {', '.join(known)}" if known else ""
+        raise ShardError(f"name must be of prepared data in {store.uri}{listed}, got {name!r}{nearest(name, known)}")
     try:
         with document(store, FOLDER, name, DESCRIPTION, remedy="prepare it again") as description:
             return read({**description, "store": store.uri, "name": name})
@@ -348,7 +348,7 @@ def columns_of(groups: Iterable[TensorGroup]) -> tuple[TensorColumn, ...]:
 
 def _checked(split: str) -> str:
     if split not in SPLITS:
-        raise ShardError(f"no split {split!r}{nearest(split, SPLITS)}; splits: {', '.join(SPLITS)}")
+        raise ShardError(f"split must be one of {', '.join(SPLITS)}, got {split!r}{nearest(split, SPLITS)}")
     return split
 
 

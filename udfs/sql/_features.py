@@ -49,7 +49,8 @@ class SQLNetwork:
             name = self.from_top[place - 1]
         if name not in self.layers:
             raise CallError(
-                f"{function}: no layer {layer!r}{nearest(str(layer), self.layers)}; layers: {', '.join(self.layers)}"
+                f"layer of {function} must be one of {', '.join(self.layers)}, got {layer!r}"
+                f"{nearest(str(layer), self.layers)}"
             )
         return replace(self.inference, features=(self.layers[name],), combined=None)
 
@@ -111,14 +112,14 @@ class NetworkCalls:
         elif network.tensors:
             if not _is_vector(kind) and not _is_floats(kind):
                 raise CallError(
-                    f"{self.function}: its column is {kind}; the tensor of a layer is a Spark ML vector or an array of "
-                    "float or double"
+                    f"the column of {self.function} must be the tensor of a layer, a Spark ML vector or an array of "
+                    f"float or double, got {kind}."
                 )
         elif not _is_image(kind) and not _is_floats(kind) and not (_is_list(kind) and _is_image(kind.value_type)):
             raise CallError(
-                f"{self.function}: its column is {kind}; an image is binary (encoded bytes), string (path), Spark's "
-                "image struct, or an array of float or double (a preprocessed tensor); several images are an array of "
-                "one of the first three"
+                f"the column of {self.function} must be an image: binary (encoded bytes), string (path), Spark's "
+                "image struct, or an array of float or double (a preprocessed tensor), or an array of one of the first "
+                f"three for several images; got {kind}."
             )
 
 

@@ -100,16 +100,17 @@ class PredictionCalls:
         elif only and (not is_struct or set(names) == _VECTOR_FIELDS or set(names) >= set(IMAGE_FIELDS)):
             array = values
         else:
-            had = f"; it has {', '.join(names)}" if is_struct else f"; it was given {kind}"
+            present = ", ".join(names) if is_struct else str(kind)
             raise CallError(
-                f"{self.function}: no column {column.name!r} in its struct{nearest(column.name, names)}{had}: write "
-                f"{self.function}{_USAGE}"
+                f"the struct of {self.function} must have column {column.name!r}, got {present}"
+                f"{nearest(column.name, names)}: write {self.function}{_USAGE}"
             )
         encoded = _encoded(array, column)
         if encoded is None:
             trained_on = f"{column.dtype}{list(column.shape) or ''}"
             raise CallError(
-                f"{self.function}: column {column.name!r} is {array.type}; the network was trained on {trained_on}"
+                f"column {column.name!r} of {self.function} must be {trained_on}, on which the network was trained, "
+                f"got {array.type}."
             )
         return encoded
 

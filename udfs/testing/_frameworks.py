@@ -271,7 +271,7 @@ def assert_same_bits(actual: NDArray[np.generic], expected: NDArray[np.generic],
     assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), what
     if actual.tobytes() != expected.tobytes():
         worst = np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max()
-        raise AssertionError(f"{what}: differs by up to {worst:.3g}")
+        raise AssertionError(f"{what} must be equal bit for bit, got a difference of {worst:.3g}")
 
 
 def _assert_close(actual: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:

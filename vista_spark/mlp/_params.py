@@ -135,15 +135,15 @@ def features_array(df: DataFrame, column: str, what: str, size: int | None = Non
     field = df.schema[column]
     known = field.metadata.get("ml_attr", {}).get("num_attrs")
     if size is not None and known not in (None, size):
-        raise ColumnError(f"{what}: column {column!r} has {known} features, the model was trained on {size}")
+        raise ColumnError(f"column {column!r} of {what} must have {size} features, as in training, got {known}.")
     features = F.col(quoted(column))
     if isinstance(field.dataType, VectorUDT):
         return F.when(features.isNotNull(), vector_to_array(features, "float32"))
     if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
         return features.cast("array<float>")
     raise ColumnError(
-        f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector "
-        "(pyspark.ml.feature.VectorAssembler makes one) or an array of numbers"
+        f"column {column!r} of {what} must be a Spark ML vector (pyspark.ml.feature.VectorAssembler makes one) or an "
+        f"array of numbers, got {field.dataType.simpleString()}."
     )
 
 
@@ -153,7 +153,7 @@ def label_number(df: DataFrame, column: str, what: str) -> Column:
     kind = df.schema[column].dataType
     if not is_numeric(kind):
         raise LabelError(
-            f"{what}: label {column!r} is {kind.simpleString()}, not a number: pyspark.ml.feature.StringIndexer "
+            f"label {column!r} of {what} must be a number, got {kind.simpleString()}: pyspark.ml.feature.StringIndexer "
             "makes numbers of classes"
         )
     return F.col(quoted(column)).cast("double")
@@ -170,5 +170,5 @@ def weight_number(df: DataFrame, column: str, what: str) -> Column:
     check_present(df, [column], what)
     kind = df.schema[column].dataType
     if not is_numeric(kind):
-        raise ColumnError(f"{what}: weight {column!r} is {kind.simpleString()}, not a number")
+        raise ColumnError(f"weight {column!r} of {what} must be a number, got {kind.simpleString()}.")
     return F.col(quoted(column)).cast("double")

@@ -109,8 +109,8 @@ class Network:
             graph = self.graph.above([layer])
         except GraphError as error:
             raise InvalidArgumentError(
-                f"start_layer={start!r}: the layers above it also read what lies beside it, so its tensor alone is not "
-                f"enough to go on from; start at another one ({error})"
+                f"start_layer must be a layer whose tensor is all that the layers above it read, got {start!r}: start "
+                f"at another layer ({error})"
             ) from error
         spec = TensorSpec(self.graph[layer].output_shape, self.graph[layer].dtype)
         return replace(self, reads=Layers(self.reads, spec), graph=graph)

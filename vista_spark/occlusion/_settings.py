@@ -37,10 +37,7 @@ def with_content(options: OcclusionOptions, pixels: NDArray[np.float32], spatial
     """
     if isinstance(options.perturbation, str):
         return options
-    try:
-        content = baseline_of(options.perturbation, pixels, spatial)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"perturbation: {error}") from None
+    content = baseline_of(options.perturbation, pixels, spatial, argument="perturbation")
     return replace(options, perturbation=np.ascontiguousarray(content))
 
 

@@ -97,9 +97,9 @@ def await_executor(spark: SparkSession) -> None:
     if thread.is_alive():
         session.interruptTag(tag)
         raise NoExecutorError(
-            f"no executor has run a task for {seconds:g} s: each takes {_size(spark)}, and Spark waits for ever where "
-            "no worker has as much. Compare the workers with it and start Spark by a plan for them (`vista plan "
-            f"--cores --memory`); where others' jobs hold the cluster, or it grows slowly, raise {EXECUTOR_TIMEOUT}"
+            f"an executor must run a task within {seconds:g} s, got none. Each executor takes {_size(spark)}, and "
+            "Spark waits until a worker has as much. Start Spark by a plan for the existing workers (`vista plan "
+            f"--cores --memory`); if other jobs use the cluster, or it grows slowly, raise {EXECUTOR_TIMEOUT}"
         )
     if failures:
         raise failures[0]

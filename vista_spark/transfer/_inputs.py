@@ -271,7 +271,7 @@ def _settle(errors: str, dropped: dict[str, int], reason: str, count: int) -> No
     if not count:
         return
     if errors == "raise":
-        raise MissingIdError(f'{reason}: {count} rows; errors="drop" leaves them out')
+        raise MissingIdError(f'{count} rows cannot be used ({reason}). Set errors="drop" to leave them out')
     _LOG.warning("left out: %s (%d rows)", reason, count)
     dropped[reason] = count
 

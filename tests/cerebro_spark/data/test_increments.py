@@ -158,7 +158,7 @@ def test_images(spark: SparkSession, store: Store) -> None:
         ([row(1), row(2), row(2, x=0.5)], ColumnError, r"twice in one batch: 'r2'"),
         ([row(1, id=None)], ColumnError, "null in the id column: 1 row"),
         ([], EmptyInputError, "has no rows"),
-        ([row(1, x=None)], EmptyInputError, "no row is complete"),
+        ([row(1, x=None)], EmptyInputError, "the DataFrame must have complete rows"),
         ([row(1, tags=[1, 2, 3])], ColumnError, r"'tags' has tensors of int64\[3\], and of int64\[2\] in the first"),
         ([row(1, w=-1.0)], ColumnError, "weight column 'w'"),
     ],
@@ -181,7 +181,7 @@ def test_bad_batches_change_nothing(
         ({"store": Store("file:///elsewhere")}, InvalidArgumentError, "previous is in file:"),
         ({"id_column": "x"}, ColumnError, "the id 'x' is double"),
         ({"id_column": "idd"}, ColumnError, "did you mean 'id'"),
-        ({"errors": "fix"}, InvalidArgumentError, "errors="),
+        ({"errors": "fix"}, InvalidArgumentError, "errors must be"),
     ],
 )
 def test_bad_arguments_start_no_job(

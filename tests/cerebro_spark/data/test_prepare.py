@@ -428,14 +428,18 @@ def test_a_corrupt_image_is_an_error_that_counts(photos: DataFrame, store: Store
 
 def test_nothing_but_corrupt_images(spark: SparkSession, store: Store) -> None:
     rows = few(spark, [(i, bytes([i])) for i in range(8)], "id int, photo binary")
-    with pytest.raises(EmptyInputError, match=r"no row of training shard 0 is left \(image in 'photo': [^:]+: 8 rows"):
+    with pytest.raises(
+        EmptyInputError, match=r"training shard 0 must have rows, got none \(image in 'photo': [^:]+: 8 rows"
+    ):
         photo_columns(rows, store, image_size=SIDE, errors="drop")
     assert store.list(FOLDER) == []
 
 
 def test_a_shard_that_bad_images_leave_empty(photos: DataFrame, store: Store) -> None:
     rows = photos.where("id in (0, 1, 2, 3)")
-    with pytest.raises(EmptyInputError, match=r"no row of training shard \d is left .*1 row\): lower num_shards"):
+    with pytest.raises(
+        EmptyInputError, match=r"training shard \d must have rows, got none .*1 row\): lower num_shards"
+    ):
         photo_columns(rows, store, image_size=SIDE, errors="drop", num_shards=4, test_fraction=0)
     assert store.list(FOLDER) == []
     prepared = photo_columns(rows, store, image_size=SIDE, errors="drop", num_shards=2, test_fraction=0)
@@ -460,16 +464,24 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"feature_columns": ["agee"]}, ColumnError, "no column 'agee' for a feature; did you mean 'age'"),
-        ({"label_columns": ["incom"]}, ColumnError, "no column 'incom' for a label; did you mean 'income'"),
+        (
+            {"feature_columns": ["agee"]},
+            ColumnError,
+            "feature must be one of the columns .*got 'agee'; did you mean 'age'",
+        ),
+        (
+            {"label_columns": ["incom"]},
+            ColumnError,
+            "label must be one of the columns .*got 'incom'; did you mean 'income'",
+        ),
         ({"feature_columns": ["age", "age"]}, ColumnError, "names column 'age' twice"),
         ({"feature_columns": ["age", "income"]}, LabelError, "'income' is a feature too"),
         ({"feature_columns": {"a": ["age"], "b": ["income"]}}, LabelError, "'income' is a feature too"),
-        ({"feature_columns": ["name"]}, ColumnError, "feature 'name' is string.*StringIndexer.*binaryFile"),
-        ({"feature_columns": ["born"]}, ColumnError, "feature 'born' is date: a feature is a number"),
+        ({"feature_columns": ["name"]}, ColumnError, "feature 'name' must be .*got string.*StringIndexer.*binaryFile"),
+        ({"feature_columns": ["born"]}, ColumnError, "feature 'born' must be a number, .*got date"),
         ({"feature_columns": ["words"]}, ColumnError, "array<string>"),
-        ({"label_columns": ["name"]}, LabelError, "label 'name' is string.*StringIndexer"),
-        ({"label_columns": ["photo"]}, LabelError, "label 'photo' is binary"),
+        ({"label_columns": ["name"]}, LabelError, "label 'name' must be .*got string.*StringIndexer"),
+        ({"label_columns": ["photo"]}, LabelError, "label 'photo' must be .*got binary"),
         ({"feature_columns": []}, InvalidArgumentError, "names no column"),
         ({"feature_columns": {}}, InvalidArgumentError, "names no input"),
         ({"feature_columns": "age"}, InvalidArgumentError, r"write \['age'\]"),
@@ -538,7 +550,7 @@ def test_nulls_and_what_is_not_finite(spark: SparkSession, store: Store) -> None
     prepared = simple(df, store)
     assert prepared.dropped == {"null in 'x'": 2, "NaN or infinite in 'x'": 3, "null in 'y'": 1}
     assert sorted(np.concatenate(shards(prepared))[:, 0]) == list(range(20))
-    with pytest.raises(EmptyInputError, match="no row is complete: null in 'x': 2 rows"):
+    with pytest.raises(EmptyInputError, match=r"the DataFrame must have complete rows, got none \(null in 'x': 2 rows"):
         simple(few(spark, BAD), store, errors="drop")
 
 

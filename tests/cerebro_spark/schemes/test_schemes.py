@@ -320,7 +320,7 @@ def test_bad_input() -> None:
     net, head = encoder(), SequenceHead(WIDTH, 2)
     with pytest.raises(UnknownLayerError, match=r"no layer 'encoder.layer.6' in BertEncoder; did you mean"):
         feature_transfer(net, "encoder.layer.6", head=head)
-    with pytest.raises(InvalidArgumentError, match=r"combine='sums'; did you mean 'sum'"):
+    with pytest.raises(InvalidArgumentError, match=r"combine must be .*got 'sums'; did you mean 'sum'"):
         feature_transfer(net, "encoder.layer.5", "sums", head)
     with pytest.raises(InvalidArgumentError, match=r"layers has 'encoder.layer.5' twice"):
         feature_transfer(net, ["encoder.layer.5", "encoder.layer.5"], "sum", head)

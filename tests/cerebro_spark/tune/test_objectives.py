@@ -158,7 +158,7 @@ def test_who_fails_or_diverges_is_not_on_the_front(spark: SparkSession, prepared
     assert sorted(trial.status for trial in found.trials) == ["diverged", "finished", "raised"]
     assert [trial.params["hidden"] for trial in found.front] == [4]
     assert found.trials[0].params["hidden"] == 4
-    with pytest.raises(NoModelError, match="no configuration finished with a val_accuracy"):
+    with pytest.raises(NoModelError, match="all configurations ended without a val_accuracy"):
         _ = (
             grid(spark, prepared.store, search_space={"lr": [0.01], "hidden": [16]}, trainer_fn=failing)
             .fit(prepared)

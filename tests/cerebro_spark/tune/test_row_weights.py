@@ -143,11 +143,11 @@ def test_what_is_no_weight(spark: SparkSession, tmp_path: Path, table: DataFrame
         search(spark, tmp_path, weight_column="w").fit(table.withColumn("w", F.lit(0)))
     words = table.withColumn("word", F.lit("heavy"))
     for name, error, said in (
-        ("v", ColumnError, "no column 'v' for a weight"),
-        ("age", ColumnError, "is a feature or a label too"),
-        ("label", ColumnError, "is a feature or a label too"),
-        ("word", ColumnError, "weight 'word' is string"),
-        (["w"], InvalidArgumentError, "the name of one column"),
+        ("v", ColumnError, "weight must be one of the columns .*got 'v'"),
+        ("age", ColumnError, "must not be a feature or a label"),
+        ("label", ColumnError, "must not be a feature or a label"),
+        ("word", ColumnError, "weight 'word' must be a number, got string"),
+        (["w"], InvalidArgumentError, "weight_column must be the name of one column, got"),
     ):
         with pytest.raises(error, match=said):
             search(spark, tmp_path, weight_column=name).fit(words)

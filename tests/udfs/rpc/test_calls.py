@@ -105,7 +105,7 @@ def answering(heard: list[int], credentials: Credentials) -> Endpoint:
         if request.number == -1:
             raise ValueError("of the supervisor")
         if request.number == -2:
-            raise RefusedError("a number that nobody asked for")
+            raise RefusedError("an unexpected number")
         return Done(request.number)
 
     return Endpoint("127.0.0.1", credentials, PROTOCOL, answer, HELD.get)
@@ -297,7 +297,7 @@ def test_a_signed_request_that_is_not_of_the_protocol_is_refused_and_counted(
 def test_an_endpoint_that_answers_nobody_refuses_calls() -> None:
     with Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL) as endpoint:
         caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL)
-        with pytest.raises(RefusedError, match="which nobody answers here"):
+        with pytest.raises(RefusedError, match="which this endpoint does not answer"):
             caller.call(Count(1), timeout_s=5)
         with pytest.raises(CallError, match="nothing is held under 'c0/3'"):
             caller.fetch("c0/3", timeout_s=5)
@@ -305,7 +305,7 @@ def test_an_endpoint_that_answers_nobody_refuses_calls() -> None:
 
 
 def test_whoever_answers_may_refuse_as_well(member_endpoint: Endpoint, caller: Caller) -> None:
-    with pytest.raises(RefusedError, match="refused Count: a number that nobody asked for"):
+    with pytest.raises(RefusedError, match="refused Count: an unexpected number"):
         caller.call(Count(-2), timeout_s=5)
     assert member_endpoint.refused == 1
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RUN = new_credentials(encrypted=True)
 PLAIN = Credentials(RUN.secret)
-MARK = b"weights that nobody else is to read "
+MARK = b"weights of a confidential model "
 LARGE = MARK * 100_000
 
 

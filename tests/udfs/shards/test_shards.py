@@ -384,10 +384,10 @@ def test_a_folder_of_an_earlier_release_is_read(tmp_path: Path) -> None:
 
 
 def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> None:
-    with pytest.raises(ShardError, match="nothing is prepared as 'data'"):
+    with pytest.raises(ShardError, match=r"name must be of prepared data .*got 'data'"):
         PreparedData.load(prepared.store, "data")
     prepared.save()
-    with pytest.raises(ShardError, match=r"did you mean 'data'.*prepared: data"):
+    with pytest.raises(ShardError, match=r"one of data, got 'dada'; did you mean 'data'"):
         PreparedData.load(prepared.store, "dada")
     path = (FOLDER, "data", "_prepared.json")
     found = json.loads(prepared.store.read(*path))["content"]  # as the first releases wrote it, without a digest
@@ -409,7 +409,7 @@ def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> N
         ("inputs", [{"name": "x", "columns": [{"name": "x", "dtype": "O", "shape": []}], "joined": False}], "type 'O'"),
         ("path", "../../../../etc/passwd", "is said to be in '../../../../etc/passwd'"),
         ("path", "/etc/passwd", "is said to be in '/etc/passwd'"),
-        ("split", "../train", "no split"),
+        ("split", "../train", "split must be one of"),
         ("partition", "0", "partition is a str"),
         ("rows", -1, "a shard has"),
     ],

@@ -89,7 +89,7 @@ def test_a_keras_network_takes_an_array() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.zeros((3, 32, 32)), r"perturbation: baseline must have the input.s shape .*got \(3, 32, 32\)"),
+        (np.zeros((3, 32, 32)), r"perturbation must have the input.s shape .*got \(3, 32, 32\)"),
         (np.full((3, 64, 64), np.inf), "finite"),
         (lambda pixels: pixels[:, 1:], "shape"),
         (lambda pixels: None, "finite numbers"),

@@ -96,9 +96,9 @@ def test_layers_have_names_and_numbers_and_may_be_left_out(spark: SparkSession) 
             "cnn_features(image, 'squeezenet1_2', 'pool10')",
             r"registered network .*got 'squeezenet1_2'",
         ),
-        ("cnn_features(image, 'squeezenet1_1', 'fire6x')", "no layer 'fire6x'.*fire6"),
+        ("cnn_features(image, 'squeezenet1_1', 'fire6x')", "must be one of .*fire6, .*got 'fire6x'"),
         ("cnn_features(image, 'squeezenet1_1', 99)", "must be from 1, the top, to .*got 99"),
-        ("cnn_features(id, 'squeezenet1_1', 'pool10')", "its column is int64; an image is binary"),
+        ("cnn_features(id, 'squeezenet1_1', 'pool10')", "must be an image: binary .*got int64"),
         ("cnn_features(image, 'squeezenet1_1', 'pool10', 3)", "must be called as cnn_features.*got 4 arguments"),
     ],
 )

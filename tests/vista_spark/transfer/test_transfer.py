@@ -522,13 +522,13 @@ def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "message"),
     [
-        ("null id", MissingIdError, r"structured row with a null id: 1 rows; errors=\"drop\""),
-        ("image without id", MissingIdError, r"image with a null id: 1 rows"),
-        ("unmatched row", MissingIdError, r"structured row without an image: 4 rows"),
-        ("unmatched image", MissingIdError, r"image without a structured row: 3 rows"),
+        ("null id", MissingIdError, r"1 rows cannot be used \(structured row with a null id\). Set errors=\"drop\""),
+        ("image without id", MissingIdError, r"1 rows cannot be used \(image with a null id"),
+        ("unmatched row", MissingIdError, r"4 rows cannot be used \(structured row without an image"),
+        ("unmatched image", MissingIdError, r"3 rows cannot be used \(image without a structured row"),
         ("null label", LabelError, r"1 rows have no label 'label'; errors=\"drop\""),
-        ("null feature", MissingIdError, r"null structured feature '\w+': 1 rows"),
-        ("infinite vector", MissingIdError, r"null structured feature '\w+': 1 rows"),
+        ("null feature", MissingIdError, r"1 rows cannot be used \(null structured feature '\w+'"),
+        ("infinite vector", MissingIdError, r"1 rows cannot be used \(null structured feature '\w+'"),
         ("corrupt image", ImageError, r"not a JPEG.*id 9 and others; errors=\"drop\""),
     ],
 )
