@@ -42,7 +42,7 @@ _PROGRAM = "benchmarks.adaptation._trainees"
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How candidates are laid out on the cores.
+    """Arrangement of the candidates on the cores: processes, and threads of each.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _timed(fleet: Fleet, orders: Sequence[tuple[Any, ...]]) -> float:
 
 
 def _prepare(work: Workload, fleet: Fleet, folder: Path, mode: Mode, numbers: Sequence[int]) -> None:
-    """Write what training begins from."""
+    """Write the initial checkpoints and the features."""
     if mode == "whole":
         fleet.map([("initial", number) for number in numbers])
         return

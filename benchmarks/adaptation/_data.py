@@ -1,4 +1,4 @@
-"""Labels that come in batches: of tweets, photographs and grey pictures, as arrays and as a DataFrame a cycle."""
+"""Labelled tweets, photographs and grey pictures in batches: as arrays, and as one DataFrame per cycle."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Records:
         return sum(array.nbytes for array in arrays) // len(self)
 
     def train(self, until: int, held_out: float = 0.2, seed: int = 0) -> NDArray[np.bool_]:
-        """Say which of the first records train; the others validate, as in the arms on Spark."""
+        """Return which of the first records train; the others validate, as in the arms on Spark."""
         places = (place_of(str(number), seed=seed, num_shards=1, test_fraction=held_out) for number in range(until))
         return np.array([split == "train" for split, _ in places])
 
     def frame(self, spark: SparkSession, start: int, stop: int, folder: Path) -> DataFrame:
-        """Give new records as a DataFrame of ``id``, inputs and ``label``: images as PNG, the rest as arrays."""
+        """Return new records as a DataFrame of ``id``, inputs and ``label``: images as PNG, the rest as arrays."""
         columns = {"id": pa.array(np.arange(start, stop), pa.int64())}
         for name, array in {**self.inputs, "label": self.labels}.items():
             rows = array[start:stop]

@@ -1,4 +1,4 @@
-"""What processes and their descendants use: CPU seconds, and bytes that the disk itself reads and writes (Linux)."""
+"""Resource usage of processes and their descendants: CPU seconds, and bytes read from and written to disk (Linux)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNMAPPED_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """CPU seconds, and bytes to and from the disk: what the page cache has is not read."""
+    """CPU seconds, and bytes to and from the disk, without reads from the page cache."""
 
     cpu: float = 0.0
     read: int = 0
@@ -32,7 +32,7 @@ class Used:
 
 
 class Meter:
-    """Counts what some processes and their descendants use during a ``with`` block.
+    """Context manager that measures the resources of some processes and their descendants.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _used(process: Path) -> Used:
 
 
 def forget(folder: Path) -> None:
-    """Put the pages of all files in a folder out of memory, as when hours of labelling lie between two cycles.
+    """Evict all files in a folder from the page cache, as hours of labelling between two cycles do.
 
     Raises
     ------

@@ -29,7 +29,7 @@ class Parted(nn.Module):
     """A frozen part, which no gradient reaches, and a branch over the tensors that it gives."""
 
     def frozen(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Compute what the branch reads."""
+        """Compute the inputs of the branch."""
         raise NotImplementedError
 
     def branch(self, *features: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class _Block(nn.Module):
 
 
 class _Bert(Parted):
-    """What taggers share: BERT's embeddings and its mask as numbers that are added to scores."""
+    """Base class of taggers: BERT's embeddings, and its mask as numbers that are added to scores."""
 
     encoder: Any
 
@@ -125,7 +125,7 @@ class Tagger(_Bert):
 
 
 class _Adapter(nn.Module):
-    """A bottleneck with a skip of its own, next to nothing before it learns (Houlsby et al., ICML 2019)."""
+    """A bottleneck with a skip connection, close to the identity before training (Houlsby et al., ICML 2019)."""
 
     def __init__(self, hidden: int, bottleneck: int) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class FineTuned(Parted):
             self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
 
     def train(self, mode: bool = True) -> FineTuned:
-        """Train what learns; the rest stays in evaluation mode."""
+        """Set the trainable parts to training mode; the rest stays in evaluation mode."""
         super().train(mode)
         self.below.eval()
         return self

@@ -37,7 +37,7 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True)
 class Setting:
-    """What an arm on Spark may do.
+    """Settings of an arm on Spark.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an arm of the adaptation benchmark measures, cycle by cycle."""
+"""Measurements of an arm of the adaptation benchmark, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Measured:
 
     @property
     def seconds(self) -> float:
-        """Of all cycles, without what came before the first."""
+        """Seconds of all cycles, without the preparation before the first."""
         return sum(cycle.seconds for cycle in self.cycles)
 
     @property
     def total(self) -> float:
-        """Of everything: figure 6 A."""
+        """Seconds of the preparation and all cycles: figure 6 A."""
         return self.initial + self.seconds
 
     @property
     def written(self) -> int:
-        """Bytes of everything."""
+        """Bytes written by the preparation and all cycles."""
         return self.initial_written + sum(cycle.written for cycle in self.cycles)
 
     @property

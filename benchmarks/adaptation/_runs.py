@@ -35,7 +35,7 @@ _Key = tuple[str, tuple["Hashable", ...]]
 
 @dataclass
 class Runs:
-    """Everything that was run so far.
+    """Cache of the runs.
 
     Parameters
     ----------

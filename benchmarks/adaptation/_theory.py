@@ -46,7 +46,7 @@ _RATES = (5e-5, 3e-5, 2e-5)
 
 
 def paper_candidates(name: str) -> list[Candidate]:
-    """Open the networks of one workload of Table 3, and give its candidates."""
+    """Open the networks of one workload of Table 3 and return its candidates."""
     if name == "FTU":
         return _grid({f"last {3 * top}": lambda top=top: _resnet50(top) for top in _TOPS})
     if name == "ATR":

@@ -1,4 +1,4 @@
-"""A process of the bare arms: it trains candidates, whole or the branch alone, in bare torch or Keras.
+"""Process of the bare arms, which trains candidates, whole or the branch alone, in bare torch or Keras.
 
 A program of its own: ``_bare.Fleet`` starts it, and the number of a socket is its first argument.
 """
@@ -234,7 +234,7 @@ def _scaled(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _serve(link: Connection, threads: int) -> None:
-    """Work until the other end closes."""
+    """Answer orders until the connection is closed."""
     # glibc maps every large tensor anew otherwise, which costs the bare loop more than anything else in it.
     keep_freed_memory()
     trainee: Any = None

@@ -1,4 +1,4 @@
-"""The five workloads of Nautilus's Table 3 on small networks, and fine-tuning in Keras: what every arm trains."""
+"""Workloads of all arms: the five of Nautilus's Table 3 on small networks, and fine-tuning in Keras."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WORKLOADS = tuple(_TABLE)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of Table 3 is run.
+    """Scale of a run of Table 3.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a process pays to open a candidate of an adaptation: CPU seconds beside what the user's own function takes.
+"""CPU seconds of opening a candidate of an adaptation, next to those of the user's own function.
 
 ``python -m benchmarks.adaptation.opening`` opens candidates of FTR-2 (MiniLM), FTU (MobileNetV2) and, where
 ``transformers`` is installed, of a BERT of two small blocks, which goes by way of ``torch.export``: the first of the

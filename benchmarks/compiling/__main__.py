@@ -26,7 +26,7 @@ _NAMES = {"library": "library", "runtime": "ONNX Runtime"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the comparison, and print what came of it."""
+    """Run the comparison and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1, help="of each side")

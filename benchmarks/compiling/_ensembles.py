@@ -99,13 +99,13 @@ def batched(calls: Mapping[str, Call], rows: NDArray[np.float32]) -> dict[str, S
 
 
 def singly(calls: Mapping[str, Call], rows: NDArray[np.float32]) -> dict[str, Spent]:
-    """Time each side on one record after another, and give the mean of one."""
+    """Time each side on one record after another and return the mean per record."""
     found = {side: spent(lambda call=call: _answers(call, rows, 1)) for side, call in calls.items()}
     return {side: Spent(own.cpu / len(rows), own.wall / len(rows)) for side, own in found.items()}
 
 
 def by_size(calls: Mapping[str, Call], rows: NDArray[np.float32], sizes: tuple[int, ...]) -> list[dict[str, Spent]]:
-    """Time one call of each side on batches of some sizes, rows repeated, and give the mean of a row."""
+    """Time one call of each side on batches of some sizes, with repeated rows, and return the mean per row."""
     found = []
     for size in sizes:
         given = np.resize(rows, (size, rows.shape[1]))
@@ -115,7 +115,7 @@ def by_size(calls: Mapping[str, Call], rows: NDArray[np.float32], sizes: tuple[i
 
 
 def mismatches(calls: Mapping[str, Call], rows: NDArray[np.float32]) -> dict[str, tuple[int, float]]:
-    """Count the rows where a side is off by more than 1e-5, relative plus absolute, and say how far it is at most."""
+    """Count the rows where a side is off by more than 1e-5, relative plus absolute, and return the largest error."""
     truth = calls[LIBRARY](rows).reshape(len(rows), -1)
     found = {}
     for side in SIDES[1:]:

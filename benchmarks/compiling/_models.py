@@ -1,4 +1,4 @@
-"""The models that are timed, and the rows that are drawn for them."""
+"""Models that are timed, and rows drawn for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEATURES, _INFORMATIVE = 30, 20
 
 
 class Case(NamedTuple):
-    """A model and what its speed-up is to reach at 10,000 rows.
+    """A model and the target of its speed-up at 10,000 rows.
 
     Parameters
     ----------

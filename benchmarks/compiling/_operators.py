@@ -43,7 +43,7 @@ OPERATORS: dict[str, Any] = {
 
 
 class Measured(NamedTuple):
-    """What an operator took, by side: ``"scikit-learn"``, ``"ONNX Runtime"``, ``"compiled"``.
+    """Seconds of an operator by side: ``"scikit-learn"``, ``"ONNX Runtime"``, ``"compiled"``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The four sides that score an ensemble of trees, and what each of them is asked for."""
+"""The four sides that score an ensemble of trees, and the method of each that is timed."""
 
 from __future__ import annotations
 

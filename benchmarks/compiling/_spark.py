@@ -46,7 +46,7 @@ class Took(NamedTuple):
 
 
 def write_rows(rows: int, folder: Path) -> list[Path]:
-    """Write drawn rows of two classes to Parquet files of one size; give the files."""
+    """Write drawn rows of two classes to Parquet files of one size and return the files."""
     table, labels = make_classification(rows, _COLUMNS, n_informative=10, random_state=0)
     folder.mkdir(parents=True)
     files = []
@@ -60,12 +60,12 @@ def write_rows(rows: int, folder: Path) -> list[Path]:
 
 
 def into_nothing(df: DataFrame) -> None:
-    """Compute all rows of a DataFrame, and keep none."""
+    """Compute all rows of a DataFrame and discard them."""
     df.write.format("noop").mode("overwrite").save()
 
 
 def only_to_python(df: DataFrame) -> DataFrame:
-    """Send rows to Python workers, which look at none of them and give a zero for each."""
+    """Send rows to Python workers, which return zeros without reading them."""
 
     def zeros(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Sent by value: workers do not have this module.

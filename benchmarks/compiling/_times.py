@@ -42,7 +42,7 @@ def spent(call: Callable[[], Any], repeats: int = 5) -> Spent:
 
 
 def first_answer(make: Callable[[], Callable[..., Any]], rows: Any) -> tuple[Callable[..., Any], float]:
-    """Make a call, answer some rows with it, and give it with the seconds of both by the clock."""
+    """Build a callable, score some rows with it, and return it with the wall-clock seconds of both."""
     began = time.perf_counter()
     call = make()
     call(rows)

@@ -88,7 +88,7 @@ _OTHERS: Mapping[str, Callable[[Any, Any, int], Callable[[Any], Any]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the comparison, and print what came of it."""
+    """Run the comparison and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1, help="of each side")

@@ -23,7 +23,7 @@ _SIDES = ("scikit-learn", "ONNX Runtime", "compiled")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time the operators, and print what came of it."""
+    """Time the operators and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=1, help="of each side")

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _drawn(rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Draw a table of which a few columns tell the label."""
+    """Draw a table whose label depends on a few columns."""
     import numpy as np
 
     drawn = np.random.default_rng(0)

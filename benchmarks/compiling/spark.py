@@ -32,7 +32,7 @@ _FOREST, _BOOSTED, _BARE = 8.0, 3.0, 0.8
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run both comparisons, and print what came of them."""
+    """Run both comparisons and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--trees", type=int, default=40, help="of the forests; half as many are boosted")

@@ -27,7 +27,7 @@ _FASTER, _MEAN, _SHOWN = 0.9, 3.0, 10
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time the pipelines, and print what came of them."""
+    """Time the pipelines and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pipelines", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)

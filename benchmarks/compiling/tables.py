@@ -54,7 +54,7 @@ class _Measured(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is asked for, and print what came of it."""
+    """Run the chosen measurements and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", default=",".join(_TABLES), help="some of them, with commas")
     parser.add_argument(
@@ -137,7 +137,7 @@ def _measure(report: Report, options: argparse.Namespace) -> list[_Measured]:
 
 
 def _times(report: Report, title: str, part: str, scale: float, measured: Sequence[_Measured]) -> None:
-    """Add a table of times, and of each kind the geometric means over the data of what the others take over ours."""
+    """Add a table of times, and per kind the geometric means of the ratios of the other sides to ours."""
     taken: list[tuple[_Measured, dict[str, Spent]]] = [(one, getattr(one, part)) for one in measured]
     report.table(
         title,

@@ -1,4 +1,4 @@
-"""The same features without Spark: what a good engineer would write by hand, in processes of its own.
+"""Feature extraction without Spark, as an engineer would write it by hand, in separate processes.
 
 Of the project it takes the architectures (torchvision's, which does not import beside a CPU build of torch) and the
 constants of the preprocessing. Decoding, inference, pooling and gathering are written anew.
@@ -43,7 +43,7 @@ _LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work, the same for every arrangement.
+    """Task that every arrangement performs.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How the work is laid out on the cores.
+    """Arrangement of the work on the cores.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class Fleet:
             process.wait()
 
     def run(self, arrangement: Arrangement, count: int) -> tuple[float, list[NDArray[np.float32]]]:
-        """Do the first ``count`` images and gather the features here.
+        """Extract the features of the first ``count`` images and gather them in this process.
 
         Returns
         -------
@@ -249,7 +249,7 @@ class Fleet:
 
 
 def _serve(link: Connection) -> None:
-    """Work until the other end closes."""
+    """Answer orders until the connection is closed."""
     task, files, keep = link.recv()
     if keep:
         keep_freed_memory()

@@ -1,4 +1,4 @@
-"""A command under a limit of memory that holds for all its processes, and the most that they were resident with."""
+"""Memory limit for all processes of a command, and their peak resident memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EVERY = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended.
+    """Outcome of a command.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ def _join(group: Path) -> None:
 
 
 def _oom_kills(group: Path) -> int:
-    """Of v1 in ``memory.oom_control``, of v2 in ``memory.events``."""
+    """Count OOM kills: in ``memory.oom_control`` for cgroup v1, in ``memory.events`` for v2."""
     for name in ("memory.oom_control", "memory.events"):
         path = group / name
         if path.is_file():
@@ -151,7 +151,7 @@ def _oom_kills(group: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The whole session: Spark's JVM and workers may outlive what started them."""
+    """Kill the whole session, because Spark's JVM and workers may outlive the process that started them."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -163,7 +163,7 @@ def _kill(pid: int) -> None:
 
 
 class _Watch(threading.Thread):
-    """Adds up the processes again and again; with a limit, kills the largest when they exceed it."""
+    """Watchdog that sums up the processes repeatedly and kills the largest when they exceed the limit."""
 
     def __init__(self, pid: int, limit_bytes: int | None) -> None:
         super().__init__(daemon=True)
@@ -174,7 +174,7 @@ class _Watch(threading.Thread):
         self.killed = False
 
     def run(self) -> None:
-        """Watch until told that it is done."""
+        """Watch until the command ends."""
         while not self.done.wait(_EVERY):
             sizes = self._sizes()
             total = sum(size for _, _, size in sizes)

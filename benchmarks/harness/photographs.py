@@ -42,7 +42,7 @@ def jpegs(count: int, seed: int = 0) -> list[bytes]:
 
 
 def labelled(count: int, seed: int = 0) -> list[tuple[str, bytes]]:
-    """As :func:`jpegs`, with what is on them: ``"animal"`` or ``"thing"``, or the photograph's name.
+    """Like :func:`jpegs`, with their labels: ``"animal"`` or ``"thing"``, or the photograph's name.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Report:
         self._parts.append(table)
 
     def note(self, text: str) -> None:
-        """Add a line: what is compared, and what to doubt."""
+        """Add a line of prose: the comparison and its caveats."""
         self._parts.append(text)
 
     def ratio(self, name: str, value: float, meaning: str, target: float | None = None) -> None:
@@ -68,7 +68,7 @@ class Report:
         self._said.append((name, f"{value:.1e}" if small else f"{value:.3f}", meaning + reached))
 
     def fact(self, name: str, value: Any) -> None:
-        """Add what is no ratio, for the JSON object alone."""
+        """Add a value that is not a ratio, for the JSON object only."""
         self.facts[name] = value
 
     def show(self, *, as_json: bool) -> None:
@@ -85,5 +85,5 @@ class Report:
 
 
 def load_average() -> str:
-    """The machine's load, so that figures from a busy one can be told."""
+    """Load average of the machine, which identifies figures from a busy one."""
     return ", ".join(f"{load:.1f}" for load in os.getloadavg())

@@ -1,4 +1,4 @@
-"""Which network a benchmark runs, and with which weights."""
+"""Network of a benchmark and its weights."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One way's figures.
+    """Measurements of one way to train.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def _census(spark: SparkSession, rows: int, folder: Path) -> tuple[DataFrame, li
 def _round(
     spark: SparkSession, store: Store, work: Work, together: dict[str, str], *, whole: bool
 ) -> dict[str, Measured]:
-    """Every way once; ``together`` has those that average every step, by name."""
+    """Run every way once; ``together`` has those that average every step, by name."""
     size = sum(shard.nbytes for shard in work.prepared.shards)
     found = {"bare loop, one process": _bare(work, [list(range(len(work.configs)))], size)}
     halves = [list(range(number, len(work.configs), _WORKERS)) for number in range(_WORKERS)]
@@ -243,7 +243,7 @@ def _unit(events: Sequence[Event], config: str) -> float:
 
 
 def _speedup(units: dict[str, float], workers: int) -> float:
-    """Of an epoch of 256 configurations with the units that were measured, a unit a worker; against one worker."""
+    """Compute the speed-up over one worker of an epoch of 256 configurations with the measured unit times."""
     seconds = np.resize(list(units.values()), 256)
     return float(seconds.sum() * workers / simulate(HopWorkload(np.outer(seconds, np.ones(workers)))).makespan)
 

@@ -75,7 +75,7 @@ class Work:
         return int(self.prepared.inputs[0].shape[0])
 
     def rows(self, split: str, partitions: Iterable[int] | None = None) -> Tensors:
-        """All rows of a split, or those of some shards."""
+        """Return the rows of a split, or those of some shards."""
         wanted = self.prepared.partitions if partitions is None else tuple(partitions)
         parts = [load_shard(self.prepared, split, number) for number in wanted]
         inputs = np.concatenate([part.inputs[0] for part in parts])
@@ -129,7 +129,7 @@ class Arm:
     schema: str = field(default="config int, errors array<double>, seconds double, sent long, cpu double", init=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Train what this task is given."""
+        """Train the configurations of this task."""
         import pyarrow as pa  # as a task imports it
 
         numbers = [int(number) for batch in batches for number in batch.column(0).to_pylist()]
@@ -219,7 +219,7 @@ def _epoch(
 
 
 def _by_horovod(net: torch.nn.Module, solver: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """As Horovod's users have it: each gradient is on its way while those before it are computed."""
+    """Average gradients by Horovod, which sends each gradient while those before it are computed."""
     import horovod.torch as hvd  # where there is one
 
     return hvd.DistributedOptimizer(solver, named_parameters=net.named_parameters())

@@ -1,4 +1,4 @@
-"""The drill-down figures of the Cerebro chapter, 3.8 to 3.11, as far as scheduling and arithmetic tell them.
+"""Figures 3.8 to 3.11 of the Cerebro chapter, computed by scheduling and arithmetic.
 
 The workload is the paper's: eight configurations of ResNet50 (293 MB serialized) for five epochs of ImageNet (250 GB,
 1.2 million pictures) on eight workers with a network of 10 Gbit/s. A configuration's epoch on one worker takes what the
@@ -38,7 +38,7 @@ _HOP_S = _MODEL * 8 / 10**10
 
 
 def speedup(configs: int, workers: int, *, epoch_s: float = _EPOCH_S, hop_s: float = _HOP_S) -> float:
-    """Figure 3.8(A): of an epoch, against one worker with all data, which hops nothing.
+    """Figure 3.8(A): speed-up of an epoch over one worker with all data, without hops.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def speedup(configs: int, workers: int, *, epoch_s: float = _EPOCH_S, hop_s: flo
 
 @dataclass(frozen=True)
 class Absence:
-    """A worker is not there from one moment to another, in epochs of the undisturbed run."""
+    """Absence of a worker from one moment to another, in epochs of the undisturbed run."""
 
     worker: int
     begin: float
@@ -109,7 +109,7 @@ def epochs_with_losses(
 
 
 def batch_traffic(batch: int) -> tuple[int, int]:
-    """Of Figure 3.9, what is sent an epoch: by model hopping, and by an all-reduce a step."""
+    """Figure 3.9: bytes sent per epoch, by model hopping and by one all-reduce per step."""
     costs = communication_costs(
         configs=_CONFIGS, epochs=1, workers=_WORKERS, model_bytes=_MODEL, data_bytes=_DATA, batches=-(-_ROWS // batch)
     )
@@ -126,7 +126,7 @@ def remote_reads(scale: float) -> tuple[int, int]:
 
 
 def replicated_reads(copies: int) -> tuple[int, int]:
-    """Figure 3.11: the same where each shard lies on some workers, which read their own for nothing."""
+    """Figure 3.11: the same with each shard on some workers, which read local shards at no cost."""
     hopped, _ = remote_reads(1.0)
     return hopped - _DATA, int(_EPOCHS * _CONFIGS * _DATA * (1 - copies / _WORKERS)) + _CONFIGS * _MODEL
 

@@ -99,7 +99,7 @@ class Driver:
         )
 
     def answer(self, order: str, run: str) -> dict[str, Any]:
-        """Do ``"fit"``, ``"resume"`` or ``"prepare"``, and say what came of it, and what is left of it."""
+        """Run ``"fit"``, ``"resume"`` or ``"prepare"``, and return the outcome and the remaining resources."""
         try:
             reply = getattr(self, f"_{order}")(run)
         except CerebroError as error:
@@ -168,7 +168,7 @@ class Driver:
 
 
 def main() -> None:
-    """Answer orders until the other end closes."""
+    """Answer orders until the connection is closed."""
     link, folder, epochs = Connection(int(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")

@@ -1,4 +1,4 @@
-"""Faults of the soak: which one comes when, drawn by a seed, and how each is done to a driver's processes and files."""
+"""Faults of the soak: a schedule drawn by a seed, and their injection into a driver's processes and files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def faults(seed: int, every_s: float) -> Iterator[Fault]:
 
 @dataclass
 class Hands:
-    """Does faults to the processes of one session and the files of one folder.
+    """Fault injection into the processes of one session and the files of one folder.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Hands:
     _stopped: dict[int, float] = field(default_factory=dict)
 
     def do(self, fault: Fault, driver: int, run: str) -> str:
-        """Do a fault; gives what was hit, or nothing where there is nothing to hit yet.
+        """Inject a fault and return its target, or an empty string if there is no target yet.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Hands:
                     os.kill(pid, signal.SIGCONT)
 
     def put_back(self, text: str) -> list[str]:
-        """Put copies back of the files that a message names; gives their names."""
+        """Restore copies of the files that a message names, and return their names."""
         named = [path for path in self.copies if str(path.relative_to(self.folder / "store")) in text]
         for path in named:
             path.write_bytes(self.copies.pop(path))

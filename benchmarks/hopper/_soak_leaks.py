@@ -1,4 +1,4 @@
-"""What a driver has open after a search, and what it may not have more of than after its first one."""
+"""Resource leaks of a driver: open resources after a search, compared with those after its first search."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Footprint:
-    """What is open, running or lying around once a search is over.
+    """Open files, processes and temporary files after a search.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Footprint:
 
 
 def footprint(spark: SparkSession, folders: Sequence[Path]) -> Footprint:
-    """Look at this process, at those below it, and at some folders."""
+    """Measure this process, its descendants and some folders."""
     jvm, heartbeats, workers = 0, 0, [0]
     for process in psutil.Process().children(recursive=True):
         try:
@@ -96,7 +96,7 @@ def footprint(spark: SparkSession, folders: Sequence[Path]) -> Footprint:
 
 
 def settled(spark: SparkSession, folders: Sequence[Path], first: Footprint | None, slots: int) -> Footprint:
-    """Look until nothing leaks, for half a minute at most: what is ending may take a moment."""
+    """Measure until nothing leaks, for half a minute at most, because processes take a moment to end."""
     until = time.monotonic() + _SETTLE_S
     while True:
         found = footprint(spark, folders)
@@ -106,7 +106,7 @@ def settled(spark: SparkSession, folders: Sequence[Path], first: Footprint | Non
 
 
 def leaks(first: Footprint, last: Footprint, slots: int) -> list[str]:
-    """Say what is there that should not be.
+    """List the resources that leak.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""An endpoint of a run under attack: what its memory grows by, and how long the run's own calls take meanwhile.
+"""Endpoint of a run under attack: growth of its memory, and latency of the run's calls during the attack.
 
 ``python -m benchmarks.hopper.endpoint_under_attack`` starts an endpoint, an attacker, and a worker that calls, each
 in a process of its own. ``--junk 10000``, with and without ``--encrypt``, is what docs/security.md quotes. With
@@ -32,12 +32,12 @@ _CALL_S = 30.0
 
 @dataclass(frozen=True)
 class Taken:
-    """A beat was taken note of."""
+    """Acknowledgement of a heartbeat."""
 
 
 @dataclass(frozen=True)
 class Beat(Request[Taken]):
-    """What a worker sends once a second."""
+    """Heartbeat of a worker, sent once a second."""
 
     worker: str
 
@@ -71,7 +71,7 @@ class Measured:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Attack an endpoint in four ways, and print what came of it."""
+    """Attack an endpoint in four ways and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--junk", type=int, default=1_000, help="calls of strangers")
     parser.add_argument("--megabytes", type=int, default=200, help="of one message")

@@ -130,7 +130,7 @@ class Runs:
 
 
 def _methods(options: Options, kind: str, configs: int, seed: int) -> dict[str, Callable[[HopWorkload], Schedule]]:
-    """Randomized first, which the others are compared with."""
+    """Return the methods, with the randomized one, the reference, first."""
     names = sorted(POLICIES, key=lambda policy: policy != "randomized")
     found: dict[str, Callable[[HopWorkload], Schedule]] = {
         policy: partial(simulate, policy=policy, seed=seed) for policy in names

@@ -50,12 +50,12 @@ _RESUME = re.compile("Selection.resume")
 
 
 class SearchError(Exception):
-    """A search that did not come to its end, whatever was done for it."""
+    """Error for a search that did not finish despite all remedies."""
 
 
 @dataclass
 class DriverProcess:
-    """A driver, and the end of the connection to it."""
+    """A driver process and the connection to it."""
 
     folder: Path
     epochs: int
@@ -105,7 +105,7 @@ class DriverProcess:
         return found
 
     def end(self) -> None:
-        """Kill what is left of it."""
+        """Kill its remaining processes."""
         for process in self.descendants():
             with suppress(psutil.Error):
                 process.kill()
@@ -113,12 +113,12 @@ class DriverProcess:
         self.link.close()
 
     def tail(self) -> str:
-        """Give the last lines of its log."""
+        """Return the last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
 
 
 class Soak:
-    """The soak: searches, the faults that are done to them, and what was found.
+    """The soak: searches, faults injected into them, and the results.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class Soak:
         )
 
     def _search(self, run: str, *, disturbed: bool) -> dict[str, Any]:
-        """Run a search to its end, with all remedies that it takes."""
+        """Run a search to its end, with the necessary remedies."""
         order = "fit"
         furthest, in_vain = 0, 0
         while in_vain < _REMEDIES:
@@ -243,7 +243,7 @@ class Soak:
         return "resume" if (self.folder / "store" / "runs" / run / "run.json").exists() else "fit"
 
     def _remedy(self, error: str, run: str) -> str:
-        """Do what an error message says; gives the order that follows."""
+        """Apply the remedy of an error message and return the next order."""
         self._say(f"{run}: {error}")
         if _PREPARE_AGAIN.search(error):
             self.remedies["prepared again"] += 1
@@ -259,7 +259,7 @@ class Soak:
         raise SearchError(f"an error without a remedy: {error}")
 
     def _ask(self, order: str, run: str, *, disturbed: bool) -> dict[str, Any] | None:
-        """Have the driver do something, and do faults to it meanwhile; ``None`` where one of them killed it."""
+        """Send an order to the driver and inject faults meanwhile; return ``None`` if a fault killed it."""
         driver = self._driver = self._driver or self._start()
         self._killed_by_us = False
         progress, since = -1, time.monotonic()
@@ -316,7 +316,7 @@ class Soak:
             self._driver = None
 
     def _abandon(self) -> None:
-        """Begin anew after a failure."""
+        """Start over after a failure."""
         if self._driver is not None:
             self._driver.end()
             self._driver = None
@@ -348,7 +348,7 @@ class Soak:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the soak, and print what came of it."""
+    """Run the soak and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2.0, help="how long; the last search is done to its end")
     parser.add_argument("--kills", type=int, default=0, help="stop after so many killed workers, not by time")
@@ -422,7 +422,7 @@ def _report(soak: Soak, options: argparse.Namespace) -> None:
 
 
 def _leaks(soak: Soak) -> list[tuple[str, str, str, str]]:
-    """Give the worst of each figure."""
+    """Return the worst of each figure."""
     lives = [life for life in soak.lives if life]
     ends = [(life[0], footprint) for life in lives for footprint in life]
     longest = max(lives, key=len, default=[])

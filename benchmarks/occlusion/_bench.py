@@ -87,11 +87,11 @@ class Bench:
         return decode(self._files[photograph], self.preprocessing)
 
     def image(self, photograph: int = 0) -> torch.Tensor:
-        """The same as a batch of one, channels last in memory."""
+        """The photograph as a batch of one, with the channels last in memory."""
         return torch.from_numpy(self.pixels(photograph))[None].contiguous(memory_format=torch.channels_last)
 
     def occluder(self, grid: OcclusionGrid, **settings: Any) -> Occluder:
-        """What makes heat maps with a patch of the colour that the network reads as 0."""
+        """Occluder whose patch has the colour that the network reads as 0."""
         return Occluder(self.model, Occlusion(grid, (0.0,) * 3, batch_size=self.options.batch_size, **settings))
 
     @cached_property
@@ -170,7 +170,7 @@ class Bench:
         return run, network
 
     def explained(self, grid: OcclusionGrid, mode: str, **settings: Any) -> tuple[Callable[[], float], Occluder]:
-        """A heat map as a user gets it: its seconds, and what makes it."""
+        """A heat map as a user computes it: its seconds, and the function that computes it."""
         occluder, pixels = self.occluder(grid, mode=mode, **settings), self.pixels()
         occluder.opened(pixels)  # what a network's first image costs once
 
@@ -227,11 +227,11 @@ class Turns:
     speedups: dict[str, list[float]] = field(default_factory=dict)
 
     def seconds(self, way: str) -> float:
-        """The median of a way's."""
+        """Median seconds of a way."""
         return statistics.median(self.ways[way])
 
     def speedup(self, way: str) -> float:
-        """The median over the turns."""
+        """Median speed-up over the turns."""
         return statistics.median(self.speedups[way])
 
 

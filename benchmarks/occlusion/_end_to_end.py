@@ -89,7 +89,7 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Likeness:
-    """How like the exact heat map an approximate one is.
+    """Similarity of an approximate heat map to the exact one.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ _SQUEEZE = 16
 
 @dataclass(frozen=True)
 class Variant:
-    """How a network is made of one of the roster.
+    """Modification of a network of the roster.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Variant:
 
 
 class SqueezeExcite(nn.Module):
-    """Gates each channel by what all places say of it (Hu et al., Squeeze-and-excitation networks, 2018)."""
+    """Gates each channel by a summary of all places (Hu et al., Squeeze-and-excitation networks, 2018)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

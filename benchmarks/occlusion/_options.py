@@ -37,7 +37,7 @@ _SAMPLE = (32, 64)
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for.
+    """Options of the command line.
 
     Attributes
     ----------

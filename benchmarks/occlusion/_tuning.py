@@ -111,7 +111,7 @@ def _share(ssims: list[float]) -> float:
 
 
 def _reached(ssims: list[float]) -> tuple[str, ...]:
-    """How many there are, how many reach the target, and how far a fifth and the worst are off."""
+    """Return the number of heat maps, the share on target, and the distances of the lowest fifth and the worst."""
     off = np.array(ssims) - _TARGET
     return str(len(ssims)), f"{_share(ssims):.0%}", f"{np.quantile(off, 0.2):+.3f}", f"{off.min():+.3f}"
 

@@ -206,7 +206,7 @@ def _straggler(report: Report, seeds: int) -> None:
 
 
 def _decision(report: Report) -> None:
-    """What it takes to tell a procedure of 1,000 configurations one result, and to hear what it decides."""
+    """Seconds that a procedure of 1,000 configurations takes to decide on one result."""
     members, calls = 1000, 3000
     search = PBT(
         _SPACE, population=members, epochs=10, generations="rolling", seed=1, stoppers=[Patience(3), MedianRule()]

@@ -1,4 +1,4 @@
-"""The rival: a configuration per Spark task with all data local, as a study with MLflow on Spark trains."""
+"""Baseline: a configuration per Spark task with all data local, as a study with MLflow on Spark trains."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Grant:
 
 @dataclass
 class Study:
-    """A procedure that is asked in the driver, with a Spark job of one task for what it grants.
+    """Study whose procedure decides in the driver, with a Spark job of one task per grant.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class _Networks:
         return perceptron(_FEATURES, params)
 
     def trainer(self, params: dict[str, Any]) -> ModelTrainer:
-        """The same for ours."""
+        """Return the trainer function for model hopping."""
         net = self(params)
         return ModelTrainer(
             model=net,
@@ -104,7 +104,7 @@ class _Networks:
 
 
 class _FirstUnit(Callback):
-    """Notes when the first unit began: starting Python and importing torch come before."""
+    """Callback that records the start of the first unit, after Python has started and torch is imported."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -124,7 +124,7 @@ class _MapByMap(NetworkEstimator):
 
 @dataclass
 class _Took:
-    """What one search took, by repeats."""
+    """Seconds and idle time of one search, by repeat."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"rolling": [], "together": [], "tasks": []})
     idle: list[float] = field(default_factory=list)
@@ -269,7 +269,7 @@ _NAMED = {
 
 
 def _same_time(report: Report, bench: _Bench) -> None:
-    """Figures 3.13, A.12 and A.13: what ASHA gets done in the same time."""
+    """Figures 3.13, A.12 and A.13: work that ASHA completes in the same time."""
     seconds = bench.options.asha_seconds
     counts: dict[str, list[tuple[int, int, float]]] = {"ours": [], "tasks": []}
     for _ in range(bench.options.repeats):

@@ -33,7 +33,7 @@ _PARTS = ("rate", "overhead", "heads", "emulated", "parallel")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve, load, print."""
+    """Serve the networks, send the loads and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mobilenet_v2", help="of the roster")
     parser.add_argument("--weights", default="auto", help="a path, or random; auto: MobileNetV2's if installed")

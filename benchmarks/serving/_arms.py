@@ -1,4 +1,4 @@
-"""Ways to serve that the thesis compares, in simulated time: plan, split, dispatch, and the highest good rate."""
+"""Arms of the thesis's comparison in simulated time: plan, split, dispatch, and the highest good rate."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ CLIPPER = Arm("Clipper-like", planner="oblivious", dispatch="earliest", parallel
 
 
 class Load(Protocol):
-    """What is served, at any rate."""
+    """Served models or queries, at any rate."""
 
     def sessions(self, rate: float, arm: Arm) -> tuple[tuple[Session, ...], tuple[QuerySplit, ...]]:
-        """Give the sessions to plan, and the queries that they answer."""
+        """Return the sessions to plan, and the queries that they answer."""
 
     def traffic(self, rate: float, seconds: float) -> Mapping[str, NDArray[np.float64]]:
         """Draw arrivals."""
@@ -96,7 +96,7 @@ class Models:
     beside: Mapping[str, tuple[BatchingProfile, int]]
 
     def sessions(self, rate: float, arm: Arm) -> tuple[tuple[Session, ...], tuple[QuerySplit, ...]]:
-        """Give each model a session."""
+        """Return one session per model."""
         del arm
         all_of = {**self.one_of, **self.beside}
         return tuple(Session(name, one, self.slo_ms, rate * times) for name, (one, times) in all_of.items()), ()
@@ -112,7 +112,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Split:
-    """A query whose deadline is split by the arm, or as said.
+    """A query whose deadline is split by the arm or by an explicit split.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def good_rate(arm: Arm, load: Load, backends: int, seconds: float, guess: float 
 
 
 def planned_live(sessions: Sequence[Session], count: int) -> ServingPlan:
-    """Plan sessions as a server does, on backends that are all there."""
+    """Plan sessions as a server does, with all backends available."""
     backends = [Backend(f"backend-{number}") for number in range(count)]
     return spread(plan(sessions, backends, method="search"), backends)
 

@@ -1,4 +1,4 @@
-"""Sixteen emulated accelerators on a few cores: everything is real but the arithmetic, which sleeps."""
+"""Sixteen emulated accelerators on a few cores: real serving of models that sleep instead of computing."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _an_image_each(files: Sequence[bytes], number: int, count: int) -> list[byte
 def _closed_loop(
     api: Api, names: Sequence[str], seconds: float, way: Callable[[Sequence[bytes], int, int], list[bytes]]
 ) -> float:
-    """Keep some rounds of requests, one a model, in flight; gives answers per second."""
+    """Keep some rounds of requests, one per model, in flight and return the answers per second."""
     files = jpegs(64)
     rounds: deque[list[Any]] = deque()
     began, answered, number = time.perf_counter(), 0, 0

@@ -1,4 +1,4 @@
-"""Latencies of published networks on GPUs, where a simulation needs some: printed, published or assumed, as said."""
+"""Latencies of published networks on GPUs for simulations, each with its source: printed, published or assumed."""
 
 from __future__ import annotations
 

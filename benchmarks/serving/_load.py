@@ -79,7 +79,7 @@ class Loaded:
 
     @property
     def in_time(self) -> int:
-        """Those that were answered within their deadline after they were due."""
+        """Requests that were answered within their deadline."""
         return sum(one["in_time"] for one in self.models.values())
 
     @property
@@ -94,7 +94,7 @@ class Loaded:
 
     @property
     def ended(self) -> Counter[str]:
-        """Requests by how they ended: ``"answered"``, an HTTP status, or the name of an error."""
+        """Requests by outcome: ``"answered"``, an HTTP status, or the name of an error."""
         return sum((Counter(one["ended"]) for one in self.models.values()), Counter())
 
     @property
@@ -103,7 +103,7 @@ class Loaded:
         return {status: words for one in self.models.values() for status, words in one["said"].items()}
 
     def worst(self, name: str) -> float:
-        """Give the largest of a figure over the models; NaN without one."""
+        """Return the largest value of a figure over the models; NaN without models."""
         found = [one[name] for one in self.models.values() if one[name] is not None]
         return max(found) if found else float("nan")
 

@@ -1,4 +1,4 @@
-"""What REST, routing and the hop to a Spark task take: requests for a model that computes nothing."""
+"""Overhead of REST, routing and the hop to a Spark task, by requests for a model that computes nothing."""
 
 from __future__ import annotations
 

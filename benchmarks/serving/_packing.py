@@ -1,4 +1,4 @@
-"""Packing and query splits against the optimum: what the planner of serving gives away."""
+"""Packing and query splits of the serving planner against the optimum."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def packing(report: Report, instances: int, many: int) -> None:
 
 
 def tables(report: Report) -> None:
-    """Recompute the tables that are printed: 3.1's ratio, 3.2 with its example, 3.3 and 3.4."""
+    """Recompute the tables of the thesis: 3.1's ratio, 3.2 with its example, 3.3 and 3.4."""
     # Dollars per 1,000 invocations of Resnet50, as printed: CPU, TPU, GPU.
     cpu, tpu, gpu = 4.22, 0.48, 0.12
     report.note(

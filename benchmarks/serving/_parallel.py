@@ -53,7 +53,7 @@ def parallel(report: Report, spark: SparkSession, client: Client, settings: Sett
 
 
 def _session(settings: Settings, name: str, seed: int, profile: BatchingProfile | None) -> Session:
-    """Give a network weights of its own, so that it shares no layer."""
+    """Return a session of the network with weights of its own seed, so that it shares no layer."""
     model, size, slo = settings.model, settings.image_size, settings.slo_ms
     return Session(name, model=model, image_size=size, slo_ms=slo, profile=profile, seed=seed, rate=1)
 
@@ -61,7 +61,7 @@ def _session(settings: Settings, name: str, seed: int, profile: BatchingProfile 
 def _searched(
     client: Client, api: Api, settings: Settings, names: list[str], capacity: float
 ) -> tuple[float, dict[float, Loaded]]:
-    """Search the highest good rate of all models together; gives it, and what each rate came to."""
+    """Search the highest good rate of all models together; return it with the outcome of each rate."""
     tried: dict[float, Loaded] = {}
 
     def share(rate: float) -> float:

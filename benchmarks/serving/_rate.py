@@ -35,7 +35,7 @@ _WARM_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says.
+    """Settings of the command line.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _load(
 
 
 def _bare(settings: Settings) -> tuple[float, str]:
-    """Find the fastest bare loop with as many cores as the backends have; gives its images per second and its name."""
+    """Return images per second and name of the fastest bare loop with as many cores as the backends have."""
     card = roster.card(settings.model)
     size = settings.image_size
     preprocessing = card.preprocessing if size is None else card.preprocessing.with_size(size)
@@ -155,12 +155,12 @@ def _bare(settings: Settings) -> tuple[float, str]:
 
 
 def cpu_columns() -> tuple[str, ...]:
-    """Head the columns of :func:`cpu_row` that say how many cores each part used."""
+    """Return the column names of :func:`cpu_row`: cores that each part used."""
     return tuple(f"{part}, cores" for part in _PARTS)
 
 
 def cpu_row(name: str, loaded: Loaded) -> tuple[str, ...]:
-    """Write down a load as a row of a table."""
+    """Format a load as a row of a table."""
     ended = ", ".join(f"{how} {count}" for how, count in loaded.ended.most_common())
     times = (f"{loaded.worst(key):.0f}" for key in ("p50_ms", "p99_ms", "lag_p99_ms"))
     cpu = (f"{loaded.cpu[part]:.2f}" for part in _PARTS)

@@ -1,4 +1,4 @@
-"""The highest rate that is good: searched alike on a server and in simulated time."""
+"""Search for the highest good rate, on a server and in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What batches gain, and several models on one backend: in turn or in parallel, each whole or over one trunk."""
+"""Gain of batches, and several models on one backend: in turn or in parallel, whole or over one trunk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MIB = 1 << 20
 
 
 def batching(report: Report, seconds: float) -> None:
-    """Redo Figure 3.3: what batches gain over single images, on this CPU with one thread."""
+    """Redo Figure 3.3: gain of batches over single images, on this CPU with one thread."""
     del seconds
     rows = []
     for name in ("lenet", "mobilenet_v2", "resnet18", "vgg16"):
@@ -93,7 +93,7 @@ def multiplexing(report: Report, seconds: float) -> None:
 
 
 def policies(report: Report, seconds: float) -> None:
-    """Compare policies of dispatch where three models share a backend, as planned and with one that gets too much."""
+    """Compare dispatch policies for three models on one backend, as planned and with one model overloaded."""
     cases = {"Inception, 100 ms": (INCEPTION, _SLO), "Inception, 50 ms": (INCEPTION, 50.0)}
     cases |= {"ResNet-50, 100 ms": (RESNET50, _SLO), "VGG-16, 100 ms": (VGG_FACE, _SLO), "SSD, 400 ms": (SSD, 400.0)}
     arms = (OURS, MAXIMAL, DEFERRED)

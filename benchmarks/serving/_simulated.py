@@ -80,7 +80,7 @@ def _good_of(found: ServingPlan, rate: float, name: str, seconds: float) -> Call
 
 
 def oblivious(report: Report, seconds: float) -> None:
-    """Redo Figure 3.19: the load that 8 backends bear, planned with batches and without."""
+    """Redo Figure 3.19: the highest load of 8 backends, planned with batches and without."""
     rng = np.random.default_rng(0)
     zipf = 1 / np.arange(1, 17) ** 0.9
     settings = {
@@ -117,7 +117,7 @@ def oblivious(report: Report, seconds: float) -> None:
 
 
 def workload(report: Report, epochs: int) -> None:
-    """Redo Figure 3.22: ten applications whose load rises and falls, planned anew each 30 seconds."""
+    """Redo Figure 3.22: ten applications whose load rises and falls, with a new plan every 30 seconds."""
     base = drawn_sessions(7, 10, 20, 120)
     rng = np.random.default_rng(1)
     turns = np.linspace(0, 2 * np.pi, epochs)

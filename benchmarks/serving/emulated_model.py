@@ -1,4 +1,4 @@
-"""An accelerator that is not there: a model that takes as long as a published profile says, and computes nothing."""
+"""Emulated accelerator: a model that sleeps as long as a published profile says, and computes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["EmulatedModel"]
 
 @dataclass(frozen=True, slots=True)
 class EmulatedModel:
-    """A function of whole batches that sleeps ``stretch`` times what its profile says of a batch, and answers.
+    """Function of whole batches that sleeps ``stretch`` times the latency of its profile.
 
     Many backends of it run on few cores, and all else of serving is real: requests, routes, messages, queues, batches.
     Whatever is measured with it has to say that it is emulated.
@@ -70,11 +70,11 @@ class EmulatedModel:
 
     @property
     def stretched(self) -> BatchingProfile:
-        """The profile that a session of this model is planned with."""
+        """Profile by which a session of this model is planned."""
         return self.profile.at_speed(1 / self.stretch)
 
     def __call__(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Take the time of one batch."""
+        """Sleep for the latency of one batch."""
         began = time.monotonic()
         count = len(next(iter(arrays.values())))
         until = began + self.stretch * count / self.profile.throughput(count)

@@ -43,7 +43,7 @@ _PARTS = ("packing", "tables", "splits", *(part.__name__ for part in _SIMULATED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Plan, simulate, print."""
+    """Plan, simulate and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=40, help="drawn for packing; the figures quote 1000")
     parser.add_argument("--queries", type=int, default=10, help="drawn for splits")

@@ -50,14 +50,14 @@ _GUESS = 8.0
 
 @dataclass(frozen=True)
 class _Address:
-    """What the client asks of a server."""
+    """Address of a server, as the client needs it."""
 
     url: str
     token: str = ""
 
 
 def _application(settings: Settings, batch: int, wait_ms: float) -> Any:
-    """Make Ray Serve's application: replicas of one network, which batch what waits."""
+    """Build the application of Ray Serve: replicas of one network that batch waiting requests."""
 
     @serve.deployment(
         num_replicas=settings.backends,
@@ -88,7 +88,7 @@ def _application(settings: Settings, batch: int, wait_ms: float) -> Any:
 
 
 def _ray(report: Report, client: Client, settings: Settings, batches: Sequence[int], waits: Sequence[float]) -> float:
-    """Search Ray Serve's highest good rate over its settings; gives the best one's."""
+    """Search the highest good rate of Ray Serve over its settings, and return the best."""
     path = os.pathsep.join(filter(None, (str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH"))))
     ray.init(
         num_cpus=settings.backends * settings.threads + 1,
@@ -126,7 +126,7 @@ def _ray(report: Report, client: Client, settings: Settings, batches: Sequence[i
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve on both, load, print."""
+    """Run the load on both servers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mobilenet_v2", help="of the roster")
     parser.add_argument("--weights", default="auto", help="a path, or random; auto: MobileNetV2's if installed")

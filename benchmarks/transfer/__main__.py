@@ -215,7 +215,7 @@ class Sides:
         return plan_layers(net.graph, [net.layer(layer) for layer in net.layers(self.options.layers)], logical)
 
     def predicted(self, files: list[bytes]) -> float:
-        """How many times longer the lazy plan takes than the staged one, from seconds measured segment by segment.
+        """Ratio of the lazy plan's seconds to the staged plan's, from seconds measured segment by segment.
 
         Measured in our workers, one a core at the same time, without Spark in between. Decoding is a segment: the lazy
         plan decodes in every pass.
@@ -232,7 +232,7 @@ class Sides:
 
 @contextmanager
 def _own_workers(spark: SparkSession) -> Iterator[None]:
-    """Give jobs Python workers of their own: what one side sets in its process must not serve the other.
+    """Start separate Python workers for the following jobs, because settings of one side must not affect the other.
 
     Spark keeps apart workers whose environments differ.
     """
@@ -245,7 +245,7 @@ def _own_workers(spark: SparkSession) -> Iterator[None]:
 
 
 def _predictor(task: Task, best: Arrangement) -> Callable[[NDArray[np.object_]], NDArray[np.float32]]:
-    """Make the function of a layer; ``predict_batch_udf`` calls this once per worker."""
+    """Build the prediction function of a layer; ``predict_batch_udf`` calls this once per worker."""
     import torch  # in the worker
 
     torch.set_num_threads(1)
@@ -309,7 +309,7 @@ def _matrix(lists: Any) -> NDArray[np.float32]:
 
 
 def _check(name: str, found: Features, expected: Features) -> float:
-    """The largest difference, relative to what is expected where that is above 1."""
+    """Return the largest difference, relative to expected values above 1."""
     assert [part.shape for part in found] == [part.shape for part in expected], name
     worst = max(
         float((abs(one - other) / np.maximum(1, abs(other))).max()) for one, other in zip(found, expected, strict=True)
@@ -333,7 +333,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 @dataclass
 class Timings:
-    """Seconds of the arrangements by name, and what the check found."""
+    """Seconds of the arrangements by name, and the differences of the check."""
 
     cold: dict[str, float]
     warm: dict[str, list[float]]

@@ -1,4 +1,4 @@
-"""Figure 8: what each layer adds to the structured features, by F1 on rows held out."""
+"""Figure 8: F1 on held-out rows of the structured features with each layer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Labelled:
     image_size: int | None
 
     def run(self, bench: Workbench) -> Scores:
-        """Do it."""
+        """Run the transfer."""
         table = read_table(bench.spark, f"{self.folder}/table.csv")
         features = numeric_columns(table, ["id", "label"])
         # The table is sorted by its label.

@@ -28,7 +28,7 @@ _DOWNSTREAM: dict[str, Any] = {"forest": RandomForestClassifier, "logistic": Log
 
 
 def main(wanted: dict[str, Any]) -> None:
-    """Run the transfer and write down what was predicted, then what came of it."""
+    """Run the transfer; print the prediction first and the outcome last."""
     files = jpegs(wanted["images"])
     said: dict[str, Any] = {}
     batch_size = 32

@@ -53,7 +53,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One transfer; what is ``None`` is left to the planner.
+    """One transfer; the planner decides settings that are ``None``.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Job:
     train: bool = False
 
     def run(self, bench: Workbench) -> Outcome:
-        """Do it, with the workers awake."""
+        """Run the transfer on running workers."""
         try:
             bench.wake(self)
             started = time.perf_counter()
@@ -108,7 +108,7 @@ class Warmup:
     job: Job
 
     def run(self, bench: Workbench) -> None:
-        """Do it."""
+        """Run the warm-up."""
         bench.warm(self.job)
 
 
@@ -189,7 +189,7 @@ class Workbench:
         return result
 
     def warm(self, job: Job) -> None:
-        """Let the JVM see a plan once, on few images."""
+        """Warm up the JVM by a plan on few images."""
         if job.plan not in self._warm:
             self.transfer(replace(job, images=min(job.images, _FEW), partitions=self.cores, train=False))
             self._warm.add(job.plan)

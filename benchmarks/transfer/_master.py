@@ -20,7 +20,7 @@ class _Request(Protocol):
     """The function that is sent: it is pickled, and runs in the other process."""
 
     def run(self, bench: Workbench) -> Any:
-        """Answer."""
+        """Run the function."""
 
 
 class Master:
@@ -49,7 +49,7 @@ class Master:
         self._process.wait()
 
     def run(self, request: _Request) -> Any:
-        """Have a request answered there.
+        """Send a request to the process and return its answer.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Master:
 
 
 def _serve(link: Connection) -> None:
-    """Answer until the other end closes."""
+    """Answer requests until the connection is closed."""
     cores, setup = link.recv()
     bench = Workbench(cores, setup)
     while True:

@@ -34,12 +34,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Make every table of a staged plan and look at the cache."""
+    """Request to materialize every table of a staged plan and measure the cache."""
 
     job: Job
 
     def run(self, bench: Workbench) -> Measured:
-        """Do it."""
+        """Run the plan and measure its tables."""
         choice = bench.transfer(self.job).choice
         tables = choice.physical.tables.tables
         said = {layer: choice.logical.names.get(layer, layer) for layer in choice.logical.targets}

@@ -1,4 +1,4 @@
-"""Shared by the figures: the processes that are timed, turn by turn, and where tables and pictures go."""
+"""Study: the timed processes of the figures, and the output of tables and pictures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Timed:
 
     @property
     def one(self) -> Outcome:
-        """Decisions are the same in every repeat."""
+        """One outcome, for the decisions, which are the same in every repeat."""
         return self.outcomes[0]
 
     @property
@@ -138,7 +138,7 @@ class Study:
         return {name: Timed(tuple(outcomes)) for name, outcomes in found.items()}
 
     def save(self, figure: Figure, name: str) -> None:
-        """Write a picture and say where."""
+        """Write a picture and note its path."""
         path = self.out / f"{name}.png"
         figure.savefig(path, dpi=120)
         self.report.note(f"Picture: {path}")

@@ -1,4 +1,4 @@
-"""Plans under limits of memory that are enforced: which finish, which are refused with a reason, which crash.
+"""Plans under enforced memory limits: finished, refused with a reason, or crashed.
 
 ``python -m benchmarks.transfer.crash_matrix`` runs every plan for every model under every limit, each in processes of
 its own, all of them together under one limit (a cgroup where this user may make one, a watchdog like YARN's
@@ -81,7 +81,7 @@ _SCENARIOS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
+    """Cell of the matrix: one run.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Cell:
 
     @property
     def measured_over_predicted(self) -> float | None:
-        """Of a plan of ours that ran."""
+        """Ratio of measured to predicted bytes, of a plan of ours that ran."""
         return self.outcome.peak_bytes / self.predicted_bytes if self.predicted_bytes else None
 
 

@@ -92,7 +92,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the figures that were asked for."""
+    """Draw the chosen figures."""
     options = _options(arguments)
     started, load = time.perf_counter(), load_average()
     options.out.mkdir(parents=True, exist_ok=True)

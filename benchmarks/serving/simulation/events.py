@@ -54,12 +54,12 @@ class Engine:
         self._draws: list[float] = []
 
     def at(self, time_ms: float, event: Callable[[], None]) -> None:
-        """Have something happen at a time."""
+        """Schedule an event."""
         self._number += 1
         heapq.heappush(self._events, (time_ms, self._number, event))
 
     def run(self, times_ms: Sequence[float], lines: Sequence[Line]) -> None:
-        """Let requests arrive, and go on until all are settled.
+        """Process arrivals and all other events until every request is settled.
 
         Parameters
         ----------
@@ -106,13 +106,13 @@ class Engine:
         return queue
 
     def start_idle(self, queue: Queue) -> None:
-        """Have an idle backend look at a queue."""
+        """Start a batch of a queue on an idle backend."""
         for node in queue.nodes:
             if node.running is None and node.alive and self.start(node):
                 break
 
     def start(self, node: Node) -> bool:
-        """Run the next session's batch; tell whether one has requests and does not wait for more."""
+        """Run the batch of the next session; return whether a session was ready."""
         slots, count, now = node.slots, len(node.slots), self.now
         wake = math.inf
         for step in range(count):
@@ -136,7 +136,7 @@ class Engine:
         return False
 
     def adopt(self, plan: ServingPlan) -> None:
-        """Serve by a new plan; requests that wait where their session is no longer served are sent again."""
+        """Adopt a new plan, and send requests again whose backend no longer serves their session."""
         kept: dict[tuple[str, str], Queue] = {}
         for node in self.nodes.values():
             kept |= {(node.name, slot.queue.line.session.name): slot.queue for slot in node.slots}
@@ -159,7 +159,7 @@ class Engine:
             self._wake(node)
 
     def fail(self, name: str, notice_ms: float) -> None:
-        """Lose a backend; its requests are sent again when the front ends notice."""
+        """Fail a backend; its requests are sent again when the front ends notice."""
         node = self.nodes.get(name)
         if node is None or not node.alive:
             return
@@ -170,7 +170,7 @@ class Engine:
     def _serve(
         self, node: Node, part: NodePlan, kept: Mapping[tuple[str, str], Queue], weights: Mapping[str, list[float]]
     ) -> None:
-        """Give a backend its sessions, with the queues that it has of them."""
+        """Assign sessions to a backend, and keep its existing queues."""
         for one in part.placements:
             line = self.lines[one.session]
             queue = kept.get((node.name, one.session)) or Queue(line)

@@ -1,4 +1,4 @@
-"""Front ends of a simulation, and what they know."""
+"""Front ends of a simulation and their view of the backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FrontEnds"]
 
 @dataclass(frozen=True, slots=True)
 class FrontEnds:
-    """How requests are spread over backends.
+    """Distribution of requests over backends.
 
     Parameters
     ----------

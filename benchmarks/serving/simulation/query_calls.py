@@ -52,7 +52,7 @@ class CalledQueries:
         engine.given_up = self._given_up
 
     def arrive(self, number: int) -> None:
-        """Let a request of a query arrive now."""
+        """Process the arrival of a request of a query."""
         tag = len(self._query)
         self._query.append(number)
         self._start.append(self._engine.now)

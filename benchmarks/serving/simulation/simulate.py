@@ -133,7 +133,7 @@ def _traffic(
     queries: Sequence[QuerySplit],
     seed: int,
 ) -> dict[str, NDArray[np.float64]]:
-    """Take the traffic that is given, or draw it for sessions and queries."""
+    """Return the traffic argument, or draw traffic for sessions and queries."""
     if traffic is not None:
         given = {name: np.asarray(times, np.float64) for name, times in traffic.items()}
         for name, times in given.items():
