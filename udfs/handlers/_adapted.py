@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adapted",
-    "AdaptedModel",
     "Cut",
-    "OpenedModel",
+    "Phase",
     "check_frozen",
     "frozen_hash",
-    "opened_model",
+    "open_phases",
     "trained_whole",
     "unchanged",
     "with_columns",
 ]
 
 
-class Adapted(Protocol):
+@dataclass
+class Adapted:
     """A trainer whose frozen layers run apart: once a record, not in every epoch (Nautilus, section 4).
 
+    The class itself is for a model that trains whole; a framework that opens models subclasses it.
     :meth:`udfs.handlers.Framework.open_adapted` creates it; :func:`udfs.handlers.open_adapted` calls the user's
     function first. If the model has a freezing schedule, ``graph`` and ``feeds`` describe the first phase, and after a
     call of :meth:`follow` the phase of that call.
@@ -73,7 +74,8 @@ class Adapted(Protocol):
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """Phases of a freezing schedule; empty without one."""
+        """Phases of a freezing schedule; empty without one: one cut serves all epochs."""
+        return ()
 
     def follow(self, *, trained: bool = False) -> None:
         """Cut the model where ends what was frozen in all epochs so far: before each unit, and after a restore.
@@ -88,6 +90,8 @@ class Adapted(Protocol):
         or an earlier call's. ``want`` are layers of :func:`optimizer.graph.materialisable`; each is returned with the
         shape ``(rows, *layer.output_shape)``, in C order. Raise GraphError if they cannot be computed from ``have``.
         """
+        self.graph.part(have, want)
+        return {name: have[name] for name in want}
 
 
 @dataclass(frozen=True)
@@ -109,33 +113,7 @@ class Cut:
 
 
 @dataclass
-class AdaptedModel:
-    """The :class:`Adapted` of a model that trains whole; a framework that opens models subclasses it."""
-
-    graph: LayerGraph
-    feeds: tuple[str, ...]
-    slots: int
-    whole: str
-    model: Any
-    session: Session
-    trainer: Any
-
-    @property
-    def cuts(self) -> tuple[Cut, ...]:
-        """See :class:`Adapted`: one cut serves all epochs."""
-        return ()
-
-    def follow(self, *, trained: bool = False) -> None:
-        """See :meth:`Adapted.follow`: there is nothing to do."""
-
-    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Hand on inputs, which are all that a model that trains whole reads."""
-        self.graph.part(have, want)
-        return {name: have[name] for name in want}
-
-
-@dataclass
-class OpenedModel(AdaptedModel):
+class OpenedModel(Adapted):
     """The :class:`Adapted` of a model whose frozen layers run apart, in ``traced``, on pixels divided by 255."""
 
     traced: TracedModel = field(kw_only=True)
@@ -173,12 +151,27 @@ class OpenedModel(AdaptedModel):
         return name in self.graph.inputs and array.dtype == np.uint8
 
 
-def opened_model(trainer: Any, session: Session, cuts: Sequence[Cut], slots: int) -> OpenedModel:
+@dataclass(frozen=True)
+class Phase:
+    """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
+
+    ``cut`` has a graph whose frozen layers are those of all phases so far. ``branch`` is what ``session.open`` of the
+    framework takes, ``None`` where it begins at the inputs. ``moving`` has the ids of the buffers that training moves.
+    """
+
+    cut: Cut
+    branch: Any
+    moving: frozenset[int]
+
+
+def open_phases(trainer: Any, session: Any, phases: Sequence[Phase], slots: int) -> OpenedModel:
     """Make the :class:`Adapted` of a session that trains above cuts, one for each phase of the freezing schedule."""
-    first = cuts[0]
-    phases = tuple(cuts) if trainer.freeze_until else ()
+    first, last = phases[0].cut, phases[-1].cut
+    moving = frozenset[int]().union(*(phase.moving for phase in phases))
+    session.open([phase.branch for phase in phases], moving, frozen_hash(last.graph, last.feeds))
+    cuts = tuple(phase.cut for phase in phases) if trainer.freeze_until else ()
     return OpenedModel(
-        first.graph, first.feeds, slots, "", trainer.model, session, trainer, traced=first.traced, phases=phases
+        first.graph, first.feeds, slots, "", trainer.model, session, trainer, traced=first.traced, phases=cuts
     )
 
 
@@ -242,7 +235,7 @@ def trained_whole(
     *,
     slots: int = 2,
     flops: int = 0,
-) -> AdaptedModel:
+) -> Adapted:
     """Make an :class:`Adapted` of a session that trains a whole model.
 
     ``columns`` names what each input reads, and ``why`` is the reason, not empty. The optimizer keeps ``slots`` tensors
@@ -253,4 +246,4 @@ def trained_whole(
     op = type(session.model).__name__
     model = Layer("model", op, tuple(names), flops=flops, param_bytes=session.weight_bytes, frozen=False)
     graph = with_columns(LayerGraph([*layers, model], [model.name]), inputs, columns)
-    return AdaptedModel(graph, graph.inputs, slots, why, session.model, session, trainer)
+    return Adapted(graph, graph.inputs, slots, why, session.model, session, trainer)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers._adapted import Cut, frozen_hash, opened_model, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.keras._branch_session import BranchSession
@@ -65,19 +65,6 @@ def open_adapted(
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
 
 
-@dataclass(frozen=True)
-class _Phase:
-    """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
-
-    ``cut`` has a graph whose frozen layers are those of all phases so far; for ``branch`` see
-    :meth:`BranchSession.open`. ``moving`` has the ids of the variables that training moves without a gradient.
-    """
-
-    cut: Cut
-    branch: tuple[Callable[..., list[Any]], list[int]] | None
-    moving: frozenset[int]
-
-
 def _opened(
     trainer: Trainer,
     session: BranchSession,
@@ -86,20 +73,14 @@ def _opened(
     device: str,
     slots: int,
 ) -> Adapted:
-    phases: list[_Phase] = []
+    phases: list[Phase] = []
     learned: frozenset[int] = frozenset()
     for epoch in sorted({0, *trainer.freeze_until}):
         with session.phase(epoch) as learning:
             learned |= learning
             constant = None if not phases else phases[-1].cut.constant
             phases.append(_phase(trainer.model, (inputs, columns, device), epoch, learned, constant))
-    last = phases[-1].cut
-    session.open(
-        [phase.branch for phase in phases],
-        frozenset[int]().union(*(phase.moving for phase in phases)),
-        frozen_hash(last.graph, last.feeds),
-    )
-    return opened_model(trainer, session, [phase.cut for phase in phases], slots)
+    return open_phases(trainer, session, phases, slots)
 
 
 def _phase(
@@ -108,7 +89,7 @@ def _phase(
     epoch: int,
     learned: frozenset[int],
     constant: frozenset[str] | None,
-) -> _Phase:
+) -> Phase:
     """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
     inputs, columns, device = described
     # The session divides pixels by 255.
@@ -122,12 +103,12 @@ def _phase(
     moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
     feeds = frontier(shown)
     if set(feeds) == set(shown.inputs):
-        return _Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
+        return Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
     run = traced.branch(feeds)
     if not all(map(keeps_records_apart, traced.trunk(feeds))):
         check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
     pixels = [place for place, name in enumerate(feeds) if name in shown.inputs]
-    return _Phase(Cut(epoch, shown, feeds, traced), (run, pixels), moving)
+    return Phase(Cut(epoch, shown, feeds, traced), (run, pixels), moving)
 
 
 def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:

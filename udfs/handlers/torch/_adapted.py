@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import Cut, frozen_hash, opened_model, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
@@ -45,26 +45,13 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
 
 
-@dataclass(frozen=True)
-class _Phase:
-    """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
-
-    ``cut`` has a graph whose frozen layers are those of all phases so far; ``branch`` is ``None`` where it begins at
-    the inputs. ``moving`` has the ids of the buffers that training moves.
-    """
-
-    cut: Cut
-    branch: Branch | None
-    moving: frozenset[int]
-
-
 def _opened(
     trainer: Trainer, session: BranchSession, inputs: Sequence[TensorSpec], columns: Sequence[str], slots: int
 ) -> Adapted:
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
     check_training(trainer.model, read)
-    phases: list[_Phase] = []
+    phases: list[Phase] = []
     learned: frozenset[int] = frozenset()
     for epoch in sorted({0, *trainer.freeze_until}):
         with session.phase(epoch, read) as learning:
@@ -74,13 +61,7 @@ def _opened(
             phases.append(_phase(trainer, session, (read, inputs, columns), epoch, learned, constant))
             if again:
                 _check_own(phases[-1], trainer)
-    last = phases[-1].cut
-    session.open(
-        [phase.branch for phase in phases],
-        frozenset().union(*(phase.moving for phase in phases)),
-        frozen_hash(last.graph, last.feeds),
-    )
-    return opened_model(trainer, session, [phase.cut for phase in phases], slots)
+    return open_phases(trainer, session, phases, slots)
 
 
 def _phase(
@@ -90,7 +71,7 @@ def _phase(
     epoch: int,
     learned: frozenset[int],
     constant: frozenset[str] | None,
-) -> _Phase:
+) -> Phase:
     """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
     read, inputs, columns = described
     module = capture_training(trainer.model, read, training=True)
@@ -112,16 +93,16 @@ def _phase(
             f"{min(idle)} draws random numbers or moves a buffer, and nothing of what the model returns reads it"
         )
     if set(feeds) == set(shown.inputs):
-        return _Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
+        return Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
     evaluated = TorchModel(
         capture_training(trainer.model, read, training=False), read, str(session.device), original=trainer.model
     )
     inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
     check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
-    return _Phase(Cut(epoch, shown, feeds, traced), Branch(traced, feeds, training, inference), moving)
+    return Phase(Cut(epoch, shown, feeds, traced), Branch(traced, feeds, training, inference), moving)
 
 
-def _check_own(phase: _Phase, trainer: Trainer) -> None:
+def _check_own(phase: Phase, trainer: Trainer) -> None:
     """Refuse weights that a norm computed as the model was opened, of a module that learns before it is frozen."""
     parameters = {id(parameter) for parameter in trainer.model.parameters()}
     branch = phase.branch
