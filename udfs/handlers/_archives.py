@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-__all__ = ["UnsafeArchiveError", "members", "parsed", "read_archive"]
+__all__ = ["UnsafeArchiveError", "members", "parsed", "read_archive", "zipped"]
 
 _ENCRYPTED = 0x1
 
@@ -54,6 +54,16 @@ def read_archive(archive: bytes | os.PathLike[str]) -> dict[str, bytes]:
             raise
         raise UnsafeArchiveError(f"the archive is damaged: {type(error).__name__}: {error}") from error
     return content
+
+
+def zipped(content: dict[str, bytes]) -> io.BytesIO:
+    """Move members to an archive of our own, so that nothing else can be read from it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as written:
+        for name in list(content):
+            written.writestr(name, content.pop(name))
+    buffer.seek(0)
+    return buffer
 
 
 def members(content: dict[str, bytes], rules: dict[re.Pattern[str], Callable[[bytes], bytes]]) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from udfs.images import Preprocessing
@@ -62,7 +62,7 @@ def _resnet(depths: tuple[int, ...]) -> tuple[FeatureLayer, ...]:
 _INCEPTION_BLOCKS = ("5b", "5c", "5d", "6a", "6b", "6c", "6d", "6e", "7a", "7b", "7c")
 
 BUILT_IN: dict[str, ModelCard] = {
-    card.name: card
+    card.name: replace(card, class_names=IMAGENET)
     for card in (
         ModelCard(
             name="alexnet",
@@ -80,7 +80,6 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=61_100_840,
             reference="Krizhevsky, One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="vgg16",
@@ -89,7 +88,6 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_vgg16(),
             parameters=138_357_544,
             reference="Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="resnet18",
@@ -98,7 +96,6 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_resnet((2, 2, 2, 2)),
             parameters=11_689_512,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="resnet50",
@@ -107,7 +104,6 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_resnet((3, 4, 6, 3)),
             parameters=25_557_032,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="inception_v3",
@@ -126,7 +122,6 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=27_161_264,
             reference="Szegedy et al., Rethinking the inception architecture for computer vision, CVPR 2016",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="mobilenet_v2",
@@ -139,7 +134,6 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=3_504_872,
             reference="Sandler et al., MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="squeezenet1_1",
@@ -160,7 +154,6 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=1_235_496,
             reference="Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, arXiv:1602.07360",
-            class_names=IMAGENET,
         ),
     )
 }

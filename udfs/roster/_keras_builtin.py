@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from udfs.images import Preprocessing
@@ -94,7 +94,7 @@ _INCEPTION_STEM = {
 }
 
 KERAS_BUILT_IN: dict[str, ModelCard] = {
-    card.name: card
+    card.name: replace(card, framework="keras", class_names=IMAGENET)
     for card in (
         ModelCard(
             name="keras_vgg16",
@@ -103,8 +103,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             layers=_vgg16(),
             parameters=138_357_544,
             reference="Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015",
-            framework="keras",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_resnet50",
@@ -113,8 +111,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             layers=_resnet50(),
             parameters=25_636_712,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
-            framework="keras",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_inception_v3",
@@ -127,8 +123,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=23_851_784,
             reference="Szegedy et al., Rethinking the inception architecture for computer vision, CVPR 2016",
-            framework="keras",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_densenet121",
@@ -149,8 +143,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=8_062_504,
             reference="Huang et al., Densely connected convolutional networks, CVPR 2017",
-            framework="keras",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_mobilenet_v2",
@@ -159,8 +151,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             layers=_mobilenet_v2(),
             parameters=3_538_984,
             reference="Sandler et al., MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018",
-            framework="keras",
-            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_efficientnet_b0",
@@ -169,8 +159,6 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             layers=_efficientnet_b0(),
             parameters=5_330_571,
             reference="Tan, Le, EfficientNet: rethinking model scaling for convolutional neural networks, ICML 2019",
-            framework="keras",
-            class_names=IMAGENET,
         ),
     )
 }

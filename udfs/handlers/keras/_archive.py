@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import keras
 
-from udfs.handlers._archives import UnsafeArchiveError, members, parsed, read_archive
+from udfs.handlers._archives import UnsafeArchiveError, members, parsed, read_archive, zipped
 from udfs.weights import WeightsError, check_hdf5
 
 if TYPE_CHECKING:
@@ -63,11 +62,7 @@ def checked_archive(archive: bytes) -> bytes:
     missing = [name for name in ("config.json", "model.weights.h5") if name not in content]
     if missing:
         raise UnsafeArchiveError(f"it is not a .keras archive: it has no {missing[0]}")
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as written:
-        for name, data in content.items():
-            written.writestr(name, data)
-    return buffer.getvalue()
+    return zipped(content).getvalue()
 
 
 def _config(data: bytes) -> bytes:

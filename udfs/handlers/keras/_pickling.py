@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from udfs.handlers._archives import UnsafeArchiveError, parsed, read_archive
+from udfs.handlers._archives import UnsafeArchiveError, parsed, read_archive, zipped
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._archive import load_archive
 from udfs.handlers.keras._flat_model import flattened, own_classes
@@ -128,11 +126,7 @@ def _check_same(model: Any, written: Any, inputs: Sequence[TensorSpec]) -> None:
 def _with_paths(archive: bytes, paths: dict[str, str]) -> bytes:
     content = read_archive(archive)
     content[_METADATA] = json.dumps({**parsed(content[_METADATA]), _PATHS: paths}).encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as written:
-        for name, data in content.items():
-            written.writestr(name, data)
-    return buffer.getvalue()
+    return zipped(content).getvalue()
 
 
 def _code(made: type) -> str:

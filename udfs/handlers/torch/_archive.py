@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import re
 import warnings
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from udfs.handlers._archives import UnsafeArchiveError, members, read_archive
+from udfs.handlers._archives import UnsafeArchiveError, members, read_archive, zipped
 from udfs.handlers.torch._archive_rules import checked_payload, checked_program
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def load_program(
     >>> load_program(buffer.getvalue()).module(check_guards=False)(-torch.ones(2, 3)).sum().item()
     0.0
     """
-    checked = _written(check_program(archive, extra_files=extra_files))
+    checked = zipped(check_program(archive, extra_files=extra_files))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
@@ -77,16 +76,6 @@ def _checked(content: dict[str, bytes], extra_files: dict[str, str]) -> dict[str
         if name in extras:
             extra_files[name] = extras[name].decode(errors="replace")
     return {name: data for name, data in checked.items() if not _EXTRA.fullmatch(name)}
-
-
-def _written(content: dict[str, bytes]) -> io.BytesIO:
-    """Move the checked members to an archive of our own, so that nothing else can be read from it."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as written:
-        for name in list(content):
-            written.writestr(name, content.pop(name))
-    buffer.seek(0)
-    return buffer
 
 
 def _as_is(data: bytes) -> bytes:
