@@ -7,19 +7,20 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import pyarrow as pa
-
 from optimizer.sizes import size
 from udfs.adaptation._bfloat16 import StorageError
 from udfs.adaptation._computing import compute
 from udfs.adaptation._errors import FeatureSpaceError
 from udfs.adaptation._trunk import frozen_layers
+from udfs.arrow import report_batch
 from udfs.handlers import register_framework, registered_frameworks
 from udfs.node import keep_freed_memory, limit_threads
 from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from udfs.adaptation._augmentation import Augmenter
     from udfs.adaptation._features import FeatureStore
@@ -71,18 +72,7 @@ class SegmentReport:
     def to_batch(self) -> pa.RecordBatch:
         """Return the report as a row for Spark."""
         errors = json.dumps({key: asdict(error) for key, error in self.errors.items()})
-        return pa.RecordBatch.from_pydict(
-            {
-                "task": pa.array([self.task], pa.int32()),
-                "place": pa.array([self.place], pa.int32()),
-                "passed": pa.array([self.passed], pa.int64()),
-                "damaged": pa.array([self.damaged], pa.int32()),
-                "seconds": pa.array([self.seconds], pa.float64()),
-                "flops": pa.array([self.flops], pa.int64()),
-                "errors": pa.array([errors]),
-                "full": pa.array([self.full]),
-            }
-        )
+        return report_batch(self, errors=errors)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> SegmentReport:

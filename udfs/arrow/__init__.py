@@ -1,6 +1,6 @@
 """Arrow batches: one loop over them with a policy for bad rows, the model's batch size, and tensors in columns."""
 
-from udfs.arrow._batches import rebatch
+from udfs.arrow._batches import rebatch, report_batch
 from udfs.arrow._errors import RowError
 from udfs.arrow._policy import ERROR_POLICIES, ErrorPolicy, RowPolicy
 from udfs.arrow._rows import BatchFunction, NewColumns, RowMap
@@ -20,6 +20,7 @@ __all__ = [
     "nbytes",
     "ragged_from_binary",
     "rebatch",
+    "report_batch",
     "to_binary",
     "to_lists",
 ]

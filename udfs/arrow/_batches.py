@@ -1,15 +1,26 @@
-"""Batches of the model's size, formed across Spark's Arrow batches."""
+"""Batches of the model's size, formed across Spark's Arrow batches, and reports of tasks as batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["rebatch"]
+__all__ = ["rebatch", "report_batch"]
+
+_SPARK_TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64()}
+
+
+def report_batch(report: Any, **encoded: str) -> pa.RecordBatch:
+    """Make the row that Spark carries to the driver of a report with a ``schema``, some of its values encoded."""
+    columns = {}
+    for column in report.schema.split(", "):
+        name, kind = column.split(" ")
+        columns[name] = pa.array([encoded[name] if name in encoded else getattr(report, name)], _SPARK_TYPES[kind])
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

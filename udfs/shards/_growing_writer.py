@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from udfs.arrow import report_batch
 from udfs.shards._increment import Changes, Increment, changes_path, records_path
 from udfs.shards._ledger import Known, Ledger, changes_schema, records_schema, write_table
 from udfs.shards._prepared import FOLDER, SPLITS, Shard, shard_path
@@ -64,13 +65,7 @@ class IncrementReport:
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the row that Spark carries to the driver."""
-        kinds = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
-        columns = {}
-        for column in self.schema.split(", "):
-            name, kind = column.split(" ")
-            value = getattr(self, name)
-            columns[name] = pa.array([json.dumps(value) if name in {"bad", "twice"} else value], kinds[kind])
-        return pa.RecordBatch.from_pydict(columns)
+        return report_batch(self, bad=json.dumps(self.bad), twice=json.dumps(self.twice))
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> IncrementReport:

@@ -88,7 +88,8 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
 
 def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
     """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough."""
-    _Reading(prepared, prepared.shard(split, partition)).into([_Nothing(group) for group in prepared.groups])
+    for _ in _Reading(prepared, prepared.shard(split, partition)).arrays():
+        pass
 
 
 def read_batches(prepared: PreparedData, split: str, partition: int, size: int) -> Iterator[Tensors]:
@@ -98,10 +99,8 @@ def read_batches(prepared: PreparedData, split: str, partition: int, size: int) 
     """
     waiting: list[list[NDArray[Any]]] = []
     count = 0
-    for rows, fills in _Reading(prepared, prepared.shard(split, partition)).blocks():
-        arrays = [np.empty((rows, *group.shape), group.dtype) for group in prepared.groups]
-        for fill, array in zip(fills, arrays, strict=True):
-            fill(array)
+    for arrays in _Reading(prepared, prepared.shard(split, partition)).arrays():
+        rows = len(arrays[0])
         start = 0
         while count + rows - start >= size:
             end = start + size - count
@@ -153,26 +152,24 @@ class _Blocks:
         self._file.write(block.data)
 
 
-class _Nothing:
-    """Sink that discards blocks of rows, to check that they can be read."""
-
-    def __init__(self, group: TensorGroup) -> None:
-        self._group = group
-
-    def __call__(self, rows: int, fill: Callable[[NDArray[Any]], None]) -> None:
-        fill(np.empty((rows, *self._group.shape), self._group.dtype))
-
-
 @dataclass(frozen=True, slots=True)
 class _Reading:
     prepared: PreparedData
     shard: Shard
 
-    def into(self, targets: Sequence[_Rows | _Blocks | _Nothing], first: int | None = None) -> None:
+    def into(self, targets: Sequence[_Rows | _Blocks], first: int | None = None) -> None:
         """Write the blocks of every group to its target, for all rows or the first few."""
         for rows, fills in self.blocks(first):
             for fill, target in zip(fills, targets, strict=True):
                 target(rows, fill)
+
+    def arrays(self) -> Iterator[list[NDArray[Any]]]:
+        """Yield an array of each group, block by block."""
+        for rows, fills in self.blocks():
+            arrays = [np.empty((rows, *group.shape), group.dtype) for group in self.prepared.groups]
+            for fill, array in zip(fills, arrays, strict=True):
+                fill(array)
+            yield arrays
 
     def blocks(self, first: int | None = None) -> Iterator[tuple[int, list[_Fill]]]:
         """Yield the number of rows of each block, and what copies each group's: of all rows, or of the first few."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from udfs import images
-from udfs.arrow import rebatch
+from udfs.arrow import rebatch, report_batch
 from udfs.images import Preprocessing
 from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
@@ -67,15 +67,7 @@ class ShardWriter:
         """Write the shards of one of Spark's partitions, and yield a row for each as :class:`ShardReport` has it."""
         for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
             report = self._write(number, (rows for _, rows in parts))
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "split": pa.array([report.split], pa.string()),
-                    "partition": pa.array([report.partition], pa.int32()),
-                    "rows": pa.array([report.rows], pa.int64()),
-                    "bad": pa.array([json.dumps(report.bad)], pa.string()),
-                    "digest": pa.array([report.digest], pa.string()),
-                }
-            )
+            yield report_batch(report, bad=json.dumps(report.bad))
 
     @property
     def schema(self) -> pa.Schema:
