@@ -58,19 +58,8 @@ class Sums:
     ) -> dict[str, NDArray[np.float64]]:
         """Compute the contributions of a batch to the metrics.
 
-        Parameters
-        ----------
-        outputs, labels : array of shape (rows, ...)
-            The network's first output, and the label for it.
-        threshold : float
-            Above which a single output means the second class.
-        weights : array of shape (rows,), optional
-            Weights of the rows. By default all rows count equally.
-
-        Raises
-        ------
-        MetricError
-            A metric does not fit the outputs, or has no weighted form.
+        ``outputs`` are the network's first output, of shape ``(rows, ...)``; above ``threshold`` a single output means
+        the second class. Raise MetricError if a metric does not fit the outputs, or has no weighted form.
         """
         flat = outputs.size == len(outputs)
         margins = outputs - threshold if threshold and flat else outputs

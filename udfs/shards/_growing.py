@@ -44,13 +44,7 @@ class GrowingData(PreparedData):
 
     @classmethod
     def of(cls, name: str, increments: Sequence[Increment], *, num_shards: int, id_column: str) -> Self:
-        """Put increments together.
-
-        Parameters
-        ----------
-        increments : sequence of Increment
-            At least one; all of the same columns and settings.
-        """
+        """Put increments together: at least one, all of the same columns and settings."""
         first = increments[0].data
         row_bytes = sum(group.nbytes for group in first.groups)
         shards = [

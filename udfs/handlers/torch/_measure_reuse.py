@@ -110,13 +110,7 @@ class Questions:
         self._roots: dict[fx.Node, Hashable] = {}
 
     def of(self, node: fx.Node) -> Hashable:
-        """Ask about a node, all of whose arguments were answered.
-
-        Raises
-        ------
-        UnknownError
-            Something takes part that only a run can tell.
-        """
+        """Ask about a node, all of whose arguments were answered; UnknownError where only a run can tell."""
         places: dict[Hashable, int] = {}
 
         def read(below: fx.Node) -> Any:
