@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from udfs.handlers.torch._constants import constant, is_constant
+from udfs.handlers.torch._constants import constant, is_constant, parameter
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._names import operation
 
@@ -39,7 +39,7 @@ class ChannelNorm(nn.Module):
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, channels: int, eps: float) -> None:
         super().__init__()
-        self.weight, self.bias = _parameter(weight), _parameter(bias)
+        self.weight, self.bias = parameter(weight), parameter(bias)
         self.channels, self.eps = channels, eps
         self.eval()
 
@@ -142,8 +142,8 @@ def _module(module: fx.GraphModule, node: fx.Node, rank: int) -> nn.Module | Non
         assert weight is not None  # of a linear layer
         with torch.device("meta"):
             convolution: Any = _CONVOLUTIONS[rank](weight.shape[1], weight.shape[0], 1, bias=bias is not None)
-        convolution.weight = _parameter(weight.detach().reshape(*weight.shape, *(1,) * (rank - 2)))
-        convolution.bias = _parameter(bias)
+        convolution.weight = parameter(weight.detach().reshape(*weight.shape, *(1,) * (rank - 2)))
+        convolution.bias = parameter(bias)
         return convolution  # type: ignore[no-any-return]
     return None
 
@@ -187,9 +187,3 @@ def _rank_to_last(node: fx.Node) -> int | None:
 
 def _is_back(node: fx.Node, rank: int) -> bool:
     return _order(node) == (0, rank - 1, *range(1, rank - 1))
-
-
-def _parameter(tensor: torch.Tensor | None) -> nn.Parameter | None:
-    if tensor is None or isinstance(tensor, nn.Parameter):
-        return tensor
-    return nn.Parameter(tensor, requires_grad=False)

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 
-__all__ = ["constant", "is_constant"]
+__all__ = ["attribute", "constant", "is_constant", "parameter"]
 
 # Random numbers are new at each call.
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "poisson")
+
+
+def attribute(module: nn.Module, path: str) -> Any:
+    """Return what a module holds under a path of dots."""
+    parent, _, leaf = path.rpartition(".")
+    return getattr(module.get_submodule(parent), leaf)
+
+
+def parameter(tensor: torch.Tensor | None) -> nn.Parameter | None:
+    """Make a parameter of a tensor, without a gradient."""
+    if tensor is None or isinstance(tensor, nn.Parameter):
+        return tensor
+    return nn.Parameter(tensor, requires_grad=False)
 
 
 def is_constant(node: fx.Node) -> bool:
@@ -41,8 +54,7 @@ def constant(module: fx.GraphModule, node: fx.Node) -> Any:
 def _computed(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     if node not in values:
         if node.op == "get_attr":
-            parent, _, leaf = str(node.target).rpartition(".")
-            values[node] = getattr(module.get_submodule(parent), leaf)
+            values[node] = attribute(module, str(node.target))
         else:
             arguments = fx.node.map_arg((node.args, node.kwargs), lambda below: _computed(module, below, values))
             args, named = arguments

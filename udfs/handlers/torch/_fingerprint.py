@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from udfs.handlers.torch._constants import attribute
 from udfs.handlers.torch._names import operation
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def _description(
         yield f"{arguments!r}"
         yield from _configuration(module.get_submodule(str(node.target)), place)
     elif node.op == "get_attr":
-        parent, _, leaf = str(node.target).rpartition(".")
-        value = getattr(module.get_submodule(parent), leaf)
+        value = attribute(module, str(node.target))
         yield f"parameter {place[id(value)]}" if id(value) in place else f"graph {getattr(value, 'code', type(value))}"
     else:
         yield f"{operation(node)}|{arguments!r}"

@@ -10,6 +10,7 @@ from torch import fx
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._batch_size import reads
+from udfs.handlers.torch._constants import attribute
 from udfs.handlers.torch._fingerprint import fingerprint
 from udfs.handlers.torch._measure import BATCHES, measure
 from udfs.handlers.torch._names import node_names, operation
@@ -130,7 +131,7 @@ def held_tensors(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch
     tensors_by_id: dict[int, torch.Tensor] = {}
     for node in nodes:
         if node.op == "get_attr":
-            value = _attribute(module, str(node.target))
+            value = attribute(module, str(node.target))
             tensors = [value] if isinstance(value, torch.Tensor) else []
         elif node.op == "call_module":
             inner = module.get_submodule(str(node.target))
@@ -139,11 +140,6 @@ def held_tensors(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch
             tensors = []
         tensors_by_id.update({id(tensor): tensor for tensor in tensors})
     return list(tensors_by_id.values())
-
-
-def _attribute(module: fx.GraphModule, path: str) -> Any:
-    parent, _, leaf = path.rpartition(".")
-    return getattr(module.get_submodule(parent), leaf)
 
 
 def _operation(module: fx.GraphModule, node: fx.Node) -> str:

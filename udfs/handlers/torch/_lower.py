@@ -13,7 +13,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from udfs.handlers.torch._constants import constant
+from udfs.handlers.torch._constants import constant, parameter
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._names import operation
 
@@ -55,7 +55,7 @@ class PerRecordNorm(nn.Module):
 
     def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float) -> None:
         super().__init__()
-        self.weight, self.bias, self.eps = _parameter(weight), _parameter(bias), eps
+        self.weight, self.bias, self.eps = parameter(weight), parameter(bias), eps
         self.eval()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ def _convolution(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
             bias=bias is not None,
             **settings,
         )
-    convolution.weight, convolution.bias = _parameter(weight), _parameter(bias)
+    convolution.weight, convolution.bias = parameter(weight), parameter(bias)
     return convolution  # type: ignore[no-any-return]
 
 
@@ -240,7 +240,7 @@ def _batch_norm(module: fx.GraphModule, node: fx.Node) -> nn.Module | None:
         norm: Any = _NORMS[len(shape)](len(tensors["running_mean"]), eps=eps, affine=tensors["weight"] is not None)
     norm.running_mean, norm.running_var = tensors["running_mean"], tensors["running_var"]
     norm.num_batches_tracked = None
-    norm.weight, norm.bias = _parameter(tensors["weight"]), _parameter(tensors["bias"])
+    norm.weight, norm.bias = parameter(tensors["weight"]), parameter(tensors["bias"])
     return norm  # type: ignore[no-any-return]
 
 
@@ -258,12 +258,6 @@ _LOWERED: dict[str, Callable[[fx.GraphModule, fx.Node], nn.Module | None]] = {
 def _tensor(module: fx.GraphModule, argument: Any) -> torch.Tensor | None:
     value = constant(module, argument) if isinstance(argument, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
-
-
-def _parameter(tensor: torch.Tensor | None) -> nn.Parameter | None:
-    if tensor is None or isinstance(tensor, nn.Parameter):
-        return tensor
-    return nn.Parameter(tensor, requires_grad=False)
 
 
 def _plain(value: Any) -> Any:

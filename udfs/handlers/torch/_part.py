@@ -10,6 +10,7 @@ from torch import fx
 
 from optimizer.errors import GraphError
 from udfs.handlers.torch._batch_size import is_batch_size, reads
+from udfs.handlers.torch._constants import attribute
 from udfs.handlers.torch._lazy_compilation import lazily_compiled
 from udfs.handlers.torch._names import operation
 
@@ -55,8 +56,7 @@ def keys(module: fx.GraphModule) -> dict[fx.Node, str]:
             arguments = fx.node.map_arg((node.args, node.kwargs), lambda below: _Key(hashes[below]))
             told += [operation(node) if node.op == "call_function" else node.target, arguments]
         if node.op == "get_attr":
-            parent, _, leaf = str(node.target).rpartition(".")
-            value = getattr(module.get_submodule(parent), leaf)
+            value = attribute(module, str(node.target))
             # Names of a graph's own constants are numbered as they come.
             told += [value.tolist()] if isinstance(value, torch.Tensor) and id(value) not in registered else []
         hashes[node] = hashlib.sha256(repr(told).encode()).hexdigest()
