@@ -10,9 +10,8 @@ from udfs.roster._fetch import fetch_weights, fetched_weights, published_weights
 from udfs.roster._load import load
 from udfs.roster._pretrained import from_pretrained
 from udfs.roster._register import register, text_encoder
-from udfs.roster._registry import card, is_shipped, names, unregister
+from udfs.roster._registry import SAVED_BUILDERS, card, is_shipped, names, unregister
 from udfs.roster._resolve import is_name, of
-from udfs.roster._saved_builders import SAVED_BUILDERS
 
 __all__ = [
     "SAVED_BUILDERS",

@@ -13,7 +13,15 @@ __all__ = ["UnknownModelError"]
 
 
 class UnknownModelError(CerebroError, KeyError):
-    """Name of a model that the roster does not have; ``known`` names are shown in their order."""
+    """Name of a model that the roster does not have.
+
+    Parameters
+    ----------
+    name : str
+        The name that was asked for.
+    known : iterable of str
+        The names of the roster, in the order to be shown.
+    """
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         known = list(known)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from udfs.roster._builtin import BUILT_IN
+from udfs.roster._builtin import BUILT_IN, TorchBuilder
 from udfs.roster._errors import UnknownModelError
-from udfs.roster._keras_builtin import KERAS_BUILT_IN
-from udfs.roster._text_builtin import TEXT_BUILT_IN
+from udfs.roster._keras_builtin import KERAS_BUILT_IN, KerasBuilder
+from udfs.roster._text_builtin import TEXT_BUILT_IN, BertShape
 
 if TYPE_CHECKING:
     from udfs.roster._card import ModelCard
 
-__all__ = ["add", "card", "is_shipped", "names", "unregister"]
+__all__ = ["SAVED_BUILDERS", "add", "card", "is_shipped", "names", "unregister"]
 
+SAVED_BUILDERS: dict[str, type[TorchBuilder | KerasBuilder | BertShape]] = {
+    "vista_spark.roster._builtin._Builder": TorchBuilder,
+    "vista_spark.roster._keras_builtin._Builder": KerasBuilder,
+    "vista_spark.roster._text_builtin.BertShape": BertShape,
+}
+"""Builders that a saved stage names instead of holding a copy of the network. The names are part of the format."""
 _SHIPPED = BUILT_IN | KERAS_BUILT_IN | TEXT_BUILT_IN
 
 _registered: dict[str, ModelCard] = {}
