@@ -124,7 +124,7 @@ TRAINING_VALUES: dict[str, Any] = {
 }
 
 TRAINING_REFUSED: dict[str, tuple[Any, str]] = {
-    "layers": ([8, 0], r"layers=\[8, 0\].*at least 1"),
+    "layers": ([8, 0], r"layers must be a list of whole numbers of at least 1, got \[8, 0\]"),
     "maxIter": (0, r"maxIter must be at least 1, got 0"),
     "stepSize": (0.0, r"stepSize must be a number above 0, got 0.0"),
     "regParam": (-0.5, r"regParam must be a number of at least 0, got -0.5"),
