@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.adaptation._figures import FIGURES, flops_optimal
-from benchmarks.adaptation._ours import MAT_ALL, OURS, Unfrozen, grid_search, opened
 from benchmarks.adaptation._runs import Runs
+from benchmarks.adaptation._spark_arms import MAT_ALL, OURS, Unfrozen, grid_search, opened
 from benchmarks.adaptation._theory import PUBLISHED, theory
 from benchmarks.adaptation._workloads import WORKLOADS, Scale
 from benchmarks.harness.report import Report, load_average

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from benchmarks.adaptation._ours import MAT_ALL, NO_FUSE, NO_MAT, OURS
 from benchmarks.adaptation._outcome import Cycle, Measured
+from benchmarks.adaptation._spark_arms import MAT_ALL, NO_FUSE, NO_MAT, OURS
 from benchmarks.harness.charts import grouped, lines, panels
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from benchmarks.adaptation import _ours
-from benchmarks.adaptation._bare import Fleet, best_arrangement, measure
+from benchmarks.adaptation import _spark_arms
+from benchmarks.adaptation._bare_arms import Fleet, best_arrangement, measure
 from benchmarks.adaptation._workloads import candidates, workload
 from optimizer.adaptation import Costs, plan, training_flops
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from benchmarks.adaptation._bare import Arrangement
-    from benchmarks.adaptation._ours import Setting
+    from benchmarks.adaptation._bare_arms import Arrangement
     from benchmarks.adaptation._outcome import Measured
+    from benchmarks.adaptation._spark_arms import Setting
     from benchmarks.adaptation._trainees import Mode
     from benchmarks.adaptation._workloads import Scale, Workload
     from optimizer.adaptation import Candidate
@@ -113,10 +113,10 @@ class Runs:
             if work.framework not in self._warm:
                 # As for the bare arms, whose processes have trained before the clock runs: workers import a framework.
                 few = replace(work, space=work.space[:1], scale=replace(work.scale, cycles=1))
-                first = _ours.ours(spark, few, _ours.OURS)
+                first = _spark_arms.ours(spark, few, _spark_arms.OURS)
                 self.probes[f"first campaign in {work.framework}, of one candidate"] = {"as ours": first.total}
                 self._warm.add(work.framework)
-            return _ours.ours(spark, work, setting, cold=cold)
+            return _spark_arms.ours(spark, work, setting, cold=cold)
 
         return self._once((setting, _key(work), cold), run)
 

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report("Model-selection procedures: models that hop against one configuration per task")
     figures(report, options.seeds)
     if not options.simulate_only:
-        from benchmarks.procedures._trained import train  # imports torch and Spark
+        from benchmarks.procedures._trained_searches import train  # imports torch and Spark
 
         train(report, options)
     if not options.simulate_only:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.report import Report, load_average
 from benchmarks.harness.weights import found_weights
-from benchmarks.serving._emulated import emulated
+from benchmarks.serving._emulated_accelerators import emulated
 from benchmarks.serving._heads import heads
 from benchmarks.serving._load import Client
 from benchmarks.serving._overhead import overhead

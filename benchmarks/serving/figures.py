@@ -21,7 +21,7 @@ from benchmarks.harness.report import Report, load_average
 from benchmarks.serving._cases import games, query_splits, traffic
 from benchmarks.serving._packing import packing, splits, tables
 from benchmarks.serving._sharing import batching, multiplexing, policies, prefixes, suffixes
-from benchmarks.serving._simulated import balancing, dispatch, oblivious, workload
+from benchmarks.serving._simulated_dispatch import balancing, dispatch, oblivious, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cerebro_spark.data._census import COMPLETE, count, encoded, listed
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
-from cerebro_spark.data._intact import damaged_shards
+from cerebro_spark.data._shard_checks import damaged_shards
 from cerebro_spark.data._shuffle import Deal
 from cerebro_spark.errors import (
     ChangingInputError,

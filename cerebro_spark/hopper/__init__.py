@@ -11,7 +11,6 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
-from cerebro_spark.hopper._keep import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
@@ -19,6 +18,7 @@ from cerebro_spark.hopper._replay_record import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
+from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [

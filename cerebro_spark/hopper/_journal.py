@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
-from cerebro_spark.hopper._keep import CHECKPOINTS, KEEPS
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
+from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS
 from cerebro_spark.hopper._trial import Trial
 from optimizer.procedures import Exchange, LogError, Objective
 from udfs.documents import DamagedError, document, typed, write_document

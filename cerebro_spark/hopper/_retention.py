@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cerebro_spark.hopper._keep import best_epoch
+from cerebro_spark.hopper._stored_states import best_epoch
 from udfs.store import StoreError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cerebro_spark.tune._sampled import SampledSearch
+from cerebro_spark.tune._sampled_search import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.adaptation._fused import Fused
+    from optimizer.adaptation._fused_units import Fused
     from optimizer.adaptation._reuse import ReusePlans
 
 __all__ = ["fuse"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optimizer.adaptation._fused import Fused
+    from optimizer.adaptation._fused_units import Fused
     from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["best_stored"]

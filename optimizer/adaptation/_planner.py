@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.adaptation._branch import branches
 from optimizer.adaptation._candidate import Costs, checked
-from optimizer.adaptation._fused import Fused
+from optimizer.adaptation._fused_units import Fused
 from optimizer.adaptation._group import Group, Phase
 from optimizer.adaptation._plan import AdaptationPlan
 from optimizer.adaptation._plan_notes import notes

@@ -13,7 +13,7 @@ from optimizer.adaptation._reuse import ReusePlans
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from optimizer.adaptation._fused import Fused
+    from optimizer.adaptation._fused_units import Fused
     from optimizer.adaptation._trunk import Trunk
 
 __all__ = ["Problem", "Solution", "search"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from optimizer.compiling._arithmetic import Arithmetic, Linear
 from optimizer.compiling._columns import Concatenate, Finite
 from optimizer.compiling._errors import UnsupportedOperatorError
-from optimizer.compiling._reading import NarrowIntegers
+from optimizer.compiling._float32_reading import NarrowIntegers
 from optimizer.compiling._texts import Bag, HasText
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from optimizer.graph._cut import Cut, Part
 from optimizer.graph._graph import LayerGraph
 from optimizer.graph._layer import Layer, Window
 from optimizer.graph._memory import peak_live_bytes
-from optimizer.graph._multi import MultiModelGraph, frontier, materialisable, merge
+from optimizer.graph._multi_model_graph import MultiModelGraph, frontier, materialisable, merge
 
 __all__ = [
     "Cut",

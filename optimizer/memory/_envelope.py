@@ -9,7 +9,7 @@ from optimizer.errors import CerebroError
 from optimizer.memory._constants import SPARK4
 from optimizer.memory._demand import Layout, demand
 from optimizer.memory._errors import InfeasiblePlanError
-from optimizer.memory._infeasible import refusal
+from optimizer.memory._infeasibility import refusal
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._sizes import divided, size_tables
 from optimizer.memory._spec import ClusterSpec, not_negative

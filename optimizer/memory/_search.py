@@ -9,7 +9,7 @@ from optimizer.errors import CerebroError, nearest
 from optimizer.memory._apportionment import Join, Persistence
 from optimizer.memory._constants import SPARK4, Constants
 from optimizer.memory._demand import Demand, Layout, demand, heap_for, overhead, rounded
-from optimizer.memory._infeasible import missing, refusal
+from optimizer.memory._infeasibility import missing, refusal
 from optimizer.memory._logical_names import LOGICAL_PLANS
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._sizes import Tables, divided, size_tables

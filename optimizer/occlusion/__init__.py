@@ -6,7 +6,7 @@ Krypton, sections 6.2 to 6.4 and appendix B.3. All of it is computed before any 
 from optimizer.occlusion._drill_down import stage_one_step, stage_one_stride
 from optimizer.occlusion._errors import PatchError
 from optimizer.occlusion._grid import OcclusionGrid
-from optimizer.occlusion._local import is_broadcasting, is_per_channel
+from optimizer.occlusion._locality import is_broadcasting, is_per_channel
 from optimizer.occlusion._span import Span
 from optimizer.occlusion._updates import UpdatePatches, update_patches
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from optimizer.occlusion._errors import PatchError
-from optimizer.occlusion._local import is_local
+from optimizer.occlusion._locality import is_local
 from optimizer.occlusion._span import Span
 
 if TYPE_CHECKING:

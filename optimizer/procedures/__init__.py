@@ -1,18 +1,18 @@
 """Model-selection procedures, which start, continue, pause and stop configurations epoch by epoch (Cerebro, 3.3)."""
 
 from optimizer.procedures._asha import ASHA
+from optimizer.procedures._configuration_list import Listed
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
 from optimizer.procedures._documents import decision_document, read_decision, read_result, result_document
 from optimizer.procedures._errors import DivergedLogError, LogError, ProcedureError
 from optimizer.procedures._evolution import AgingEvolution
-from optimizer.procedures._front import best_first, front
 from optimizer.procedures._halving import SuccessiveHalving
 from optimizer.procedures._hyperband import Hyperband
 from optimizer.procedures._ledger import Ledger
 from optimizer.procedures._limits import Limits
-from optimizer.procedures._listed import Listed
 from optimizer.procedures._log import Exchange, replay
 from optimizer.procedures._objectives import Objective, objectives_of
+from optimizer.procedures._pareto import best_first, front
 from optimizer.procedures._pbt import PBT
 from optimizer.procedures._plan import Offer, Plan, Stage
 from optimizer.procedures._procedure import Procedure
@@ -20,7 +20,7 @@ from optimizer.procedures._random import RandomSearch
 from optimizer.procedures._replay import Replay
 from optimizer.procedures._requests import Added, Stopped, UserRequest
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 from optimizer.procedures._sampling import ListedSampler, RandomSampler, Sampler
 from optimizer.procedures._schedule import Schedule, Segment, schedule_of
 from optimizer.procedures._sequential import Sequential

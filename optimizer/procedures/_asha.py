@@ -9,7 +9,7 @@ from optimizer.arguments import one_of, whole_or_none
 from optimizer.procedures._plan import Plan, Stage
 from optimizer.procedures._rung import FrontRung, Rung
 from optimizer.procedures._rungs import check_rungs, rung_epochs, whole_log
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from optimizer.procedures._plan import Stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.procedures._sampled import Sampled
+    from optimizer.procedures._sampled_procedure import Sampled
     from optimizer.procedures._trial import Trial
 
 __all__ = ["Bracket"]

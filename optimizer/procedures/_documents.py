@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
 from optimizer.procedures._errors import LogError
-from optimizer.procedures._plain import plain
+from optimizer.procedures._plain_data import plain
 from optimizer.procedures._requests import Added, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 

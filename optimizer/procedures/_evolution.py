@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.arguments import whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures._plan import Plan, Stage
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 from optimizer.procedures._sampling import RandomSampler
 
 if TYPE_CHECKING:

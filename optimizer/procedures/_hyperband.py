@@ -8,7 +8,7 @@ from optimizer.arguments import one_of
 from optimizer.procedures._bracket import Bracket
 from optimizer.procedures._plan import Plan
 from optimizer.procedures._rungs import bracket_rungs, check_rungs, whole_log
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

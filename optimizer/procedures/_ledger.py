@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
 from optimizer.procedures._errors import ProcedureError
-from optimizer.procedures._front import best_first
+from optimizer.procedures._pareto import best_first
 from optimizer.procedures._requests import Added, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime
 from optimizer.procedures._trial import WORST, Trial

@@ -10,7 +10,7 @@ from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures._decisions import Source
 from optimizer.procedures._plan import Plan, Stage
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 from optimizer.procedures._sampling import RandomSampler
 from optimizer.procedures._trial import WORST
 

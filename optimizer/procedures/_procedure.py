@@ -12,7 +12,7 @@ from optimizer.procedures._errors import ProcedureError
 from optimizer.procedures._ledger import Ledger
 from optimizer.procedures._limits import Limits
 from optimizer.procedures._objectives import objectives_of
-from optimizer.procedures._plain import plain
+from optimizer.procedures._plain_data import plain
 from optimizer.procedures._requests import Added, Stopped
 from optimizer.procedures._results import OutOfTime
 from optimizer.procedures._trial import WORST

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from optimizer.procedures._front import best_first
+from optimizer.procedures._pareto import best_first
 from optimizer.procedures._trial import WORST
 
 if TYPE_CHECKING:

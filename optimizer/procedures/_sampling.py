@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-from optimizer.procedures._plain import plain
+from optimizer.procedures._plain_data import plain
 from optimizer.space import Space
 
 if TYPE_CHECKING:

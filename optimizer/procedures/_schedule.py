@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures._errors import LogError, ProcedureError
-from optimizer.procedures._plain import plain
+from optimizer.procedures._plain_data import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

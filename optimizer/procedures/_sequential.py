@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.arguments import whole, whole_or_none
 from optimizer.procedures._plan import Plan, Stage
-from optimizer.procedures._sampled import Sampled
+from optimizer.procedures._sampled_procedure import Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

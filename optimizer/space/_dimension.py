@@ -13,7 +13,7 @@ from optimizer.space._tree import Choice, Group
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from optimizer.space._plain import Value
+    from optimizer.space._plain_values import Value
     from optimizer.space._tree import Domain
 
 __all__ = ["Dimension", "beside", "dimensions", "within"]

@@ -10,7 +10,7 @@ from optimizer.space._range import Range, integer, log_integer, log_uniform, uni
 from optimizer.space._tree import Constant, Group, choice
 
 if TYPE_CHECKING:
-    from optimizer.space._where import Condition
+    from optimizer.space._condition import Condition
 
 __all__ = ["documented", "read_document"]
 

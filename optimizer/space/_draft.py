@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.space._dimension import beside, within
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import Value, same
+from optimizer.space._plain_values import Value, same
 from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:

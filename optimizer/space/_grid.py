@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from optimizer.errors import nearest
 from optimizer.space._draft import Draft, answer
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import whole
+from optimizer.space._plain_values import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optimizer.space._condition import Test
     from optimizer.space._dimension import Dimension
     from optimizer.space._layout import Layout
-    from optimizer.space._plain import Value
-    from optimizer.space._where import Test
+    from optimizer.space._plain_values import Value
 
 __all__ = ["grid"]
 

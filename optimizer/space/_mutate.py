@@ -6,21 +6,21 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import nearest
-from optimizer.space._check import read
 from optimizer.space._draft import drafted
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import plain, real, same
+from optimizer.space._plain_values import plain, real, same
 from optimizer.space._sample import accepted
 from optimizer.space._streams import below, share
+from optimizer.space._validation import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from optimizer.space._condition import Test
     from optimizer.space._dimension import Dimension
     from optimizer.space._layout import Layout
-    from optimizer.space._plain import Value
+    from optimizer.space._plain_values import Value
     from optimizer.space._streams import Stream
-    from optimizer.space._where import Test
 
 __all__ = ["mutate", "perturb", "resample"]
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from optimizer.space._condition import ALWAYS, Condition, Where, condition
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import Value, real, whole
+from optimizer.space._plain_values import Value, real, whole
 from optimizer.space._scale import log_scaled
 from optimizer.space._streams import below, share
-from optimizer.space._where import ALWAYS, Condition, Where, condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

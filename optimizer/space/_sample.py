@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.space._draft import answer, drafted
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import whole
+from optimizer.space._plain_values import whole
 from optimizer.space._streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from optimizer.space._condition import Test
     from optimizer.space._layout import Layout
-    from optimizer.space._where import Test
 
 __all__ = ["accepted", "sample"]
 

@@ -7,23 +7,23 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from optimizer.space._check import read
 from optimizer.space._document import documented, read_document
 from optimizer.space._draft import drafted
 from optimizer.space._errors import SpaceError
 from optimizer.space._grid import grid
 from optimizer.space._layout import laid_out
 from optimizer.space._mutate import mutate, perturb, resample
-from optimizer.space._plain import plain
+from optimizer.space._plain_values import plain
 from optimizer.space._sample import sample
 from optimizer.space._tree import Constant, grown
+from optimizer.space._validation import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from optimizer.space._condition import Test
     from optimizer.space._dimension import Dimension
-    from optimizer.space._plain import Value
-    from optimizer.space._where import Test
+    from optimizer.space._plain_values import Value
 
 __all__ = ["Space"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.space._condition import ALWAYS, Condition, Where, condition
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import Value, plain, same
+from optimizer.space._plain_values import Value, plain, same
 from optimizer.space._range import Range
 from optimizer.space._streams import below
-from optimizer.space._where import ALWAYS, Condition, Where, condition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

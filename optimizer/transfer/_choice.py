@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from optimizer.memory import InfeasiblePlanError
 from optimizer.notebook import ExplainedInNotebooks
-from optimizer.transfer._logical import plan_layers
+from optimizer.transfer._logical_plans import plan_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from optimizer.graph import LayerGraph
     from optimizer.memory import Logical, TransferPlan
-    from optimizer.transfer._logical import LogicalPlan
+    from optimizer.transfer._logical_plans import LogicalPlan
     from optimizer.transfer._profile import ModelProfile
 
 __all__ = ["Choice", "TransferCost", "choose_transfer"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from optimizer.graph import LayerGraph
     from optimizer.memory import Downstream, ModelFootprint
-    from optimizer.transfer._logical import LogicalPlan
+    from optimizer.transfer._logical_plans import LogicalPlan
 
 __all__ = ["size_workload"]
 

@@ -16,7 +16,7 @@ from real_inputs import minilm, mobilenet_v2_weights, require
 torch = pytest.importorskip("torch")
 
 from benchmarks.adaptation import __main__ as adaptation
-from benchmarks.adaptation._bare import Fleet
+from benchmarks.adaptation._bare_arms import Fleet
 from benchmarks.adaptation._data import IGNORED, TAGS, Records, photographs, tweets
 from benchmarks.adaptation._figures import elapsed, flops_optimal, labelled_totals
 from benchmarks.adaptation._meter import Meter

@@ -19,7 +19,7 @@ from udfs.adaptation._pool_features import PoolFeatures, PoolReader
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
 from udfs.adaptation._segment import Segment, segments_of
-from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._stacked_arrays import Stacked
 from udfs.adaptation._task import MaterialisingTask, ModelOpener, SegmentOrder, SegmentReport
 from udfs.adaptation._trunk import Trunk, TrunkModel, frozen_layers
 

@@ -20,7 +20,7 @@ from udfs.adaptation._features import FOLDER
 from udfs.adaptation._inputs import input_expressions
 from udfs.adaptation._rows import FeatureRows, batches
 from udfs.adaptation._segment import Segment
-from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._stacked_arrays import Stacked
 from udfs.adaptation._trunk import Trunk
 from udfs.handlers import register_framework, registered_frameworks
 from udfs.node import keep_freed_memory, limit_threads

@@ -13,7 +13,7 @@ from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
 from udfs.adaptation._inputs import input_expressions
 from udfs.adaptation._rows import FeatureRows
 from udfs.adaptation._segment import segments_of
-from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._stacked_arrays import Stacked
 from udfs.shards import Ledger, load_labels, load_shard
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from udfs.driver._files import (
     open_files,
     table_format,
 )
-from udfs.driver._interruptible import interruptible
+from udfs.driver._interruptible_jobs import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_options
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live_display import live_display

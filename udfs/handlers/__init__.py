@@ -5,7 +5,7 @@ model for training; it exports a trained network. Everything above this package 
 and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 """
 
-from udfs.handlers._adapted import Adapted, Cut, trained_whole, with_columns
+from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
 from udfs.handlers._framework import Framework
 from udfs.handlers._open_session import open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from udfs.handlers._adapted import trained_whole
+from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import Handler, UntraceableModelError
 from udfs.node import DeviceError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.tensors import TensorSpec
     from udfs.training import Session, Trainer
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.handlers._adapted import trained_whole
+from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._function_session import FunctionSession
 from udfs.handlers._registry import framework, imported_frameworks
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
@@ -16,7 +16,7 @@ from udfs.training import TrainerError, TrainingFunctions, check_phases
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.tensors import TensorSpec
     from udfs.training import Session
 

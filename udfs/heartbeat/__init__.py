@@ -8,6 +8,6 @@ The child imports only this package and ``udfs.rpc``, so keep their imports ligh
 from udfs.heartbeat._heartbeat import Heartbeat
 from udfs.heartbeat._messages import Abort, Acknowledged, Beat, Ended
 from udfs.heartbeat._output import Output
-from udfs.heartbeat._printed import Printed
+from udfs.heartbeat._printed_output import Printed
 
 __all__ = ["Abort", "Acknowledged", "Beat", "Ended", "Heartbeat", "Output", "Printed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from udfs.heartbeat._printed import Printed  # noqa: TC001 - messages are read by their type hints
+from udfs.heartbeat._printed_output import Printed  # noqa: TC001 - messages are read by their type hints
 from udfs.rpc import Request
 
 __all__ = ["Abort", "Acknowledged", "Beat", "Ended"]

@@ -12,10 +12,10 @@ import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from udfs.heartbeat._printed import read_printed
+from udfs.heartbeat._printed_output import read_printed
 
 if TYPE_CHECKING:
-    from udfs.heartbeat._printed import Printed
+    from udfs.heartbeat._printed_output import Printed
 
 __all__ = ["Output"]
 

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from udfs.heartbeat._messages import Abort, Beat, Ended
-from udfs.heartbeat._printed import read_printed, release_middle
+from udfs.heartbeat._printed_output import read_printed, release_middle
 from udfs.heartbeat._process_state import ProcessState, process_state
 from udfs.rpc import Caller, CallError, Credentials, RefusedError, WireProtocol
 

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from udfs.images._errors import ImageError
+from udfs.images._file_reader import read
 from udfs.images._pillow import CORRUPT, MAX_PIXELS, check_pixels, load
-from udfs.images._read import read
 
 __all__ = ["IMAGE_FIELDS", "open_rgb"]
 

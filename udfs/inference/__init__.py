@@ -2,7 +2,7 @@
 
 from udfs.inference._descriptors import HOGExtraction
 from udfs.inference._feeds import Feed, ImageFeed, NumbersFeed, Read
-from udfs.inference._finite import NOT_FINITE
+from udfs.inference._finite_records import NOT_FINITE
 from udfs.inference._inference import (
     COMBINATIONS,
     REDUCTIONS,

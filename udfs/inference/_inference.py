@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 from udfs.arrow import VECTOR, NewColumns, TensorError, to_binary, to_lists
 from udfs.inference._feeds import Feed, ImageFeed, Read, TensorFeed
-from udfs.inference._finite import NOT_FINITE, finite_records, of_records
+from udfs.inference._finite_records import NOT_FINITE, finite_records, of_records
 from udfs.inference._model import ModelSource, open_model
 from udfs.inference._pooling import Pooling, pool
 from udfs.node import keep_freed_memory, task_device

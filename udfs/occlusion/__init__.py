@@ -7,7 +7,7 @@ from udfs.occlusion._batch_function import Explaining
 from udfs.occlusion._drill_down import Lattice
 from udfs.occlusion._gaussian_process import Surface
 from udfs.occlusion._heat_maps import HeatMaps
-from udfs.occlusion._naive import NaiveOccluder, open_occluder
+from udfs.occlusion._naive_occluder import NaiveOccluder, open_occluder
 from udfs.occlusion._occlusion import (
     MODES,
     PERTURBATIONS,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from udfs.arrow import VECTOR, NewColumns
 from udfs.handlers import framework
-from udfs.occlusion._naive import open_occluder
+from udfs.occlusion._naive_occluder import open_occluder
 from udfs.occlusion._occlusion import TargetError
 from udfs.occlusion._score import ScoreError
 from udfs.occlusion._task_model import task_model

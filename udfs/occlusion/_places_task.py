@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.handlers import framework
-from udfs.occlusion._naive import open_occluder
+from udfs.occlusion._naive_occluder import open_occluder
 from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from udfs.rpc._caller import Caller
 from udfs.rpc._credentials import Credentials, new_credentials
 from udfs.rpc._endpoint import Endpoint
 from udfs.rpc._errors import AddressError, CallError, RefusedError
-from udfs.rpc._held import Held, digest_of
+from udfs.rpc._hosted_content import Held, digest_of
 from udfs.rpc._limits import Limits
 from udfs.rpc._protocol import Request, WireProtocol
 from udfs.rpc._seal import Seal

@@ -11,7 +11,7 @@ from udfs.rpc._address import host_and_port
 from udfs.rpc._channel import Kind, prove_to_endpoint
 from udfs.rpc._encryption import context_of_caller
 from udfs.rpc._errors import CallError, RefusedError
-from udfs.rpc._held import Held, digest_of
+from udfs.rpc._hosted_content import Held, digest_of
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 

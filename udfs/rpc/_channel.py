@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from udfs.rpc._encryption import session_of, underneath
 from udfs.rpc._errors import RefusedError
-from udfs.rpc._held import new_digest
+from udfs.rpc._hosted_content import new_digest
 from udfs.rpc._seal import MAC_BYTES, NONCE_BYTES, Seal
 from udfs.rpc._socket import cut, encrypt, read, read_into, write
 

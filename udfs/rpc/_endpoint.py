@@ -14,7 +14,7 @@ from udfs.rpc._channel import Kind, prove_to_caller, refuse
 from udfs.rpc._connections import Connection, Connections
 from udfs.rpc._encryption import context_of_endpoint
 from udfs.rpc._errors import RefusedError
-from udfs.rpc._held import Held
+from udfs.rpc._hosted_content import Held
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 

@@ -1,12 +1,12 @@
 """Prepared datasets: shards of plain Parquet in a store, the value that describes them, and their loading."""
 
 from udfs.shards._groups import TensorColumn, TensorGroup
-from udfs.shards._growing import GrowingData, increment_name, load_labels, load_prepared
+from udfs.shards._growing_data import GrowingData, increment_name, load_labels, load_prepared
 from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increment_of
 from udfs.shards._increment import Changes, Increment
 from udfs.shards._ledger import Ledger, write_table
 from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard, read_batches
-from udfs.shards._prepared import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
+from udfs.shards._prepared_data import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
 from udfs.shards._shard_assignment import HELD_OF, place_of
 from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.shards._prepared import ShardError
+from udfs.shards._prepared_data import ShardError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,15 +15,15 @@ import pyarrow as pa
 from udfs.arrow import report_batch
 from udfs.shards._increment import Changes, Increment, changes_path, records_path
 from udfs.shards._ledger import Known, Ledger, changes_schema, records_schema, write_table
-from udfs.shards._prepared import FOLDER, SPLITS, Shard, shard_path
+from udfs.shards._prepared_data import FOLDER, SPLITS, Shard, shard_path
 from udfs.shards._writing import by_shard, encode, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from udfs.shards._groups import TensorColumn
-    from udfs.shards._growing import GrowingData
-    from udfs.shards._prepared import PreparedData
+    from udfs.shards._growing_data import GrowingData
+    from udfs.shards._prepared_data import PreparedData
     from udfs.store import Store
 
 __all__ = ["IncrementReport", "IncrementWriter", "increment_of"]

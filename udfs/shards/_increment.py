@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import typed
-from udfs.shards._prepared import FOLDER, PreparedData, Shard
+from udfs.shards._prepared_data import FOLDER, PreparedData, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

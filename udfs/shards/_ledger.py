@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from udfs.shards._arrays import as_array
 from udfs.shards._increment import changes_path, records_path
-from udfs.shards._prepared import ShardError, columns_of
+from udfs.shards._prepared_data import ShardError, columns_of
 from udfs.shards._writing import kind
 
 if TYPE_CHECKING:

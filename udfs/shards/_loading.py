@@ -16,7 +16,7 @@ from optimizer.errors import CerebroError
 from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.shards._arrays import copy_column
 from udfs.shards._digest import ShardDigest
-from udfs.shards._prepared import ShardError, columns_of
+from udfs.shards._prepared_data import ShardError, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.shards._groups import TensorColumn, TensorGroup
-    from udfs.shards._prepared import Part, PreparedData, Shard
+    from udfs.shards._prepared_data import Part, PreparedData, Shard
 
 __all__ = ["Tensors", "check_shard", "load_rows", "load_shard", "read_batches"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from udfs.shards._prepared import SPLITS
+from udfs.shards._prepared_data import SPLITS
 
 __all__ = ["HELD_OF", "place_of"]
 

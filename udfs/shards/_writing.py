@@ -16,7 +16,7 @@ from udfs import images
 from udfs.arrow import rebatch, report_batch
 from udfs.images import Preprocessing
 from udfs.shards._digest import ShardDigest
-from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
+from udfs.shards._prepared_data import FOLDER, SPLITS, ShardError, shard_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

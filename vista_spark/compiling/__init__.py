@@ -1,10 +1,10 @@
 """Compiled pipelines: tensor programs that predict what classical models predict (Hummingbird)."""
 
 from vista_spark.compiling._compile import compile_pipeline
-from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._files import read_model
 from vista_spark.compiling._registry import register
-from vista_spark.compiling._replace import replace_stages
+from vista_spark.compiling._replacement import replace_stages
 from vista_spark.compiling._stage import TensorPipeline
 from vista_spark.compiling._transfer import CompiledTransfer
 

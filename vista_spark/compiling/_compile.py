@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._program import program_of
 from vista_spark.compiling._transfer import compile_transfer, is_transfer
 

@@ -32,7 +32,7 @@ from udfs.driver import (
     quoted,
     setter,
 )
-from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._transfer import CompiledTransfer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 

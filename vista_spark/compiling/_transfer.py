@@ -11,7 +11,7 @@ import pyarrow as pa
 from optimizer.compiling import BACKENDS, Program, UnsupportedOperatorError, make_plan
 from udfs.handlers import TensorSpec, framework
 from vista_spark import roster
-from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._program import program_of
 from vista_spark.compiling._refusals import refusal
 from vista_spark.errors import ColumnError, InvalidArgumentError

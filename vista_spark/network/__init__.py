@@ -5,7 +5,7 @@ from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
 from vista_spark.network._profile import profile, profile_network
 from vista_spark.network._random import has_random_weights, warn_of_random_weights
-from vista_spark.network._saved import NetworkPersistable, read_folder, write_folder
+from vista_spark.network._saved_stages import NetworkPersistable, read_folder, write_folder
 
 __all__ = [
     "TEXT_POOLINGS",

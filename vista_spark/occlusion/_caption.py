@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from vista_spark.occlusion._caveats import flatness, in_digits, score_kind
 
 if TYPE_CHECKING:
+    from vista_spark.occlusion._base_explanation import Explained
     from vista_spark.occlusion._color_scale import ColorScale
-    from vista_spark.occlusion._explained import Explained
 
 __all__ = ["caption", "map_title"]
 

@@ -12,11 +12,11 @@ from udfs.driver import hint_options
 from udfs.handlers import TensorSpec, framework_of
 from udfs.occlusion import TargetError, open_occluder
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.occlusion._base_explanation import notes_of
 from vista_spark.occlusion._checks import check_incremental, one_record
-from vista_spark.occlusion._explained import notes_of
 from vista_spark.occlusion._heat_map_figure import PALETTE, plot_tensor
 from vista_spark.occlusion._options import OcclusionOptions, TensorKeywords
-from vista_spark.occlusion._recorded import Recorded
+from vista_spark.occlusion._records import Recorded
 from vista_spark.occlusion._settings import occlusion_grid, occlusion_settings, with_content
 from vista_spark.occlusion._validation import as_inputs, check_finite, read_extents, read_integer, read_number
 from vista_spark.roster import fitting_class_names

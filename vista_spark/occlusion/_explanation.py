@@ -11,7 +11,7 @@ from udfs.images import decode
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._heat_map_figure import PALETTE, draw_over_image, plot_image
-from vista_spark.occlusion._recorded import Recorded, fields_of_row
+from vista_spark.occlusion._records import Recorded, fields_of_row
 from vista_spark.occlusion._validation import as_image, read_integer
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.occlusion import OcclusionGrid
+    from vista_spark.occlusion._base_explanation import Explained
     from vista_spark.occlusion._color_scale import ColorScale
-    from vista_spark.occlusion._explained import Explained
 
 __all__ = ["PALETTE", "cell_edges", "color_map", "draw_over_image", "plot_image", "plot_tensor", "scale_of"]
 

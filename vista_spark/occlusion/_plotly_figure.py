@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from numpy.typing import NDArray
 
-    from vista_spark.occlusion._explained import Explained
+    from vista_spark.occlusion._base_explanation import Explained
 
 __all__ = ["interactive_heat_map"]
 

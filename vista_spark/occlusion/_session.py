@@ -20,9 +20,9 @@ from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
 from vista_spark.network import has_random_weights, network, warn_of_random_weights
+from vista_spark.occlusion._base_explanation import notes_of
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster_places import Spread
-from vista_spark.occlusion._explained import notes_of
 from vista_spark.occlusion._explanation import Explanation, shown_image
 from vista_spark.occlusion._monitor import Monitor
 from vista_spark.occlusion._options import ImageKeywords, OcclusionOptions

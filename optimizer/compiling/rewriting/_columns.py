@@ -20,7 +20,7 @@ from optimizer.compiling._rules import RULES
 from optimizer.compiling._sparsity import sparse_nodes
 from optimizer.compiling._trees import Trees
 from optimizer.compiling.rewriting._checks import move_check
-from optimizer.compiling.rewriting._narrow import NARROW
+from optimizer.compiling.rewriting._push_down import NARROW
 from optimizer.compiling.rewriting._ranges import ranges_of
 from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
 from optimizer.compiling.rewriting._types import FLOATS, types_of

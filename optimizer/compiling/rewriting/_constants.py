@@ -14,9 +14,9 @@ from optimizer.compiling._arithmetic import Arithmetic, Cast
 from optimizer.compiling._categories import Recode
 from optimizer.compiling._columns import Impute, Select
 from optimizer.compiling._constants import Constant
+from optimizer.compiling._float32_reading import NarrowIntegers
 from optimizer.compiling._lookups import CodeLookup
 from optimizer.compiling._program import INPUT
-from optimizer.compiling._reading import NarrowIntegers
 from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
 from optimizer.compiling.rewriting._types import FLOATS, types_of
 

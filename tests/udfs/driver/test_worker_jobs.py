@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from udfs.driver import WorkerJobs, _interruptible, _worker_jobs, interruptible
+from udfs.driver import WorkerJobs, _interruptible_jobs, _worker_jobs, interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,8 +114,8 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_worker_jobs, "_PAUSE_S", 0.0)
     monkeypatch.setattr(_worker_jobs, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(_worker_jobs, "is_remote", lambda: False)
-    monkeypatch.setattr(_interruptible, "is_remote", lambda: False)
-    monkeypatch.setattr(_interruptible, "InheritableThread", threading.Thread)
+    monkeypatch.setattr(_interruptible_jobs, "is_remote", lambda: False)
+    monkeypatch.setattr(_interruptible_jobs, "InheritableThread", threading.Thread)
 
 
 def jobs(session: Any, supervisor: Played, *workers: Worker, restarts: int = 2) -> WorkerJobs:

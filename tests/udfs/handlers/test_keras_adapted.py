@@ -282,9 +282,9 @@ def test_one_trunk_has_one_expression_under_different_branches() -> None:
 
 def test_candidates_of_one_architecture_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traced = []
-    monkeypatch.setattr("udfs.handlers.keras._adapted._known", {})
+    monkeypatch.setattr("udfs.handlers.keras._adapted_trainer._known", {})
     monkeypatch.setattr(
-        "udfs.handlers.keras._adapted.measure", lambda *given: traced.append(given[2]) or measure(*given)
+        "udfs.handlers.keras._adapted_trainer.measure", lambda *given: traced.append(given[2]) or measure(*given)
     )
     for build, times in ((chain, 1), (chain, 1), (statistics, 2), (chain, 2)):
         graph = open_adapted(trainer_fn(build), {}, 1, inputs=VECTOR, columns=["x"]).graph

@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 
 from udfs.heartbeat import Ended, Output, Printed
-from udfs.heartbeat._printed import KEPT_BYTES, read_printed, release_middle
+from udfs.heartbeat._printed_output import KEPT_BYTES, read_printed, release_middle
 from udfs.hopper import HOPPER, Acknowledged
 from udfs.rpc import Endpoint, new_credentials
 

@@ -34,7 +34,7 @@ from udfs.inference import (
 )
 from udfs.inference import _inference as inference
 from udfs.inference import _model as model
-from udfs.inference._finite import finite_records
+from udfs.inference._finite_records import finite_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -116,7 +116,7 @@ def test_options_are_obeyed_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vista_spark.compiling._transfer.program_of", lambda *_: program)
     ways: list[list[str]] = []
     monkeypatch.setattr(
-        "udfs.compiling.network._joined.ProgramModule",
+        "udfs.compiling.network._joined_module.ProgramModule",
         lambda program, by: (ways.append(list(by.values())), ProgramModule(program, by))[1],
     )
     featurizer = CNNFeaturizer(model="squeezenet1_1", layers=["fire9"], pooling="mean", imageSize=32)

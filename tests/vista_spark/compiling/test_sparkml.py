@@ -18,7 +18,7 @@ from sessions import CONNECT, pytest_on_connect
 
 from optimizer.compiling import UnsupportedOperatorError
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
-from vista_spark.compiling.sparkml import _saved
+from vista_spark.compiling.sparkml import _saved_trees
 
 if TYPE_CHECKING:
     from pyspark.ml import Transformer
@@ -449,10 +449,10 @@ def test_a_folder_that_only_spark_reaches_is_removed(
     folder = tmp_path / "saved"
     (folder / "data").mkdir(parents=True)
     (folder / "data" / "part").write_text("trees")
-    monkeypatch.setattr(_saved.shutil, "rmtree", lambda *_, **__: pytest.fail("it is not on this machine"))
+    monkeypatch.setattr(_saved_trees.shutil, "rmtree", lambda *_, **__: pytest.fail("it is not on this machine"))
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(Path, "exists", lambda _: False)
-        _saved._remove(spark, folder)
+        _saved_trees._remove(spark, folder)
     assert not folder.exists()
 
 

@@ -192,18 +192,18 @@ def test_an_explainer_carries_its_network_too(df: DataFrame, tmp_path: Path) -> 
 
 
 def test_a_large_file_is_saved_in_pieces(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vista_spark.network import _saved  # to make its pieces small
+    from vista_spark.network import _saved_stages  # to make its pieces small
 
-    monkeypatch.setattr(_saved, "_PIECE", 1000)
+    monkeypatch.setattr(_saved_stages, "_PIECE", 1000)
     files = {"a/one.bin": tmp_path / "one", "two.bin": tmp_path / "two", "none": tmp_path / "none"}
     contents = {"a/one.bin": np.random.default_rng(0).bytes(9_500), "two.bin": b"x", "none": b""}
     for name, path in files.items():
         path.write_bytes(contents[name])
-    _saved._write(spark, files, str(tmp_path / "table"))
-    folder = _saved._read(spark, str(tmp_path / "table"))
+    _saved_stages._write(spark, files, str(tmp_path / "table"))
+    folder = _saved_stages._read(spark, str(tmp_path / "table"))
     assert {name: (folder / name).read_bytes() for name in files} == contents
-    assert _saved._read(spark, str(tmp_path / "table")) == folder
+    assert _saved_stages._read(spark, str(tmp_path / "table")) == folder
     outside = tmp_path / "outside"
-    _saved._write(spark, {"../../leak": tmp_path / "two"}, str(outside))
+    _saved_stages._write(spark, {"../../leak": tmp_path / "two"}, str(outside))
     with pytest.raises(InvalidArgumentError, match="outside of the stage"):
-        _saved._read(spark, str(outside))
+        _saved_stages._read(spark, str(outside))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from udfs.compiling.torch._native import NativeTrees
+from udfs.compiling.torch._native_trees import NativeTrees
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._tree_layout import order_siblings
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from udfs.handlers._adapted import check_frozen
+from udfs.handlers._adapted_trainer import check_frozen
 from udfs.handlers.keras._capture import output_structure
 from udfs.handlers.keras._modes import unfused
 from udfs.handlers.keras._session import KerasSession, scaled

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
-from udfs.handlers._adapted import trained_whole
+from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._framework import Framework
 from udfs.handlers.keras._import import import_keras
 from udfs.node import DeviceError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.handlers._framework import Builder, Exported
     from udfs.handlers.keras._model import KerasModel
     from udfs.tensors import TensorSpec
@@ -115,9 +115,9 @@ class KerasFramework(Framework):
         if keras.backend.backend() != "tensorflow":
             why = f"Keras runs on {keras.backend.backend()}, and models are opened on TensorFlow alone"
             return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
-        from udfs.handlers.keras import _adapted  # imports TensorFlow
+        from udfs.handlers.keras import _adapted_trainer  # imports TensorFlow
 
-        return _adapted.open_adapted(trainer, inputs, columns, device, partial(self.on, device))
+        return _adapted_trainer.open_adapted(trainer, inputs, columns, device, partial(self.on, device))
 
     @contextmanager
     def frozen(self, model: Any) -> Iterator[None]:

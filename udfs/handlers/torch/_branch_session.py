@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from udfs.handlers._adapted import check_frozen
+from udfs.handlers._adapted_trainer import check_frozen
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._session import TorchSession
 from udfs.packing import StateError

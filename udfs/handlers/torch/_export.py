@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from udfs.handlers.torch._archive import check_program, load_program
-from udfs.handlers.torch._copyable import on_cpu
+from udfs.handlers.torch._hidden_modules import on_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

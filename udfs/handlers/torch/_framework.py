@@ -13,8 +13,8 @@ from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch import _export, _networks, _program
 from udfs.handlers.torch import _pickling as _travel
-from udfs.handlers.torch._copyable import has_meta_tensor
 from udfs.handlers.torch._fx import capture, unwrapped
+from udfs.handlers.torch._hidden_modules import has_meta_tensor
 from udfs.handlers.torch._model import TorchModel
 from udfs.node import DeviceError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.handlers._framework import Builder, Exported
     from udfs.tensors import TensorSpec
     from udfs.training import Session, Trainer
@@ -116,7 +116,7 @@ class TorchFramework(Framework):
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
     ) -> Adapted:
         """Open a trainer of torch where its frozen layers end; its model is moved to the device in place."""
-        from udfs.handlers.torch._adapted import open_adapted  # inference needs nothing of training
+        from udfs.handlers.torch._adapted_trainer import open_adapted  # inference needs nothing of training
 
         return open_adapted(trainer, inputs, columns, device)
 

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._batch_size import free_sizes
-from udfs.handlers.torch._copyable import check_held, not_copyable
+from udfs.handlers.torch._hidden_modules import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
 from udfs.handlers.torch._lazy_compilation import lazily_compiled

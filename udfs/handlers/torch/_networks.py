@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from udfs.handlers._builders import building, not_a_network
-from udfs.handlers.torch._copyable import check_held, has_meta_tensor, is_lazy
 from udfs.handlers.torch._fx import example, private
+from udfs.handlers.torch._hidden_modules import check_held, has_meta_tensor, is_lazy
 from udfs.handlers.torch._opened_program import is_program, returned_paths
 from udfs.weights import fit_state_dict, read_state_dict
 

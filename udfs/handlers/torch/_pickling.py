@@ -12,8 +12,8 @@ from torch import nn
 
 from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._copyable import check_held
 from udfs.handlers.torch._fx import unwrapped
+from udfs.handlers.torch._hidden_modules import check_held
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from torch import fx
 from udfs.handlers._archives import UnsafeArchiveError, parsed
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._archive import check_program, load_program
-from udfs.handlers.torch._copyable import on_cpu
 from udfs.handlers.torch._fx import baked, example, exported, private, unwrapped
+from udfs.handlers.torch._hidden_modules import on_cpu
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened_program import is_program
 

@@ -9,7 +9,7 @@ import numpy as np
 import optimizer.compiling as ops
 from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling.sparkml._classes import both_margins, features_of, give_classes, shares_of_margin
-from vista_spark.compiling.sparkml._saved import SavedTrees, saved_trees
+from vista_spark.compiling.sparkml._saved_trees import SavedTrees, saved_trees
 from vista_spark.compiling.sparkml._stages import stage
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import Value, plain
+from optimizer.space._plain_values import Value, plain
 
 __all__ = ["ALWAYS", "Condition", "Test", "Where", "condition"]
 

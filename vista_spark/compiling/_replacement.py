@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import PipelineModel
 
 from optimizer.compiling import ProgramError, UnsupportedOperatorError, sparse_nodes
-from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._stage import TensorPipeline
 from vista_spark.compiling.sparkml import Columns, known_of, lower_stage, named_program, stages_of
 

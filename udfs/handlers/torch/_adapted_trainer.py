@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.tensors import TensorSpec
     from udfs.training import Trainer
 

@@ -9,14 +9,14 @@ from optimizer.errors import nearest
 from optimizer.space._dimension import beside, within
 from optimizer.space._draft import Draft, answer
 from optimizer.space._errors import SpaceError
-from optimizer.space._plain import Value, plain
+from optimizer.space._plain_values import Value, plain
 from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optimizer.space._condition import Test
     from optimizer.space._layout import Layout
-    from optimizer.space._where import Test
 
 __all__ = ["read"]
 

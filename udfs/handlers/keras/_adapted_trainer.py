@@ -10,7 +10,7 @@ from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers._adapted import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
+from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.keras._branch_session import BranchSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from optimizer.graph import LayerGraph
-    from udfs.handlers._adapted import Adapted
+    from udfs.handlers._adapted_trainer import Adapted
     from udfs.handlers.keras._capture import Capture
     from udfs.handlers.keras._measure import Measure
     from udfs.tensors import TensorSpec

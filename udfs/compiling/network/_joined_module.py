@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from optimizer.compiling import choose_strategies, live_columns
-from udfs.compiling.network._narrow import narrow
+from udfs.compiling.network._channel_removal import narrow
 from udfs.compiling.torch import ProgramModule
 from udfs.handlers import TensorSpec
 from udfs.handlers.torch import FRAMEWORK, TorchModel

@@ -15,7 +15,7 @@ import numpy as np
 from optimizer import __version__
 from optimizer.occlusion import OcclusionGrid
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._explained import Explained
+from vista_spark.occlusion._base_explanation import Explained
 from vista_spark.occlusion._heat_map_figure import PALETTE
 
 if TYPE_CHECKING:
