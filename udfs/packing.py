@@ -32,7 +32,7 @@ _TYPES = {
     "float64": "F64",
     **{f"{sign}int{bits}": f"{sign.upper() or 'I'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-_NUMPY = {name: np.dtype(own) for own, name in _TYPES.items()}
+_NUMPY = {name: np.dtype(kind) for kind, name in _TYPES.items()}
 
 # Arrays up to this number of bytes are copied out of a state, which they would otherwise keep in memory.
 _SMALL = 1 << 16

@@ -354,11 +354,11 @@ def _label(df: DataFrame, name: str) -> Source:
     )
 
 
-def _weight(df: DataFrame, name: str, taken: Collection[str]) -> Source:
+def _weight(df: DataFrame, name: str, reserved: Collection[str]) -> Source:
     if not isinstance(name, str):
         raise InvalidArgumentError(f"weight_column must be the name of one column, got {name!r}.")
     kind = _type(df, name, "weight")
-    if name in taken:
+    if name in reserved:
         raise ColumnError(
             f"weight {name!r} must not be a feature or a label: leave it out of those, because rows to predict have "
             "no weight"

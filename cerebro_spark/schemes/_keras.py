@@ -94,11 +94,13 @@ def _copied(net: Any, learning: Collection[str]) -> Any:
     return copied
 
 
-def _tensor(model: Any, name: str, which: str) -> Any:
+def _tensor(model: Any, name: str, attribute: str) -> Any:
     try:
-        return getattr(model.get_layer(name), which)
+        return getattr(model.get_layer(name), attribute)
     except (AttributeError, ValueError) as error:
-        raise InvalidArgumentError(f"layer {name!r} runs several times, so that it has no one {which}") from error
+        raise InvalidArgumentError(
+            f"layer {name!r} runs several times, so that it has no single {attribute}"
+        ) from error
 
 
 def _combined(features: Sequence[Any], combine: str, layers: Sequence[str]) -> Any:

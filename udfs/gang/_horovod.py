@@ -93,9 +93,9 @@ class HorovodGroup:
         name = _name("broadcast", tensor)
         return _Pending(partial(self._run, self._hvd.broadcast_async_, tensor, options.rootRank, name=name))
 
-    def allgather(self, found: list[list[torch.Tensor]], own: list[torch.Tensor]) -> _Pending:
+    def allgather(self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor]) -> _Pending:
         """Copy the tensors of all members, which have equal lengths, into the output tensors."""
-        ((outputs,), (tensor,)) = found, own
+        ((outputs,), (tensor,)) = output_lists, inputs
 
         def gather() -> None:
             joined = self._run(self._hvd.allgather_async, tensor, name=_name("allgather", tensor))

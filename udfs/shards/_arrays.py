@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["as_array", "copy_column"]
 
 
-def copy_column(found: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
+def copy_column(values: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
     """Copy a column's rows to an array of as many rows, whose other axes have the column's numbers in C order.
 
     Raise ShardError for a null, or lists of another length.
     """
     done = 0
-    for chunk in found.chunks:
+    for chunk in values.chunks:
         # No Python object per number: Arrow's buffer is viewed, and copied once.
         flat = chunk.flatten() if column.shape else chunk
         expected = len(chunk) * column.size
@@ -37,8 +37,8 @@ def copy_column(found: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any])
         done += len(chunk)
 
 
-def as_array(found: pa.ChunkedArray, column: TensorColumn) -> NDArray[Any]:
+def as_array(values: pa.ChunkedArray, column: TensorColumn) -> NDArray[Any]:
     """Copy a column to an array of its own, of shape ``(rows, *column.shape)``; errors as :func:`copy_column`."""
-    out = np.empty((len(found), *column.shape), column.dtype)
-    copy_column(found, column, out)
+    out = np.empty((len(values), *column.shape), column.dtype)
+    copy_column(values, column, out)
     return out

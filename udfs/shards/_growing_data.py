@@ -130,25 +130,25 @@ class GrowingData(PreparedData):
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote, with the ``store`` and the ``name`` where it lies now.
 
         Raise ShardError if another version wrote it, or it does not grow.
         """
-        if found.get("version") != _VERSION:
+        if content.get("version") != _VERSION:
             raise ShardError(
-                f"{found.get('name')!r} is a preparation of version {found.get('version')!r}, and data that grow are "
+                f"{content.get('name')!r} is a preparation of version {content.get('version')!r}, and data that grow are "
                 f"of version {_VERSION}: give the batches again, under another name"
             )
-        store, name = Store(typed(found, "store", str)), typed(found, "name", str)
-        increments = [Increment.from_dict(entry, store) for entry in typed(found, "increments", list)]
-        if not increments or typed(found, "num_shards", int) < 1:
+        store, name = Store(typed(content, "store", str)), typed(content, "name", str)
+        increments = [Increment.from_dict(entry, store) for entry in typed(content, "increments", list)]
+        if not increments or typed(content, "num_shards", int) < 1:
             raise ShardError(f"{name!r} has no batch: give them again, under another name")
         return cls.of(
             name,
             increments,
-            num_shards=typed(found, "num_shards", int),
-            id_column=typed(found, "id_column", str),
+            num_shards=typed(content, "num_shards", int),
+            id_column=typed(content, "id_column", str),
         )
 
 
@@ -163,7 +163,9 @@ def load_prepared(store: Store, name: str) -> PreparedData:
     Raise ShardError if nothing was prepared under the name, or its description is damaged.
     """
     return read_description(
-        store, name, lambda found: (GrowingData if found.get("version") == _VERSION else PreparedData).from_dict(found)
+        store,
+        name,
+        lambda content: (GrowingData if content.get("version") == _VERSION else PreparedData).from_dict(content),
     )
 
 

@@ -69,13 +69,13 @@ class Increment:
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], store: Store) -> Self:
+    def from_dict(cls, content: Mapping[str, Any], store: Store) -> Self:
         """Read what :meth:`to_dict` wrote, for the store where it lies now."""
-        digests = typed(found, "records", dict)
+        digests = typed(content, "records", dict)
         return cls(
-            PreparedData.from_dict({**typed(found, "data", dict), "store": store.uri}),
+            PreparedData.from_dict({**typed(content, "data", dict), "store": store.uri}),
             {path: typed(digests, path, str) for path in digests},
-            tuple(_changes(entry) for entry in typed(found, "changes", list)),
+            tuple(_changes(entry) for entry in typed(content, "changes", list)),
         )
 
 
@@ -89,8 +89,8 @@ def changes_path(name: str, split: str, partition: int) -> tuple[str, ...]:
     return (FOLDER, name, "changes", f"{split}-{partition:05d}.parquet")
 
 
-def _changes(found: Mapping[str, Any]) -> Changes:
-    counts = {name: typed(found, name, int) for name in ("partition", "out", "corrected")}
+def _changes(content: Mapping[str, Any]) -> Changes:
+    counts = {name: typed(content, name, int) for name in ("partition", "out", "corrected")}
     if min(counts.values()) < 0:
         raise ValueError(f"the changes of a shard are {counts}")
-    return Changes(split=typed(found, "split", str), digest=typed(found, "digest", str), **counts)
+    return Changes(split=typed(content, "split", str), digest=typed(content, "digest", str), **counts)

@@ -270,7 +270,7 @@ class PreparedData(ExplainedInNotebooks):
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote.
 
         Raises
@@ -278,23 +278,23 @@ class PreparedData(ExplainedInNotebooks):
         ShardError
             It was written by another version, or by something else.
         """
-        if found.get("version") not in {_VERSION, _WEIGHTED}:
+        if content.get("version") not in {_VERSION, _WEIGHTED}:
             raise ShardError(
-                f"a preparation of version {found.get('version')!r}, and this is version {_WEIGHTED}: prepare it again"
+                f"a preparation of version {content.get('version')!r}, and this is version {_WEIGHTED}: prepare it again"
             )
         try:
             return cls(
-                Store(typed(found, "store", str)),
-                typed(found, "name", str),
-                tuple(_group(group) for group in typed(found, "inputs", list)),
-                tuple(_group(group) for group in typed(found, "labels", list)),
-                tuple(_shard(shard) for shard in typed(found, "shards", list)),
-                typed(found, "seed", int),
-                typed(found, "validation", float),
-                typed(found, "fingerprint", str),
-                {str(reason): typed(found["dropped"], reason, int) for reason in typed(found, "dropped", dict)},
-                _group(typed(found, "weights", dict)) if found["version"] == _WEIGHTED else None,
-                typed(found, "zero_weights", int) if "zero_weights" in found else 0,
+                Store(typed(content, "store", str)),
+                typed(content, "name", str),
+                tuple(_group(group) for group in typed(content, "inputs", list)),
+                tuple(_group(group) for group in typed(content, "labels", list)),
+                tuple(_shard(shard) for shard in typed(content, "shards", list)),
+                typed(content, "seed", int),
+                typed(content, "validation", float),
+                typed(content, "fingerprint", str),
+                {str(reason): typed(content["dropped"], reason, int) for reason in typed(content, "dropped", dict)},
+                _group(typed(content, "weights", dict)) if content["version"] == _WEIGHTED else None,
+                typed(content, "zero_weights", int) if "zero_weights" in content else 0,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):
@@ -352,27 +352,29 @@ def _checked(split: str) -> str:
     return split
 
 
-def _group(found: Mapping[str, Any]) -> TensorGroup:
+def _group(content: Mapping[str, Any]) -> TensorGroup:
     return TensorGroup(
-        typed(found, "name", str), tuple(map(_column, typed(found, "columns", list))), typed(found, "joined", bool)
+        typed(content, "name", str),
+        tuple(map(_column, typed(content, "columns", list))),
+        typed(content, "joined", bool),
     )
 
 
-def _column(found: Mapping[str, Any]) -> TensorColumn:
-    shape = typed(found, "shape", list)
+def _column(content: Mapping[str, Any]) -> TensorColumn:
+    shape = typed(content, "shape", list)
     if not all(type(size) is int and size >= 0 for size in shape):
         raise TypeError(f"a tensor has the shape {shape}")
-    if np.dtype(typed(found, "dtype", str)).kind not in "fiu":
-        raise TypeError(f"a tensor has numbers of the type {found['dtype']!r}")
-    return TensorColumn(typed(found, "name", str), typed(found, "dtype", str), tuple(shape))
+    if np.dtype(typed(content, "dtype", str)).kind not in "fiu":
+        raise TypeError(f"a tensor has numbers of the type {content['dtype']!r}")
+    return TensorColumn(typed(content, "name", str), typed(content, "dtype", str), tuple(shape))
 
 
-def _shard(found: Mapping[str, Any]) -> Shard:
-    counts = {name: typed(found, name, int) for name in ("partition", "rows", "nbytes")}
+def _shard(content: Mapping[str, Any]) -> Shard:
+    counts = {name: typed(content, name, int) for name in ("partition", "rows", "nbytes")}
     if min(counts.values()) < 0:
         raise ValueError(f"a shard has {counts}")
-    digest = typed(found, "digest", str) if "digest" in found else ""
-    return Shard(typed(found, "split", str), path=typed(found, "path", str), digest=digest, **counts)
+    digest = typed(content, "digest", str) if "digest" in content else ""
+    return Shard(typed(content, "split", str), path=typed(content, "path", str), digest=digest, **counts)
 
 
 def _facts(shard: Shard) -> dict[str, Any]:

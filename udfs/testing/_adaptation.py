@@ -206,15 +206,15 @@ class AdaptationContract:
         rows = [fed_by(adapted, sample) for adapted in several]
         size = batch_size(sample)
         for adapted in several:
-            own(adapted.session, adapted.session.begin)
+            run_seeded(adapted.session, adapted.session.begin)
         for start in range(0, sample.data.rows, size):
             picked = slice(start, start + size)
             for adapted, fed in zip(several, rows, strict=True):
                 inputs, labels = (tuple(array[picked] for array in arrays) for arrays in (fed.inputs, fed.labels))
                 weights = batch_weights(fed, picked, len(labels[0]))
-                own(adapted.session, partial(adapted.session.step, inputs, labels, weights))
+                run_seeded(adapted.session, partial(adapted.session.step, inputs, labels, weights))
         for adapted, fed, seed in zip(several, rows, seeds, strict=True):
-            own(adapted.session, partial(adapted.session.end, ends_epoch=True))
+            run_seeded(adapted.session, partial(adapted.session.end, ends_epoch=True))
             alone = self.opened(sample, seed=seed)
             train_in_steps(alone.session, fed, np.arange(fed.rows), size, ends_epoch=True)
             assert adapted.session.checkpoint() == alone.session.checkpoint()
@@ -274,7 +274,7 @@ def _bytes(kept: Any) -> int:
     return sum(map(_bytes, kept)) if isinstance(kept, (list, tuple)) else 0
 
 
-def own(session: Session, part: Callable[[], Any]) -> Any:
+def run_seeded(session: Session, part: Callable[[], Any]) -> Any:
     """Run a part of a unit with the session's own random numbers."""
     apply_random(session.random)
     result = part()

@@ -116,7 +116,7 @@ class FrameworkContract(HandlerContract):
         data, order = self.training.data, np.random.default_rng(0).permutation(self.training.data.rows)
         size = len(order) // 3
 
-        def own(session: Session, part: Callable[[], Any]) -> Any:
+        def run_seeded(session: Session, part: Callable[[], Any]) -> Any:
             apply_random(session.random)
             result = part()
             session.random = take_random()
@@ -124,17 +124,19 @@ class FrameworkContract(HandlerContract):
 
         sessions = [self.session(seed) for seed in (3, 5)]
         for session in sessions:
-            own(session, session.begin)
+            run_seeded(session, session.begin)
         for start in range(0, len(order), size):
             picked = order[start : start + size]
             inputs, labels = (tuple(array[picked] for array in arrays) for arrays in (data.inputs, data.labels))
             weights = batch_weights(data, picked, len(picked))
             for session in sessions:
-                own(session, partial(session.step, inputs, labels, weights))
+                run_seeded(session, partial(session.step, inputs, labels, weights))
         for session, seed in zip(sessions, (3, 5), strict=True):
             alone = self.session(seed)
             expected = train_in_steps(alone, data, order, size, ends_epoch=True)
-            assert_same_bits(own(session, partial(session.end, ends_epoch=True))["loss"], expected["loss"], "loss")
+            assert_same_bits(
+                run_seeded(session, partial(session.end, ends_epoch=True))["loss"], expected["loss"], "loss"
+            )
             assert session.checkpoint() == alone.checkpoint()
 
     def test_a_clone_has_the_weights_of_its_source_and_random_numbers_of_its_own(self) -> None:

@@ -329,7 +329,7 @@ def _convert_inputs(module: fx.GraphModule, inputs: Sequence[TensorSpec], precis
             continue
         with module.graph.inserting_after(node):
             converted = module.graph.call_method("to", (node, kind))
-        node.replace_all_uses_with(converted, delete_user_cb=lambda user, own=converted: user is not own)
+        node.replace_all_uses_with(converted, delete_user_cb=lambda user, converted=converted: user is not converted)
     module.recompile()
 
 
