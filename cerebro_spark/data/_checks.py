@@ -22,7 +22,7 @@ _POLICIES = ("raise", "drop")
 
 
 def check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: Any) -> None:
-    """Check the numbers that decide which row lies where."""
+    """Check the numbers that decide the placement of rows."""
     for argument, number, least in (
         ("num_shards", num_shards, 1),
         ("seed", seed, 0),

@@ -137,7 +137,7 @@ class GrowingData(PreparedData):
         """
         if content.get("version") != _VERSION:
             raise ShardError(
-                f"{content.get('name')!r} is a preparation of version {content.get('version')!r}, and data that grow are "
+                f"{content.get('name')!r} is a preparation of version {content.get('version')!r}, and growing data are "
                 f"of version {_VERSION}: give the batches again, under another name"
             )
         store, name = Store(typed(content, "store", str)), typed(content, "name", str)

@@ -280,7 +280,8 @@ class PreparedData(ExplainedInNotebooks):
         """
         if content.get("version") not in {_VERSION, _WEIGHTED}:
             raise ShardError(
-                f"a preparation of version {content.get('version')!r}, and this is version {_WEIGHTED}: prepare it again"
+                f"a preparation of version {content.get('version')!r}, and this is version {_WEIGHTED}: "
+                "prepare it again"
             )
         try:
             return cls(

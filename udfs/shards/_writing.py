@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from udfs import images
 from udfs.arrow import rebatch, report_batch
 from udfs.images import Preprocessing
 from udfs.shards._digest import ShardDigest
@@ -155,20 +156,20 @@ def kind(column: TensorColumn) -> pa.DataType:
     return pa.list_(pa.field("element", number, nullable=False)) if column.shape else number
 
 
-def decoded(images: pa.Array, column: TensorColumn, reasons: list[str | None]) -> pa.ListArray:
+def decoded(encoded: pa.Array, column: TensorColumn, reasons: list[str | None]) -> pa.ListArray:
     """Decode a column to 8-bit RGB; an image that cannot be decoded becomes black, and its reason is noted."""
-    pixels: NDArray[np.uint8] = np.zeros((len(images), *column.shape), np.uint8)
+    pixels: NDArray[np.uint8] = np.zeros((len(encoded), *column.shape), np.uint8)
     # The decoder's float32 holds every value of an 8-bit pixel exactly.
     decoder = Preprocessing(crop=column.shape[1], resize=column.shape[1], mean=(0, 0, 0), std=(1, 1, 1), scale=1)
     scratch = np.empty(column.shape, np.float32)
-    for place, value in enumerate(images):
+    for place, value in enumerate(encoded):
         if reasons[place] is None:
             try:
                 pixels[place] = images.decode(_bytes(value), decoder, out=scratch)
             except images.ImageError as error:
                 # Without what varies from one image to the next, so that the same reason is counted together.
                 reasons[place] = f"image in {column.name!r}: {error.reason}"
-    return _lists(pa.array(pixels.reshape(-1)), column, len(images))
+    return _lists(pa.array(pixels.reshape(-1)), column, len(encoded))
 
 
 def _lists(flat: pa.Array, column: TensorColumn, rows: int) -> pa.ListArray:

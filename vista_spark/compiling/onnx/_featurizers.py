@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vista_spark.compiling.onnx._graph import Graph
 
 
-# From this version of the domain on, NaN is found.
+# Since this version of the domain, NaN equals NaN as a key.
 _NAN_IS_A_KEY = 4
 
 
@@ -59,7 +59,7 @@ def lower_normalizer(graph: Graph, node: Any, inputs: list[Any], attributes: dic
 
 @operator("ai.onnx.ml.Binarizer")
 def lower_binarizer(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower the threshold, which is a number of float32."""
+    """Lower the binarizer; its threshold is a float32."""
     finite = ops.Finite("as given", nan=False, who="ONNX's Binarizer", infinite=True)
     table = graph.add(finite, graph.table(node, inputs[0]))
     return graph.add(ops.Compare(float(attributes.get("threshold", 0.0))), table)
@@ -67,7 +67,7 @@ def lower_binarizer(graph: Graph, node: Any, inputs: list[Any], attributes: dict
 
 @operator("ai.onnx.ml.Imputer")
 def lower_imputer(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower numbers for what is missing."""
+    """Lower the replacement of missing values by numbers."""
     table = graph.table(node, inputs[0])
     whole = table.dtype == "int64"
     values = attributes["imputed_value_int64s" if whole else "imputed_value_floats"]
@@ -152,7 +152,7 @@ def _pairs(node: Any, attributes: dict[str, Any]) -> tuple[list[Any], list[Any],
 
 
 def _valued(graph: Graph, table: Table, keys: list[Any], values: list[Any], default: Any) -> Table:
-    """Look numbers up: of a key that comes twice the first counts."""
+    """Look up numbers; the first entry of a repeated key counts."""
     first: dict[float, Any] = {}
     for key, value in zip(keys, values, strict=True):
         first.setdefault(float("nan") if isinstance(key, float) and math.isnan(key) else float(key), value)

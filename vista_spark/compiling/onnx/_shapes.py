@@ -25,7 +25,7 @@ def _constant(node: Any, value: Any, what: str) -> list[int]:
 
 
 def _any(graph: Graph, node: Any, value: Any) -> Table:
-    """Take a table, of texts too, and of one row."""
+    """Return a table, which may contain texts or be a single row."""
     if isinstance(value, Table) and (value.labels is not None or value.turned):
         return value
     return graph.table(node, value, texts=True)
@@ -38,7 +38,7 @@ def _moved(graph: Graph, table: Table, places: NDArray[np.int64]) -> Table:
 
 @operator("Concat", "ai.onnx.ml.FeatureVectorizer")
 def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower columns side by side."""
+    """Lower a concatenation of columns."""
     tables = [graph.table(node, value, texts=True) for value in inputs]
     if node.op_type == "FeatureVectorizer":
         tables = [graph.cast(Table(table.node, (table.width,), table.dtype), "float32") for table in tables]
@@ -61,7 +61,7 @@ def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[st
 
 @operator("Reshape", "Flatten")
 def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower another shape of the rows."""
+    """Lower a reshape of the rows."""
     table = _any(graph, node, inputs[0])
     if node.op_type == "Flatten":
         if attributes.get("axis", 1) != 1:
@@ -85,7 +85,7 @@ def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[s
 
 @operator("Squeeze")
 def lower_squeeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower axes of length 1 that are left out."""
+    """Lower the removal of axes of length 1."""
     table = _any(graph, node, inputs[0])
     axes = attributes.get("axes") or (_constant(node, inputs[1], "axes") if len(inputs) > 1 else None)
     if axes is None or any(axis % (len(table.shape) + 1) == 0 for axis in axes):
@@ -95,7 +95,7 @@ def lower_squeeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict[s
 
 @operator("Unsqueeze")
 def lower_unsqueeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower new axes of length 1."""
+    """Lower the insertion of axes of length 1."""
     table = _any(graph, node, inputs[0])
     axes = attributes.get("axes") or _constant(node, inputs[1], "axes")
     if any(axis % (len(table.shape) + 1 + len(axes)) == 0 for axis in axes):
@@ -105,7 +105,7 @@ def lower_unsqueeze(graph: Graph, node: Any, inputs: list[Any], attributes: dict
 
 @operator("Transpose")
 def lower_transpose(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower other orders of axes, the rows first."""
+    """Lower a permutation of axes that keeps the rows first."""
     table = graph.table(node, inputs[0], texts=True)
     order = attributes.get("perm") or list(range(len(table.shape) + 1))[::-1]
     if order[0] != 0:
@@ -137,7 +137,7 @@ def lower_slice(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str
 
 @operator("Split")
 def lower_split(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> list[Table]:
-    """Lower columns in groups."""
+    """Lower a split into groups of columns."""
     table = graph.table(node, inputs[0], texts=True)
     axis = attributes.get("axis", 0) % (len(table.shape) + 1)
     if axis == 0:
@@ -152,7 +152,7 @@ def lower_split(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str
 
 @operator("Gather")
 def lower_gather(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower a choice of columns, or a table of constants that is asked for places."""
+    """Lower a selection of columns, or a lookup in a constant table."""
     values, places = inputs
     axis = attributes.get("axis", 0)
     if isinstance(values, np.ndarray):
@@ -167,7 +167,7 @@ def lower_gather(graph: Graph, node: Any, inputs: list[Any], attributes: dict[st
 
 @operator("ai.onnx.ml.ArrayFeatureExtractor")
 def lower_extractor(graph: Graph, node: Any, inputs: list[Any], _: dict[str, Any]) -> Table:
-    """Lower a choice among the last axis, or a table of constants that is asked for places."""
+    """Lower a selection along the last axis, or a lookup in a constant table."""
     values, places = inputs
     if isinstance(values, np.ndarray):
         if values.size != values.shape[-1]:
@@ -203,7 +203,7 @@ def _at(graph: Graph, places: Table, values: NDArray[Any], other: float) -> Tabl
 
 @operator("Shape")
 def lower_shape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Dimensions:
-    """Lower the shape of a table, for operators that fill such a one."""
+    """Lower the shape of a table, for operators that create a table of that shape."""
     if attributes.get("start") or attributes.get("end"):
         raise refuse(node, "part of the axes")
     return Dimensions(graph.table(node, inputs[0]).shape)
@@ -211,7 +211,7 @@ def lower_shape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str
 
 @operator("ConstantOfShape")
 def lower_fill(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower a table of one number."""
+    """Lower a table filled with one number."""
     if not isinstance(inputs[0], Dimensions):
         raise refuse(node, "a computed shape")
     value = attributes.get("value", np.zeros(1, np.float32)).reshape(-1)[0]
