@@ -30,10 +30,10 @@ def real(
     name: str, value: Any, least: float = -math.inf, most: float = math.inf, *, above: bool = False, why: str = ""
 ) -> float:
     """Check a finite number from ``least`` (or only above it) to ``most``."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not least <= value <= most or (above and value == least):
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number) or not least <= number <= most or (above and number == least):
         raise _refused(name, f"a {_interval(least, most, above=above)}", value, why)
-    return float(value)
+    return number
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:

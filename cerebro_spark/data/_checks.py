@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import ChangingInputError, InvalidArgumentError, StoreError
-from optimizer.arguments import one_of
+from optimizer.arguments import one_of, whole_or_none
 from udfs.driver import cause
 from udfs.names import check_name
 from udfs.store import StoreFullError
@@ -28,13 +27,12 @@ def check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: An
         ("seed", seed, 0),
         ("image_size", image_size, 1),
     ):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < least):
-            raise InvalidArgumentError(f"{argument} is a whole number of at least {least}; got {number!r}")
+        whole_or_none(argument, number, least)
     if seed >= 2**63:
-        raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
+        raise InvalidArgumentError(f"seed must be less than 2**63, got {seed}.")
     if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
         raise InvalidArgumentError(
-            f"test_fraction is the share of the rows held out of training, from 0 to less than 1; got {test_fraction!r}"
+            f"test_fraction must be the share of held-out rows, from 0 to less than 1, got {test_fraction!r}."
         )
 
 
