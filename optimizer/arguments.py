@@ -30,7 +30,7 @@ def real(
     name: str, value: Any, least: float = -math.inf, most: float = math.inf, *, above: bool = False, why: str = ""
 ) -> float:
     """Check a finite number from ``least`` (or only above it) to ``most``."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not math.isfinite(number) or not least <= number <= most or (above and number == least):
         raise _refused(name, f"a {_interval(least, most, above=above)}", value, why)
     return number
