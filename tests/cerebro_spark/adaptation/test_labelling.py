@@ -116,7 +116,7 @@ def test_an_empty_pool_has_no_rank(made: Adaptation, spark: SparkSession, how: s
 def test_bad_pools_are_refused(made: Adaptation, spark: SparkSession) -> None:
     pool = pool_of(spark, POOL)
     for how in ("least_confidence", "diversity"):
-        with pytest.raises(ColumnError, match="no column 'x'"):
+        with pytest.raises(ColumnError, match="must be one of the columns id, got 'x'"):
             made.score(pool.drop("x"), how)
         with pytest.raises(ColumnError, match="'score' exists already"):
             made.score(pool.withColumnRenamed("id", "score"), how)

@@ -498,7 +498,7 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
         ({"num_shards": 2.0}, InvalidArgumentError, "got 2.0"),
         ({"seed": -1}, InvalidArgumentError, "seed must be"),
         ({"seed": 2**63}, InvalidArgumentError, r"2\*\*63"),
-        ({"image_size": 0}, InvalidArgumentError, "image_size is"),
+        ({"image_size": 0}, InvalidArgumentError, "image_size must be a whole number of at least 1, got 0"),
         ({"name": "../elsewhere"}, InvalidArgumentError, "the name of prepared data has letters"),
         ({"errors": "dorp"}, InvalidArgumentError, "did you mean 'drop'"),
     ],

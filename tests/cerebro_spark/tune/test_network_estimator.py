@@ -78,12 +78,12 @@ def test_hyperparameters_are_params(spark: SparkSession, tmp_path: Path) -> None
     ("name", "value", "message"),
     [
         ("lr", "0.1", r"lr must be a finite number, like its default 0.01, got '0.1'"),
-        ("lr", float("nan"), r"lr=nan: a finite number"),
-        ("hidden", 8.5, r"hidden must be a whole number .*, got 8.5"),
-        ("hidden", True, r"hidden must be a whole number .*, got True"),
+        ("lr", float("nan"), r"lr must be a finite number, .*, got nan"),
+        ("hidden", 8.5, r"hidden must be a whole number, .*, got 8.5"),
+        ("hidden", True, r"hidden must be a whole number, .*, got True"),
         ("deep", 1, r"deep must be true or false, .*, got 1"),
         ("act", 3, r"act must be a string, .*, got 3"),
-        ("k", object, r"k=<class 'object'>: plain data"),
+        ("k", object, r"k must be plain data: .*, got <class 'object'>"),
     ],
 )
 def test_a_value_of_another_type_is_refused(

@@ -29,7 +29,7 @@ def fc(name: str, *inputs: str, **fields: Any) -> Layer:
     return dataclasses.replace(Layer(name, "fc", inputs, (4,), fingerprint=f"of {name}"), **fields)
 
 
-@pytest.mark.parametrize("module", ["_cut", "_expression", "_graph", "_layer", "_memory", "_multi"])
+@pytest.mark.parametrize("module", ["_cut", "_expression", "_graph", "_layer", "_memory", "_multi_model_graph"])
 def test_examples_in_docstrings_hold(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"optimizer.graph.{module}")).failed == 0
 

@@ -13,10 +13,10 @@ def test_devices(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cpuu", "", "cuda:", "cuda:x", "auto:1", "gpu0", None, 0, "cpu "])
 def test_others_are_refused(name: object) -> None:
-    with pytest.raises(InvalidArgumentError, match="device="):
+    with pytest.raises(InvalidArgumentError, match="device must be"):
         check_device(name)
 
 
 def test_the_nearest_is_named() -> None:
-    with pytest.raises(InvalidArgumentError, match="device='cpuu'; did you mean 'cpu'"):
+    with pytest.raises(InvalidArgumentError, match=r"device must be .auto., .*, got 'cpuu'; did you mean 'cpu'"):
         check_device("cpuu")

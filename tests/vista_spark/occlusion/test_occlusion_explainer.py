@@ -90,7 +90,7 @@ def test_the_score_and_its_verification_are_params(df: DataFrame) -> None:
     assert said["probability"] < 0, "no class of a random network is likelier than all others together"
     with pytest.raises(InvalidArgumentError, match=r"head must be left out .* got 'boxes'"):
         explainer.copy().setHead("boxes").fit(df)
-    with pytest.raises(TypeError, match="output='logits'; did you mean 'logit'"):
+    with pytest.raises(TypeError, match="got 'logits'; did you mean 'logit'"):
         explainer.copy().setOutput("logits")
 
 

@@ -115,7 +115,7 @@ def test_executors_that_never_come_are_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(_executors, "is_remote", lambda: False)
     hanging: Any = _Cluster(**executor(64, "31g"), **{EXECUTOR_TIMEOUT: "0.2s"})
     with pytest.raises(
-        NoExecutorError, match=r"for 0\.2 s: each takes spark\.executor\.cores=64, .*memory=31g"
+        NoExecutorError, match=r"within 0\.2 s, got none\. Each executor takes spark\.executor\.cores=64, .*memory=31g"
     ) as caught:
         await_executor(hanging)
     assert EXECUTOR_TIMEOUT in str(caught.value)

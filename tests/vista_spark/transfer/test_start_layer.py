@@ -102,7 +102,7 @@ def test_what_cannot_be_gone_on_from_is_said_before_a_job(materialised: DataFram
             featurizer(["fire3"], startLayer="fire5", inputCol="fire5").transform(materialised)
         with pytest.raises(ColumnError, match="must be a Spark ML vector"):
             featurizer(["pool10"], startLayer="fire5", inputCol="image").transform(materialised)
-        with pytest.raises(InvalidArgumentError, match="start at another one"):
+        with pytest.raises(InvalidArgumentError, match="start at another layer"):
             featurizer(["pool10"], startLayer="features.3.expand1x1", inputCol="fire5").transform(materialised)
 
 
