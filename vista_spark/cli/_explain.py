@@ -54,7 +54,7 @@ def explain_command(
     out: Annotated[
         Path,
         typer.Option(
-            help="Where to draw the heat map, .png, .svg or .pdf; its numbers go beside it, as .json.",
+            help="File of the heat map, .png, .svg or .pdf; its numbers go beside it, as .json.",
             parser=picture_file,
             metavar="FILE",
         ),
@@ -65,14 +65,14 @@ def explain_command(
         int | None, typer.Option(min=0, help="Element of the score, such as a class; the largest one by default.")
     ] = None,
     patch_size: Annotated[
-        int, typer.Option(min=1, help="Of the occluding patch, in pixels of the network's input.")
+        int, typer.Option(min=1, help="Side of the occluding patch, in pixels of the network's input.")
     ] = 16,
     stride: Annotated[int, typer.Option(min=1, help="Pixels between two places of the patch.")] = 4,
     region: Annotated[
         tuple[int, int, int, int] | None, typer.Option(help="Top, bottom, left and right that the patch stays in.")
     ] = None,
     image_size: Annotated[
-        int | None, typer.Option(min=1, help="Of the network's input; the model's own by default.")
+        int | None, typer.Option(min=1, help="Side of the network's input, in pixels; the model's own by default.")
     ] = None,
     class_names: Annotated[
         str | None,

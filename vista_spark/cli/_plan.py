@@ -52,19 +52,21 @@ def plan_command(
     nodes: Annotated[
         int, typer.Option(min=0, help="Worker nodes; 0 (default) plans for this machine, in one JVM.")
     ] = 0,
-    cores: Annotated[int | None, typer.Option(min=1, help="Of a node; this machine's by default.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Cores of a node; this machine's by default.")] = None,
     node_memory: Annotated[
-        str | None, typer.Option("--memory", help="Of a node, as 32g; this machine's by default.")
+        str | None, typer.Option("--memory", help="Memory of a node, as 32g; this machine's by default.")
     ] = None,
     os_memory: Annotated[
         str | None,
         typer.Option(
-            help="Of a node, left to the operating system, as 2g; by default a tenth of it, at most 3g, and nothing of "
+            help="Memory of a node left to the operating system, as 2g; by default a tenth, at most 3g, and nothing of "
             "a container's limit."
         ),
     ] = None,
-    gpu_memory: Annotated[str, typer.Option(help="Of the GPU of a node, as 16g.")] = "0",
-    driver_memory: Annotated[str | None, typer.Option(help="Of the driver's machine; like a node by default.")] = None,
+    gpu_memory: Annotated[str, typer.Option(help="Memory of the GPU of a node, as 16g.")] = "0",
+    driver_memory: Annotated[
+        str | None, typer.Option(help="Memory of the driver's machine; that of a node by default.")
+    ] = None,
     defaults: Annotated[
         Path | None, typer.Option(help="Write a spark-defaults file here.", parser=out_file, metavar="FILE")
     ] = None,

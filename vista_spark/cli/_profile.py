@@ -38,7 +38,9 @@ def profile_command(
     device: Device = "auto",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, whatever is remembered.")] = False,
     batches: Annotated[str | None, typer.Option(help=_BATCHES)] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of a backend, with --batches; 1 by default.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of a backend, with --batches; 1 by default.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model's memory and speed on this machine, as the planner takes them."""

@@ -42,7 +42,7 @@ _ERROR = "error"
 
 
 def score_command(
-    model: Annotated[Path, typer.Argument(help="What `vista compile` wrote, or a model file that it takes.")],
+    model: Annotated[Path, typer.Argument(help="File that `vista compile` wrote, or a model file that it accepts.")],
     table: Table,
     out: Annotated[
         Path,
@@ -64,10 +64,10 @@ def score_command(
         ),
     ] = "null",
     tree_strategy: Annotated[
-        str, typer.Option(help="How trees run.", parser=choice("auto", *STRATEGIES), metavar="STRATEGY")
+        str, typer.Option(help="Strategy that runs trees.", parser=choice("auto", *STRATEGIES), metavar="STRATEGY")
     ] = "auto",
     backend: Annotated[
-        str, typer.Option(help="What runs the program.", parser=choice(*BACKENDS), metavar="BACKEND")
+        str, typer.Option(help="Backend that runs the program.", parser=choice(*BACKENDS), metavar="BACKEND")
     ] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per run of the program.")] = 8192,
     as_json: Json = False,

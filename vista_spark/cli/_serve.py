@@ -38,7 +38,9 @@ def serve_command(
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for other machines.")] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(envvar="VISTA_TOKEN", help="What clients send as Authorization: Bearer; drawn without it."),
+        typer.Option(
+            envvar="VISTA_TOKEN", help="Token that clients send as Authorization: Bearer; drawn at random by default."
+        ),
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody ask who reaches the port.")] = False,
     in_flight: Annotated[
