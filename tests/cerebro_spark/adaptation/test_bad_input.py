@@ -224,5 +224,5 @@ def test_keras_is_refused_alike(spark: SparkSession, store: Store) -> None:
     made = partial(campaign, spark, store, trainer_fn=_keras)
     with pytest.raises(LabelError, match=r"label 'y' of record 77 must have .* 3 classes, 0 to 2, got 7"):
         made(search_space={"learns": [True]}).fit(frame(spark, *FIRST, (77, [0.0] * WIDE, 7)))
-    with pytest.raises(TrainerError, match="nothing of 'sequential"):
+    with pytest.raises(TrainerError, match="must have a trainable layer with weights, and 'sequential"):
         made(search_space={"learns": [False]}).fit(frame(spark, *FIRST))
