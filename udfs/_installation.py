@@ -9,7 +9,13 @@ __all__ = ["check_packages"]
 
 
 def check_packages() -> None:
-    """Check that Python finds ``optimizer`` beside this package, and a pyspark."""
+    """Check that Python finds ``optimizer`` beside this package, and a pyspark.
+
+    Raises
+    ------
+    ImportError
+        Another file or folder comes first on Python's path, which the message names; or there is no pyspark.
+    """
     ours = Path(__file__).parents[1] / "optimizer"
     spec = find_spec("optimizer")
     if spec is None or spec.origin is None or Path(spec.origin).parent != ours:

@@ -31,6 +31,11 @@ def write_document(store: Store, content: Any, *parts: str) -> None:
     ----------
     content : object
         Dicts with string keys, lists, strings, numbers, booleans and ``None``.
+
+    Raises
+    ------
+    udfs.store.StoreError
+        As :meth:`udfs.store.Store.write`.
     """
     # What is hashed is what a reader gets back: tuples become lists. The order of keys stays, and is not hashed.
     content = json.loads(json.dumps(content))

@@ -60,6 +60,11 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
     bytes
         A safetensors file; its metadata has the nesting, under ``"state"``.
 
+    Raises
+    ------
+    StateError
+        A value that is none of these; the message has its place.
+
     Examples
     --------
     >>> arrays = lambda value: (value, "numpy") if isinstance(value, np.ndarray) else None
@@ -100,6 +105,11 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
     ----------
     as_tensor : callable
         Makes a tensor of an array (a view of ``packed`` where possible) and the name of its type.
+
+    Raises
+    ------
+    StateError
+        These bytes are no such state.
     """
     try:
         nesting = json.loads((safetensors_metadata(BytesIO(packed)) or {})["state"])

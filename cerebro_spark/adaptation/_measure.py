@@ -57,6 +57,15 @@ def measure(  # noqa: PLR0913 - options by name
 
     The first rows of the data are the batch. ``stops`` are expressions of frozen layers in topological order; times are
     measured from each to the next, for ``seconds`` each. Each worker writes and reads ``nbytes``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no stop.
+    StoreError
+        Writing to the store fails.
+    BusyError, TooFewSlotsError
+        The cluster has no task slots for the job.
     """
     if not stops:
         raise InvalidArgumentError("stops must have expressions of layers that a plan may store, got none")

@@ -41,7 +41,13 @@ _PICKED = "cerebro_spark_picked"
 
 
 def check_how(how: str, limit: int | None) -> None:
-    """Validate the arguments of :meth:`Adaptation.score`."""
+    """Validate the arguments of :meth:`Adaptation.score`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``how`` or ``limit`` is not allowed.
+    """
     if how not in _HOW:
         raise InvalidArgumentError(f"how must be one of {', '.join(_HOW)}, got {how!r}{nearest(str(how), _HOW)}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):

@@ -45,7 +45,13 @@ _OF_A_SEARCH = (
 
 
 def check_search(search: Any) -> None:
-    """Validate the function that creates searches."""
+    """Validate the function that creates searches.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not a function, or sets a setting of the campaign.
+    """
     if search is None:
         return
     if not callable(search):
@@ -65,6 +71,11 @@ def new_search(settings: CampaignSettings, epochs: Sequence[int]) -> Search:
     """Create the search of a cycle.
 
     ``epochs`` are those of each configuration of a grid; another search does not use them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A setting is not allowed, or ``search`` does not return a search.
     """
     search = settings.search
     shared = {name: getattr(settings, name) for name in _OF_A_SEARCH}
@@ -88,7 +99,13 @@ def _replicas(backend: SparkBackend) -> int:
 
 
 def epochs_of(candidate: OpenedCandidate) -> int:
-    """Return the epochs of a configuration in a grid."""
+    """Return the epochs of a configuration in a grid.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The trainer does not set them.
+    """
     if candidate.epochs is None:
         raise InvalidArgumentError(
             f"epochs of the trainer must be set without a search, got None for {candidate.params}: use "

@@ -38,7 +38,13 @@ _OPTIONAL = ("memory_bytes", "image_size", "replicas")
 
 
 def check_arguments(settings: CampaignSettings) -> None:
-    """Validate types and ranges of the settings that no search of the campaign validates."""
+    """Validate types and ranges of the settings that no search of the campaign validates.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The message names the setting, its value and the requirement.
+    """
     for name, kind, requirement in _OBJECTS:
         if not isinstance(getattr(settings, name), kind):
             raise _refused(name, getattr(settings, name), requirement)

@@ -74,6 +74,11 @@ def search_settings(module: ModuleType, options: dict[str, Any], kind: type) -> 
     """Collect the settings of a search as keywords of its class.
 
     ``options`` of the command line win over the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The labels or a required setting are missing, or a setting belongs to other searches.
     """
     arguments = _settings_of(kind)
     settings: dict[str, Any] = {}
@@ -101,6 +106,11 @@ def adaptation_settings(module: ModuleType, options: dict[str, Any]) -> dict[str
     """Collect the settings of an adaptation as keywords of its class.
 
     ``options`` of the command line win over the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The labels or the ids are missing, or the file has settings of a search.
     """
     for name in ("procedure", *_OF_SOME):
         # A function of the file may have such a name.

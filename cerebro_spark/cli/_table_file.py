@@ -13,7 +13,17 @@ __all__ = ["check_table", "feature_names", "labels_and_weight"]
 
 
 def check_table(table: str, columns: Iterable[str], option: str, master: str | None, form: str | None = None) -> None:
-    """Check the columns of a table, and that it has a row; of one that this machine does not see, the name alone."""
+    """Check the columns of a table, and that it has a row; of one that this machine does not see, the name alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Its format is not known, or there is none.
+    ColumnError
+        A column is missing.
+    EmptyInputError
+        It has no row.
+    """
     table_format(table, form, option)
     if is_here(table, master):
         check_file_columns(table, columns, option, form)

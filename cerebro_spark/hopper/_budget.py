@@ -18,6 +18,11 @@ class Budget:
     ``max_seconds`` includes the earlier parts of the run. ``price`` is per worker-hour, in any currency; ``max_cost``
     limits the seconds in which workers were there, times their price.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not above 0, or a cost without a price.
+
     Examples
     --------
     >>> Budget(price=1.2, max_cost=3).over(seconds=5400, worker_seconds=9000)

@@ -35,6 +35,11 @@ class Finding:
 def inspect_store(store: Store) -> Iterator[Finding]:
     """Read all prepared data and runs of a store, and compare them with their digests.
 
+    Raises
+    ------
+    udfs.store.StoreError
+        The store cannot be read.
+
     Examples
     --------
     >>> import tempfile

@@ -78,7 +78,15 @@ class Lease:
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
-        """Take the lease, and delete the partial files that a killed driver's workers left."""
+        """Take the lease, and delete the partial files that a killed driver's workers left.
+
+        Raises
+        ------
+        RunError
+            The run has a driver.
+        udfs.store.StoreError
+            The store cannot be read or written.
+        """
         self._await_expiry()
         self._write()
         # Where two take over at once, the last writer has it.

@@ -67,6 +67,11 @@ class Pool:
     Each worker's process asks here which runs it serves, and talks to each run's own endpoint about the rest, with
     credentials of that run. It trains for one at a time; :class:`udfs.hopper._process_turns.Turn` says for whom. The
     lock of ``slots`` is the pool's.
+
+    Raises
+    ------
+    AddressError
+        The backend's host is not of this machine.
     """
 
     def __init__(self, slots: Slots, backend: SparkBackend) -> None:

@@ -43,6 +43,11 @@ class HeadedNetwork(nn.Module):
 
     ``combine`` makes one tensor of what the trunk returns. The head is given those of the trunk's ``inputs`` that its
     ``forward`` has parameters for.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The head is not a module.
     """
 
     def __init__(self, trunk: nn.Module, combine: nn.Module, head: Any, inputs: Sequence[str]) -> None:

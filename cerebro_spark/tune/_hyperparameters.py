@@ -25,6 +25,11 @@ def checked_names(hyperparameters: Any, *owners: object) -> dict[str, Any]:
     """Check that hyperparameters can be attributes of an estimator.
 
     ``owners`` are objects that must not have attributes of these names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are none, or a name is taken or cannot be an attribute.
     """
     if not isinstance(hyperparameters, Mapping) or not hyperparameters:
         raise InvalidArgumentError(

@@ -23,6 +23,11 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
     Return ``metric`` and ``mode`` for a procedure that is not going to be asked; a mode that the metric is to say is
     ``"min"``.
 
+    Raises
+    ------
+    InvalidArgumentError
+        There is no metric, one is no name or comes twice, there are more or fewer modes, or one is unknown.
+
     Examples
     --------
     >>> check_objectives(["accuracy", "val_loss"], None)

@@ -40,7 +40,13 @@ def check_same(stored: RunSpec, current: RunSpec) -> None:
 
 
 def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None) -> None:
-    """Refuse a search whose rows have other weights than its run's; the prepared data say which."""
+    """Refuse a search whose rows have other weights than its run's; the prepared data say which.
+
+    Raises
+    ------
+    RunError
+        They differ.
+    """
     _check(run_id, "weight_column", prepared.weight_column, weight_column)
 
 

@@ -15,7 +15,15 @@ __all__ = ["check_settings"]
 
 
 def check_settings(search: Any) -> None:
-    """Validate the settings of a search that its procedure does not validate."""
+    """Validate the settings of a search that its procedure does not validate.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
+    """
     for name, value, known in (
         ("schedule", search.schedule, POLICIES),
         ("rounds", search.rounds, ROUNDS),

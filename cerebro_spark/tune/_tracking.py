@@ -90,6 +90,11 @@ class Followers:
     ``experiment`` is MLflow's, and ``tensorboard`` the folder for event files. MLflow logs ``parameters``. ``campaign``
     is the name of the campaign that the run is a part of, with the number of the part: MLflow's run of the campaign is
     the parent of this one's, and has its metrics at that step.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An item of ``callbacks`` is not a :class:`Callback`.
     """
 
     callbacks: Sequence[Callback] = ()

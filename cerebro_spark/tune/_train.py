@@ -43,6 +43,11 @@ def train(
 
     ``result_of`` makes the search's result, such as a :class:`Selection`, from that of the run. The lease is acquired
     and the interrupts are entered. ``begun`` is called with the coordinator and the settings before the first unit.
+
+    Raises
+    ------
+    RunError
+        The run stopped.
     """
     run = Run(
         context=context,

@@ -45,7 +45,15 @@ class Branch:
 
 
 def branches(candidates: Iterable[Candidate]) -> tuple[Branch, ...]:
-    """Group equivalent candidates into branches, in the order of their first members."""
+    """Group equivalent candidates into branches, in the order of their first members.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Nothing of a candidate learns.
+    GraphError
+        A candidate reads no input.
+    """
     keys: dict[int, Hashable] = {}
     alike: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:

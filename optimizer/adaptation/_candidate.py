@@ -26,6 +26,11 @@ class Candidate:
     batch size are fused. ``slots`` is the number of tensors that the optimizer keeps for each trained parameter: 2 for
     Adam, 1 for momentum, 0 for plain SGD. ``name`` is unique in a plan.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The name is empty, ``graph`` is not a layer graph, or a number is too small.
+
     Examples
     --------
     >>> from optimizer.graph import Layer
@@ -57,6 +62,11 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Rates of a worker, which make reading and computing comparable.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A rate is not a positive, finite number.
 
     Examples
     --------

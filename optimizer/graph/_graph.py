@@ -203,6 +203,13 @@ class LayerGraph:
         The live tensors are the fewest with which the layers above run without any layer below. Skip connections around
         ``at`` are included, back to a graph input if needed; a layer of ``at`` that nothing above reads is not. By
         default the targets are the graph's outputs.
+
+        Raises
+        ------
+        UnknownLayerError
+            A name that the graph does not have.
+        GraphError
+            No layer to cut at, or no target.
         """
         at = self.resolve(at)
         targets = self.outputs if towards is None else self.resolve(towards)

@@ -173,7 +173,13 @@ class Layer:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layer:
-        """Restore the layer that :meth:`to_dict` wrote, also after a trip through JSON."""
+        """Restore the layer that :meth:`to_dict` wrote, also after a trip through JSON.
+
+        Raises
+        ------
+        GraphError
+            A field that no layer has, or a missing name or op.
+        """
         try:
             fields = dict(data)
             if fields.get("window") is not None:

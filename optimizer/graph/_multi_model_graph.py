@@ -78,6 +78,11 @@ def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) ->
     inputs are alike in shape and dtype read the same records. A layer keeps its expression, and its name unless an
     earlier model uses it for another layer; then it is ``model/layer``.
 
+    Raises
+    ------
+    GraphError
+        No models.
+
     Examples
     --------
     >>> trunk = [Layer("x", "input"), Layer("conv", "conv2d", ("x",), fingerprint="1")]

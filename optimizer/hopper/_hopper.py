@@ -152,6 +152,11 @@ class Hopper:
 
         It must not get a configuration of ``without``. Return ``None`` where it can train nothing now: ask again after
         the next change.
+
+        Raises
+        ------
+        HopperError
+            The worker is unknown, lost or busy; or a configuration of ``without`` is unknown.
         """
         place = self._live(worker)
         if place in self._queue.busy:
@@ -170,13 +175,24 @@ class Hopper:
         self._queue.settle(unit, finished=True)
 
     def fail(self, unit: Unit) -> None:
-        """Return a failed unit from Q' to Q; its worker is idle."""
+        """Return a failed unit from Q' to Q; its worker is idle.
+
+        Raises
+        ------
+        HopperError
+            The unit is not in flight.
+        """
         self._queue.settle(unit, finished=False)
 
     def stop(self, config: str) -> None:
         """End a configuration in the middle of its epoch: no more of its units are given out.
 
         Finish or fail its unit in flight as well, to free the worker.
+
+        Raises
+        ------
+        HopperError
+            There is no such configuration.
         """
         self._queue.end(self._queue.config(config))
 
@@ -188,6 +204,11 @@ class Hopper:
         It has visited the partitions ``done`` of ``epoch`` already, and has to train ``ahead`` epochs after that one. A
         clone has ``inherited`` epochs along its lineage before its own first one. Policies look at both. A name stays
         taken, even if stopped.
+
+        Raises
+        ------
+        HopperError
+            The name is taken, even if stopped; or an unknown partition.
         """
         self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead, inherited=inherited))
 
@@ -210,6 +231,11 @@ class Hopper:
         """Detach a worker; its unit returns to Q for another holder of the partition.
 
         Return the unit that it was training, if any. Do not report its end.
+
+        Raises
+        ------
+        HopperError
+            An unknown worker.
         """
         unit = self._queue.lose(self._queue.worker(worker))
         return () if unit is None else (unit,)
@@ -218,11 +244,22 @@ class Hopper:
         """Attach a worker, for the first time or again.
 
         It holds ``partitions`` now; those that it held before do not count.
+
+        Raises
+        ------
+        HopperError
+            It is attached and training, or an unknown partition.
         """
         self._queue.join(worker, partitions)
 
     def hold(self, worker: str, partitions: Collection[int]) -> None:
-        """Set the partitions of a live worker, idle or not; a unit in flight continues."""
+        """Set the partitions of a live worker, idle or not; a unit in flight continues.
+
+        Raises
+        ------
+        HopperError
+            The worker is unknown or lost, or the partition is unknown.
+        """
         self._queue.hold(self._live(worker), partitions)
 
     @property
@@ -262,7 +299,13 @@ class Hopper:
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(alone))
 
     def visited(self, config: str) -> frozenset[int]:
-        """Return the partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``."""
+        """Return the partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``.
+
+        Raises
+        ------
+        HopperError
+            There is no such configuration.
+        """
         finished = self._queue.visited[:, self._queue.config(config)]
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(finished))
 

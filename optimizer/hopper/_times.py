@@ -32,6 +32,11 @@ class UnitTimes:
     misleads little. ``costs`` are relative, FLOPs for example; a configuration without one counts as average. Without
     ``rows`` partitions are equal.
 
+    Raises
+    ------
+    HopperError
+        A cost or a number of rows is not positive.
+
     Examples
     --------
     >>> from optimizer.hopper import Unit

@@ -33,6 +33,11 @@ class Envelope:
     container's overhead, or its share of the machine where there is no limit. ``memory_fraction`` is
     ``spark.memory.fraction``. ``driver_heap_bytes`` is 0 where it is unknown, ``gpu_memory_bytes`` 0 without a GPU.
 
+    Raises
+    ------
+    CerebroError
+        No executor, no slot, no heap, or a fraction outside 0 to 1.
+
     Examples
     --------
     >>> Envelope(executors=2, slots=4, heap_bytes=4 << 30, beside_bytes=6 << 30).cluster.memory_bytes >> 30

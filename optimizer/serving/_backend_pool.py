@@ -22,6 +22,11 @@ class Pool:
     """Unused backends, the fastest first, or as many equal ones as requested.
 
     Without ``backends``, as many of speed 1 and ``memory_bytes`` as needed. ``used`` names are in use.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Two backends have the same name, or ``memory_bytes`` is set with ``backends``.
     """
 
     def __init__(

@@ -18,6 +18,11 @@ class DeficitRoundRobin:
 
     ``weights`` are planned requests per second of each backend.
 
+    Raises
+    ------
+    InvalidArgumentError
+        There is no weight, or one is not above 0.
+
     Examples
     --------
     >>> balancer = DeficitRoundRobin([2, 1])

@@ -87,6 +87,11 @@ class Backend:
 
     ``speed`` is relative to the machine of the profiles: 2.0 halves their latencies. ``memory_bytes`` are for all its
     models.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not valid.
     """
 
     name: str

@@ -35,6 +35,11 @@ def size_workload(
     The targets of ``plan`` are the layers. ``features`` are lengths of the float32 vectors after pooling, by target; a
     target without a length keeps its whole output. The others are fields of :class:`optimizer.memory.TransferWorkload`.
 
+    Raises
+    ------
+    optimizer.errors.UnknownLayerError
+        A target that the graph does not have.
+
     Examples
     --------
     >>> from optimizer.graph import Layer, LayerGraph

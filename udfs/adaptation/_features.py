@@ -260,6 +260,11 @@ class FeatureStore:
 
         Of the kept ``expressions``, all segments stay by default, else those of ``segments`` with the augmented copies
         that are used.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            Writing to the store fails.
         """
         for expression in self.expressions():
             if expression not in expressions:
@@ -285,6 +290,11 @@ class FeatureStore:
         """Delete partial files of processes that were killed.
 
         A process that still writes fails when it finishes its file.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            Writing to the store fails.
         """
         self.store.sweep(FOLDER, self.name)
 
@@ -323,7 +333,13 @@ class FeatureWriter:
         self.error = StorageError()
 
     def write(self, rows: NDArray[Any], *, passed: int = 0) -> None:
-        """Write the next rows, some of which passed the trunk from its inputs."""
+        """Write the next rows, some of which passed the trunk from its inputs.
+
+        Raises
+        ------
+        FeatureError
+            The rows have another shape or type.
+        """
         if rows.shape[1:] != self._shape or rows.dtype != self._dtype:
             raise FeatureError(
                 f"a layer must return {self._dtype}{list(self._shape)}, as in its graph, got "

@@ -81,6 +81,11 @@ def measure_reader(
     The ``storage_dtype`` and ``bytes_per_second`` of the store apply; ``row_bytes`` are those of a row as float32. The
     rates are in bytes of the file, which are half of the float32 numbers with bfloat16. The cold rate follows a request
     to the system to drop the file from memory, which it may ignore.
+
+    Raises
+    ------
+    udfs.store.StoreError, udfs.node.NodeCacheError
+        The store or the node's cache cannot be used.
     """
     # A unique folder, since other workers measure in the same store.
     probe = replace(features, name=f"probe-{uuid.uuid4().hex}")
@@ -137,6 +142,11 @@ def measure_trunk(
     FLOPs alone are a poor predictor: element-wise layers take longer per FLOP than convolutions. ``rows`` has a batch
     of each input by expression; ``stops`` are the layers that a plan may store, in topological order. Each part runs
     for ``seconds``, and at least one batch after the first one.
+
+    Raises
+    ------
+    optimizer.errors.InvalidArgumentError, optimizer.errors.GraphError
+        See :class:`Trunk`.
     """
     at_hand = dict(rows)
     count = len(next(iter(rows.values())))

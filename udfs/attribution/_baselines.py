@@ -51,6 +51,11 @@ def baseline_of(
     array
         Content in the input's shape and type.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The name is unknown, or the array has another shape or elements that are not finite.
+
     Examples
     --------
     >>> image = np.array([[[1.0, 3.0], [5.0, 7.0]]])

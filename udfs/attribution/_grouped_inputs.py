@@ -34,6 +34,11 @@ def groups_along(shape: Sequence[int], axis: int | None = None) -> NDArray[np.in
     array of int64
         Number of each element's group, in a shape that broadcasts to `shape`.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The input has no such axis.
+
     Examples
     --------
     >>> groups_along((3, 8, 8), 0).ravel()
@@ -58,6 +63,11 @@ class GroupedInputs:
     groups : sequence of array of int
         Number of each element's group by input, in a shape that broadcasts to the input's; below 0 for elements that
         are always kept. A group that several inputs share is replaced in all of them at once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The shape of a baseline or the numbers of the groups do not fit.
 
     Examples
     --------

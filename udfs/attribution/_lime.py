@@ -47,6 +47,11 @@ def lime(
         ``lime`` computes it, and ``measures["left_out_r2"]`` its R2 when each sample is predicted by the model of all
         others (Allen's PRESS); both are NaN where the score never changes.
 
+    Raises
+    ------
+    InvalidArgumentError
+        There are too few samples, the kernel width is not positive, or the ridge is negative.
+
     Examples
     --------
     >>> from udfs.attribution import GroupedInputs, ScoredInputs

@@ -29,6 +29,11 @@ def mean_over_places(effects: NDArray[np.floating], grid: OcclusionGrid) -> NDAr
     array of float64, of shape ``grid.image``
         Mean effects; NaN where no patch covers an element.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The effects have another shape, or some are not finite.
+
     Examples
     --------
     >>> from optimizer.occlusion import OcclusionGrid

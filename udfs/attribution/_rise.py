@@ -62,6 +62,11 @@ def rise(
         the two. ``measures["agreement"]`` is the correlation of the maps of two halves of the masks, NaN for a flat
         map.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The number of masks is odd, there are more cells than elements, or the probability is not between 0 and 1.
+
     Examples
     --------
     >>> from udfs.attribution import ScoredInputs

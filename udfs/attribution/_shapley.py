@@ -38,6 +38,11 @@ def shapley(grouped: GroupedInputs, *, orders: int = 20, seed: int = 0) -> Impor
         Shapley values, whose sum is the score of the whole input minus the baseline's. ``measures["error"]`` is the
         largest standard error, and 0 where the values are exact.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The number of orders is odd or below 4.
+
     Examples
     --------
     >>> from udfs.attribution import GroupedInputs, ScoredInputs

@@ -32,6 +32,14 @@ def superpixels(image: NDArray[np.uint8], count: int = 50) -> NDArray[np.int64]:
     array of int64, of shape (height, width)
         Number of each pixel's part, from 0 on.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The image does not have three channels, the count is below 1, the compactness is not positive, or the whole
+        image is one superpixel.
+    ImportError
+        scikit-image is not installed.
+
     Examples
     --------
     >>> halves = np.zeros((32, 32, 3), np.uint8)

@@ -188,6 +188,11 @@ def score_of_torch(
         Score that numpy computes from `outputs`.
     outputs : array of shape (1, ...)
         Output of the network.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such function for tensors, or its score differs.
     """
     function = _FORMS.get(form.lstrip("_"))
     if function is None:
@@ -226,7 +231,13 @@ _FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def _captum() -> Any:
-    """Import captum's attributions."""
+    """Import captum's attributions.
+
+    Raises
+    ------
+    ImportError
+        captum is not installed.
+    """
     try:
         from captum import attr
     except ImportError:

@@ -30,7 +30,13 @@ def to_bytes(program: Program) -> bytes:
 
 
 def from_bytes(data: bytes) -> Program:
-    """Read a program from the bytes of :func:`to_bytes`."""
+    """Read a program from the bytes of :func:`to_bytes`.
+
+    Raises
+    ------
+    ProgramError
+        The bytes are no program, or the digest does not match.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

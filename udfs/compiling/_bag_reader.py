@@ -46,6 +46,11 @@ class BagReader:
         ----------
         column : numpy array of objects or texts, or Arrow array
             Texts, lists or dictionaries.
+
+        Raises
+        ------
+        ColumnError
+            The column holds numbers.
         """
         values = column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column.tolist()
         if not isinstance(column, pa.Array | pa.ChunkedArray) and column.dtype.kind in "biuf" and len(column):

@@ -118,7 +118,13 @@ def _numbers(column: Any, place: int) -> NDArray[Any]:
 
 
 def read_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert numbers, or strings of numbers, to float64; keep float32."""
+    """Convert numbers, or strings of numbers, to float64; keep float32.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An integer is beyond 2^53 in magnitude.
+    """
     if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _WHOLE:
         raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
     return values if values.dtype in _READ else values.astype(np.float64)

@@ -63,6 +63,11 @@ def is_csv(path: str) -> bool:
 def table_format(path: str, form: str | None, option: str) -> str:
     """Return the format of a table: the given one, or the one that the ending of its path names.
 
+    Raises
+    ------
+    InvalidArgumentError
+        None is given, and the path's ending and content are of none.
+
     Examples
     --------
     >>> [table_format(path, None, "--table") for path in ("a.tsv", "b.parquet", "c.jsonl", "d.orc")]
@@ -146,7 +151,13 @@ def detect_separator(header: str, path: str = "") -> str:
 
 
 def file_separator(path: str, option: str) -> str:
-    """Detect the separator of a file of separated values, or of the first one of a folder."""
+    """Detect the separator of a file of separated values, or of the first one of a folder.
+
+    Raises
+    ------
+    InvalidArgumentError, EmptyInputError
+        As :func:`file_columns`.
+    """
     return detect_separator(_first_line(path, option), path)
 
 
@@ -183,6 +194,11 @@ def open_files(path: str, option: str) -> tuple[FileSystem, str]:
         File system of the path.
     str
         The path within it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        pyarrow has no such file system, or it cannot be opened.
     """
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
@@ -196,7 +212,13 @@ def open_files(path: str, option: str) -> tuple[FileSystem, str]:
 
 
 def file_infos(path: str, option: str) -> list[FileInfo]:
-    """List a file, or the files of a folder at any depth, hidden ones left out."""
+    """List a file, or the files of a folder at any depth, hidden ones left out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file or folder, or it cannot be read.
+    """
     system, inner = open_files(path, option)
     try:
         info = system.get_file_info(inner)
@@ -227,7 +249,15 @@ def file_columns(path: str, option: str, form: str | None = None) -> list[str] |
 
 
 def open_dataset(path: str, option: str, form: str | None = None) -> dataset.Dataset | None:
-    """Open a table of files with Arrow; ``None`` where only Spark can read it."""
+    """Open a table of files with Arrow; ``None`` where only Spark can read it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file, or it cannot be read.
+    EmptyInputError
+        A folder without a file.
+    """
     form = table_format(path, form, option)
     if form not in FILE_FORMATS:
         return None

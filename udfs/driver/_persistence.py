@@ -117,7 +117,13 @@ def write_network_folder(model: Any, folder: Path) -> None:
 
 
 def read_network_folder(cls: type[Any], folder: Path) -> Any:
-    """Read a model that :func:`write_network_folder` wrote, in a process without a Spark session."""
+    """Read a model that :func:`write_network_folder` wrote, in a process without a Spark session.
+
+    Raises
+    ------
+    optimizer.errors.InvalidArgumentError
+        The folder holds a model of another class.
+    """
     described = json.loads((folder / _MODEL_FILE).read_text())
     if described["class"] != cls.__name__:
         raise InvalidArgumentError(f"{folder} holds a {described['class']}, not a {cls.__name__}")

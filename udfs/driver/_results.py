@@ -46,7 +46,13 @@ def local_path(place: str) -> Path:
 
 
 def check_place(place: str, option: str = "--out") -> None:
-    """See that a folder or a URI can be written; nothing is left there."""
+    """See that a folder or a URI can be written; nothing is left there.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A file is in the way, this process may not write there, or Arrow knows no such file system.
+    """
     if not is_uri(place):
         folder = local_path(place)
         if folder.exists() and not folder.is_dir():
@@ -72,7 +78,13 @@ def check_place(place: str, option: str = "--out") -> None:
 
 
 def check_spark_writes(spark: SparkSession, place: str, option: str = "--out") -> None:
-    """See that Spark writes to a URI too, which it reaches through a file system of its own; a path is not tried."""
+    """See that Spark writes to a URI too, which it reaches through a file system of its own; a path is not tried.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It does not.
+    """
     if not is_uri(place):
         return
     probe = f"{place.rstrip('/')}/{_PROBE}"

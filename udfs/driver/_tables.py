@@ -24,6 +24,13 @@ def read_table(spark: SparkSession, path: str, form: str | None = None, option: 
         ``"csv"``, ``"parquet"``, ``"orc"``, ``"json"``, ``"catalog"``, or the name of any reader that the session has,
         such as ``"delta"``. By default told by the path's ending, and of Parquet by its content. Separated values have
         a header; separator and types are inferred.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The format is not given, and cannot be told.
+    EmptyInputError
+        Separated values without a header.
     """
     form = table_format(path, form, option)
     if form == CATALOG:

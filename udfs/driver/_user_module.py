@@ -23,6 +23,11 @@ def user_module(path: Path, defines: str) -> ModuleType:
     ----------
     defines : str
         Names that the module must define, for the message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such Python file, or it fails; the message has its line.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if not path.is_file() or spec is None or spec.loader is None:

@@ -8,7 +8,13 @@ __all__ = ["graph_objects"]
 
 
 def graph_objects() -> Any:
-    """Import ``plotly.graph_objects``."""
+    """Import ``plotly.graph_objects``.
+
+    Raises
+    ------
+    ImportError
+        Plotly is not installed.
+    """
     try:
         import plotly.graph_objects as go  # optional
     except ImportError as error:

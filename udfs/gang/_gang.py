@@ -93,6 +93,12 @@ class Gang:
         backend : {"gloo", "horovod"}
             Library of the collective operations. Horovod has one global state per process, so that a process can be a
             member of one gang at a time. Default ``"gloo"``.
+
+        Raises
+        ------
+        GangError
+            The task cannot listen on the interface; another task cannot be reached or does not know the exchanged
+            messages; or Horovod is not installed.
         """
         if backend not in BACKENDS:
             raise GangError(choice_error("backend", backend, BACKENDS))
@@ -141,6 +147,11 @@ class Gang:
         -------
         float
             Sum of the weights. If it is 0, the tensors are set to zero.
+
+        Raises
+        ------
+        GangError
+            Another task left, or did not call the operation in time.
         """
         import torch  # an optional extra
 
@@ -158,7 +169,13 @@ class Gang:
         return float(total)
 
     def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace tensors by their sums over the tasks, in place, without a change of element types."""
+        """Replace tensors by their sums over the tasks, in place, without a change of element types.
+
+        Raises
+        ------
+        GangError
+            Another task left, or did not call the operation in time.
+        """
         import torch  # an optional extra
 
         for bucket in _buckets(tensors):
@@ -167,7 +184,13 @@ class Gang:
             _spread(joined, bucket)
 
     def broadcast_(self, tensors: Sequence[torch.Tensor], source: int = 0) -> None:
-        """Replace tensors by those of the task with rank ``source``, in place."""
+        """Replace tensors by those of the task with rank ``source``, in place.
+
+        Raises
+        ------
+        GangError
+            Another task left, or did not call the operation in time.
+        """
         import torch  # an optional extra
 
         if self._group is None:
@@ -180,7 +203,13 @@ class Gang:
             _spread(joined, bucket)
 
     def all_gather(self, message: bytes) -> list[bytes]:
-        """Gather the messages of all tasks, ordered by rank. The messages may differ in length."""
+        """Gather the messages of all tasks, ordered by rank. The messages may differ in length.
+
+        Raises
+        ------
+        GangError
+            Another task left, or did not call the operation in time.
+        """
         import torch  # an optional extra
 
         if self._group is None:
@@ -236,6 +265,11 @@ def gang(timeout_s: float = _TIMEOUT_S, backend: Backend = "gloo") -> Iterator[G
         gang. Its ``rank()`` and ``size()`` are those of the gang; its ``local_rank()`` is 0 everywhere, because every
         task counts as a node. The time limit applies to the operations of the gang; operations of Horovod end when the
         process of another task ends. Default ``"gloo"``.
+
+    Raises
+    ------
+    GangError
+        The task does not belong to a barrier stage, or the tasks cannot connect; see :meth:`Gang.connect`.
 
     Examples
     --------

@@ -39,6 +39,11 @@ class HorovodGroup:
     The launchers of Horovod start new processes, by ssh or by Spark's RDDs. Here the tasks of a stage are the
     processes, and the first task acts as the launcher until all tasks are initialized. For the
     parameters see :meth:`udfs.gang.Gang.connect`.
+
+    Raises
+    ------
+    udfs.gang.GangError
+        Horovod is not installed for torch, already runs in this process, or the members could not connect.
     """
 
     def __init__(self, rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> None:

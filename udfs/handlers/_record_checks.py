@@ -87,6 +87,11 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
     Layers above those that passed are checked on drawn tensors of these, not of the inputs. The expressions of
     ``graph`` are those of the feeds, whose values are to be kept for each record; ``inputs`` are the tensors that
     ``model`` takes.
+
+    Raises
+    ------
+    UntraceableModelError
+        See :func:`check_records`.
     """
     expressions = {graph.expression(name) for name in feeds}
     if expressions <= _passed:

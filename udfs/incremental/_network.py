@@ -167,7 +167,13 @@ class IncrementalNetwork:
         return [name for name in viewed if name not in graph.inputs]
 
     def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
-        """Run the network once over an image and its other inputs, and keep the tensors that the patches read."""
+        """Run the network once over an image and its other inputs, and keep the tensors that the patches read.
+
+        Raises
+        ------
+        optimizer.occlusion.PatchError
+            Places are to be computed in bfloat16, and the network does not run in it.
+        """
         outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}
         feeds = {name: self._cast(tensor) for name, tensor in whole.items()}
         try:

@@ -157,7 +157,13 @@ class Inference:
 
 
 def _together(reads: Sequence[Read]) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.int64] | None]:
-    """Align the arrays of all layers: an item of a record is repeated for each item of its longest array."""
+    """Align the arrays of all layers: an item of a record is repeated for each item of its longest array.
+
+    Raises
+    ------
+    udfs.arrow.TensorError
+        Two feeds have several items of one record, and not as many.
+    """
     counts = next((read.counts for read in reads if read.counts is not None), None)
     inputs: dict[str, NDArray[np.generic]] = {}
     for read in reads:

@@ -44,6 +44,12 @@ class PortableNetwork:
         ----------
         inputs : sequence of array, each of shape (rows, ...)
             A few rows of what it reads.
+
+        Raises
+        ------
+        NotPortableError
+            No framework recognises it, its Python cannot be turned into a graph (torch), or its classes are not
+            registered (Keras).
         """
         handler = framework_of(model)
         if handler is None:

@@ -91,7 +91,15 @@ class TextFeed:
 
 
 def open_tokenizer(tokenization: Tokenization) -> Any:
-    """Open a tokenizer that pads and cuts to ``tokenization.max_length``."""
+    """Open a tokenizer that pads and cuts to ``tokenization.max_length``.
+
+    Raises
+    ------
+    udfs.weights.WeightsError
+        There is no tokenizer, or its file cannot be read.
+    ImportError
+        The library is not installed; the message says which extra installs it.
+    """
     try:
         from tokenizers import Tokenizer  # an optional extra
     except ModuleNotFoundError as error:

@@ -57,6 +57,11 @@ def measure(request: ProfilingRequest) -> ModelProfile:
     Resident memory is what the kernel counts: what opening the model and running full batches adds to a process that
     has imported what every Spark worker imports. Pages of files (libraries, mapped weights) are told from the
     process's own. Freed memory is kept, as in a worker, so that the end shows the peak.
+
+    Raises
+    ------
+    ProfilingError
+        The process ended without an answer: out of memory, for example.
     """
     from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
 

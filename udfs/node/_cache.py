@@ -32,6 +32,11 @@ class NodeCacheError(CerebroError, OSError):
 def node_folder(kind: str) -> Path:
     """Return the node's cache folder for one kind of files; create it where it is missing.
 
+    Raises
+    ------
+    NodeCacheError
+        It belongs to another user, or cannot be made.
+
     Examples
     --------
     >>> node_folder("doctest").name

@@ -80,7 +80,14 @@ class Score:
             )
 
     def check(self, model: TracedModel) -> str:
-        """Return the layer whose tensor is scored, and validate the request before the network runs."""
+        """Return the layer whose tensor is scored, and validate the request before the network runs.
+
+        Raises
+        ------
+        ScoreError
+            The network returns several outputs and none is chosen, or has none of that name; the output is a map of
+            several axes; logits are asked of a network that returns probabilities.
+        """
         layer = output_layer(model, self.head)
         if callable(self.output):
             return layer
@@ -103,6 +110,11 @@ class Score:
         ----------
         outputs : array of shape (1, ...)
             Output of the layer that :meth:`check` returns.
+
+        Raises
+        ------
+        ScoreError
+            As :meth:`check`; or the outputs are not finite, or a function does not return numbers of that shape.
         """
         layer = self.check(model)
         shape = model.graph[layer].output_shape
@@ -205,7 +217,13 @@ class SettledScore:
 
 
 def output_layer(model: TracedModel, head: str | int | None) -> str:
-    """Return the layer whose tensor a network returns, or returns under a key or at an index."""
+    """Return the layer whose tensor a network returns, or returns under a key or at an index.
+
+    Raises
+    ------
+    ScoreError
+        There are several and none is chosen, or none has that name.
+    """
     outputs, keys = model.graph.outputs, model.output_keys
     named = ", ".join(map(repr, keys or outputs))
     if head is None:

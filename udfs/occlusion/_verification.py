@@ -57,6 +57,11 @@ class Verification:
             Heat maps; of shape (targets,) for the image without a patch.
         places : sequence of tuple of int
             Places to compare; ``()`` is the image without a patch.
+
+        Raises
+        ------
+        VerificationError
+            The values differ by more than 1e-5 (of the largest score above 1) and by more than float32's rounding.
         """
         most, tolerance = 0.0, _TOLERANCE * max(1.0, self.largest)
         for place in places:

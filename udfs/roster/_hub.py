@@ -57,7 +57,13 @@ def folder_weights(folder: str, shown: str) -> str:
 
 
 def copied(folder: str, names: Sequence[str], target: Path) -> list[str]:
-    """Copy those files of a folder that are there into a local one; return their names."""
+    """Copy those files of a folder that are there into a local one; return their names.
+
+    Raises
+    ------
+    WeightsError
+        A URI that cannot be opened.
+    """
     there = [name for name in names if _is_there(f"{folder}/{name}")]
     for name in there:
         (target / name).write_bytes(local_file(f"{folder}/{name}").read_bytes())

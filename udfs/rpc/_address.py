@@ -39,6 +39,11 @@ def interface_of(host: str) -> str:
     If a name has several addresses, addresses that other machines can reach take precedence over loopback addresses,
     which many systems also assign to the machine's own name. IPv4 takes precedence over IPv6, as in Spark.
 
+    Raises
+    ------
+    AddressError
+        The name is unknown, or none of its addresses belongs to this machine.
+
     Examples
     --------
     >>> interface_of("127.0.0.1")

@@ -183,6 +183,11 @@ class Channel:
         ----------
         digest : str
             Digest of the content of a ``HELD`` message. Default ``""``.
+
+        Raises
+        ------
+        OSError
+            The deadline has passed, or the connection was closed.
         """
         header = _HEADER.pack(kind, len(content))
         head = header + self._seal.sign(f"{self._out} header", self._sent, header)

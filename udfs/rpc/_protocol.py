@@ -74,7 +74,14 @@ class WireProtocol:
         return pack({"protocol": self.name, "version": self.version, "message": encode(message)}, _as_array)
 
     def decode_request(self, payload: bytes) -> Request[Any]:
-        """Decode a request."""
+        """Decode a request.
+
+        Raises
+        ------
+        RefusedError
+            The message is malformed, belongs to another protocol or version, or is an unknown request; or its fields
+            are missing, unknown or of another type.
+        """
         message = self._message(payload)
         known = {request.__name__: request for request in self.requests}
         if message["type"] not in known:
@@ -85,7 +92,13 @@ class WireProtocol:
         return request
 
     def decode_reply(self, request: Request[ReplyT], payload: bytes) -> ReplyT:
-        """Decode the reply to a request."""
+        """Decode the reply to a request.
+
+        Raises
+        ------
+        RefusedError
+            See :meth:`decode_request`.
+        """
         reply: ReplyT = decode(_reply_type(type(request)), self._message(payload))
         return reply
 

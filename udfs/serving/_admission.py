@@ -34,7 +34,13 @@ class Admission:
     decoded: Mapping[str, tuple[str, tuple[int, ...]]]
 
     def rows(self, inputs: Mapping[str, Any]) -> list[dict[str, NDArray[Any]]]:
-        """Validate a request and split it into rows; bytes and texts become arrays of bytes."""
+        """Validate a request and split it into rows; bytes and texts become arrays of bytes.
+
+        Raises
+        ------
+        BadRequestError
+            An input is not valid; the message names it and the requirement.
+        """
         names = [spec.name for spec in self.inputs]
         for name in inputs:
             if name not in names:

@@ -44,14 +44,26 @@ class Deliveries:
     store: Store  # store that the driver and every worker can access
 
     def send(self, recipe: GroupRecipe) -> str:
-        """Write a recipe and return its digest."""
+        """Write a recipe and return its digest.
+
+        Raises
+        ------
+        StoreError
+            The store is not writable.
+        """
         content: bytes = cloudpickle.dumps(recipe)  # type: ignore[no-untyped-call]
         digest = hashlib.blake2b(content, digest_size=32).hexdigest()
         self.store.write(content, _RECIPES, digest)
         return digest
 
     def fetch(self, digest: str) -> GroupRecipe:
-        """Read a recipe by its digest."""
+        """Read a recipe by its digest.
+
+        Raises
+        ------
+        StoreError
+            The recipe is missing, or its content does not match the digest.
+        """
         content = self.store.read(_RECIPES, digest)
         if not hmac.compare_digest(hashlib.blake2b(content, digest_size=32).hexdigest(), digest):
             raise StoreError(f"{self.store.url(_RECIPES, digest)} was changed in the store: its digest does not match.")
@@ -63,7 +75,13 @@ class Deliveries:
         return file if file is None or "://" in file else self.upload(file)
 
     def upload(self, file: str | Path) -> str:
-        """Upload a local file, once per content, and return its URI."""
+        """Upload a local file, once per content, and return its URI.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be read, or the store is not writable.
+        """
         path = Path(file).expanduser()
         try:
             with path.open("rb") as source:

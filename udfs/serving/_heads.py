@@ -50,6 +50,11 @@ def read_head(file: str) -> Head:
     ----------
     file : str
         Path or URI, as for :func:`udfs.weights.read_state_dict`.
+
+    Raises
+    ------
+    udfs.weights.WeightsError
+        The file cannot be read, or does not contain a linear layer.
     """
     tensors = {name: tensor.float().numpy() for name, tensor in read_state_dict(file).items()}
     matrices = [array for array in tensors.values() if array.ndim == _MATRIX]

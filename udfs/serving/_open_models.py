@@ -55,7 +55,13 @@ class OpenModels:
         self._locks: dict[str, threading.Lock] = {}
 
     def open(self, recipe: GroupRecipe) -> OpenGroup:
-        """Open a group."""
+        """Open a group.
+
+        Raises
+        ------
+        Exception
+            Any error of the model's code or weights.
+        """
         functions: dict[str, Function] = {}
         networks: dict[str, _Network] = {}
         keys: set[str] = set()
@@ -140,6 +146,11 @@ class OpenGroup:
         ----------
         rows : sequence of Row
             Rows of any of the group's sessions. With a trunk, rows of the same content pass it once.
+
+        Raises
+        ------
+        Exception
+            Any error of a model.
         """
         with ExitStack() as locked:
             for lock in self._locks:

@@ -38,7 +38,15 @@ class ServedModel:
     slo_ms: float  # milliseconds for a request without a timeout of its own
 
     def budget_ms(self, version: str | None, timeout_ms: float | None) -> float:
-        """Check the version and the timeout of a request; return its milliseconds."""
+        """Check the version and the timeout of a request; return its milliseconds.
+
+        Raises
+        ------
+        NoSuchModelError
+            The version is not the deployed one.
+        BadRequestError
+            The timeout is not a positive finite number.
+        """
         if version not in (None, self.version):
             raise NoSuchModelError(f"version of {self.name!r} must be {self.version!r}, got {version!r}.")
         budget = self.slo_ms if timeout_ms is None else timeout_ms

@@ -170,7 +170,13 @@ def load_prepared(store: Store, name: str) -> PreparedData:
 
 
 def load_labels(data: GrowingData, split: str, partition: int) -> Tensors:
-    """Read the labels and weights of a shard, without its inputs; the rows are those of :func:`load_shard`."""
+    """Read the labels and weights of a shard, without its inputs; the rows are those of :func:`load_shard`.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`.
+    """
     shard = data.shard(split, partition)
     arrays = Ledger(data.increments, split, partition).labels()
     labels = tuple(arrays[: len(data.labels)])

@@ -77,7 +77,13 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
 
 
 def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
-    """Read the first few rows of the first shard, or fewer where it has fewer: enough to try a network on."""
+    """Read the first few rows of the first shard, or fewer where it has fewer: enough to try a network on.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`.
+    """
     shard = prepared.shard(split, min(prepared.partitions))
     rows = min(rows, shard.rows)
     arrays = [np.empty((rows, *group.shape), group.dtype) for group in prepared.groups]
@@ -87,7 +93,13 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
 
 
 def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
-    """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough."""
+    """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`.
+    """
     for _ in _Reading(prepared, prepared.shard(split, partition)).arrays():
         pass
 
@@ -96,6 +108,11 @@ def read_batches(prepared: PreparedData, split: str, partition: int, size: int) 
     """Read a shard in batches and in order, with at most a row group of each file in memory.
 
     The last batch may be short. Damage of a file may show after its last batch only.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`. That a file is damaged may show after its last batch only.
     """
     waiting: list[list[NDArray[Any]]] = []
     count = 0

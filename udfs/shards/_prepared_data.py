@@ -325,7 +325,13 @@ class PreparedData(ExplainedInNotebooks):
 
 
 def read_description(store: Store, name: str, read: Callable[[Mapping[str, Any]], DataT]) -> DataT:
-    """Read the description of what was prepared under a name; errors are those of :meth:`PreparedData.load`."""
+    """Read the description of what was prepared under a name; errors are those of :meth:`PreparedData.load`.
+
+    Raises
+    ------
+    ShardError
+        As :meth:`PreparedData.load`.
+    """
     if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
         known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
         listed = f", one of {', '.join(known)}" if known else ""

@@ -22,7 +22,13 @@ class CallError(CerebroError, ValueError):
 
 
 def counted(arguments: Sequence[pa.Array], function: str, usage: str, most: int) -> tuple[pa.Array, ...]:
-    """Check how many arguments a call has, and fill those that are left out with nulls."""
+    """Check how many arguments a call has, and fill those that are left out with nulls.
+
+    Raises
+    ------
+    CallError
+        There are none, or more than `most`.
+    """
     if not 1 <= len(arguments) <= most:
         raise CallError(f"{function} must be called as {usage}, got {len(arguments)} arguments.")
     missing = [pa.nulls(len(arguments[0]))] * (most - len(arguments))
@@ -54,7 +60,13 @@ def in_order(parts: Iterable[tuple[NDArray[np.int64], pa.Array]], kind: pa.DataT
 
 
 def chosen(name: Any, among: Mapping[str, Any], function: str, what: str) -> Any:
-    """Find what a call names; without a name the only one that is registered."""
+    """Find what a call names; without a name the only one that is registered.
+
+    Raises
+    ------
+    CallError
+        No such name, or none where there are several.
+    """
     known = ", ".join(repr(entry) for entry in among)
     if name is None:
         if len(among) == 1:

@@ -36,7 +36,13 @@ class SQLNetwork:
     tensors: bool = False  # whether it reads a layer's tensors instead of images
 
     def at(self, layer: Any, function: str) -> Inference:
-        """Choose the features of one layer, by its name or by its number from the top, 1 the topmost."""
+        """Choose the features of one layer, by its name or by its number from the top, 1 the topmost.
+
+        Raises
+        ------
+        CallError
+            No such layer, or none is named and the stage has several in columns of their own.
+        """
         if layer is None:
             if len(self.inference.vectors) == 1:
                 return self.inference

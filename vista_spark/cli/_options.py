@@ -104,7 +104,13 @@ def start_spark(master: str | None, console: Console, *, ship: bool = False) -> 
 
 
 def downstream_factory(text: str) -> Callable[[], Any]:
-    """Find the estimator of ``--downstream``, without making it: that takes Spark."""
+    """Find the estimator of ``--downstream``, without making it: that takes Spark.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such name, module or attribute.
+    """
     target, settings = _DOWNSTREAM.get(text, (text, {}))
     attribute = downstream_name(text)
     try:
@@ -160,7 +166,15 @@ def opened_model(text: str) -> Any:
 
 
 def opened_weights(weights: str | None, model: str) -> str | None:
-    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is."""
+    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No weights are published for the network.
+    udfs.weights.WeightsError
+        They have not been fetched.
+    """
     if weights != _IMAGENET or Path(weights).exists():
         return weights
     return str(roster.fetched_weights(model))

@@ -23,7 +23,15 @@ _LIBRARIES = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.comp
 
 
 def program_of(model: Any, example: Any = None) -> Program:
-    """Lower a fitted model to a program."""
+    """Lower a fitted model to a program.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        A step of the model, or an option of a step, cannot be compiled.
+    InvalidArgumentError
+        The model is not fitted, or `example` does not have its columns.
+    """
     is_file = isinstance(model, bytes) or (isinstance(model, str | Path) and str(model).endswith(".onnx"))
     package = _LIBRARIES.get("onnx" if is_file else library_of(type(model)))
     if package is not None:

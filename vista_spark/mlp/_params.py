@@ -148,7 +148,15 @@ def features_array(df: DataFrame, column: str, what: str, size: int | None = Non
 
 
 def label_number(df: DataFrame, column: str, what: str) -> Column:
-    """Cast a label to a double."""
+    """Cast a label to a double.
+
+    Raises
+    ------
+    ColumnError
+        No such column.
+    LabelError
+        It holds no numbers.
+    """
     check_present(df, [column], what)
     kind = df.schema[column].dataType
     if not is_numeric(kind):

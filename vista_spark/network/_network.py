@@ -83,7 +83,13 @@ class Network:
         return self.reads.max_pixels if isinstance(self.reads, Images) else None
 
     def limited(self, max_pixels: int | None) -> Network:
-        """Return a copy with a maximum number of pixels per image; ``None`` stands for the limit of the model."""
+        """Return a copy with a maximum number of pixels per image; ``None`` stands for the limit of the model.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The network reads text.
+        """
         if max_pixels is None:
             return self
         if not isinstance(self.reads, Images):

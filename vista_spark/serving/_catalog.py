@@ -75,13 +75,25 @@ class Deployed:
         return self._profiles[name,]
 
     def add(self, session: Session, store: Store | None = None) -> None:
-        """Open a session, measure it, and add it."""
+        """Open a session, measure it, and add it.
+
+        Raises
+        ------
+        InvalidArgumentError, InfeasibleError
+            See :meth:`vista_spark.serving.Server.deploy`.
+        """
         self.check_free(session.name)
         deployment, profile = self.open_session(session, store)
         self._profiles[session.name,], self._deployments[session.name] = profile, deployment
 
     def add_app(self, app: App) -> None:
-        """Set an application up, run it on its samples, and add it."""
+        """Set an application up, run it on its samples, and add it.
+
+        Raises
+        ------
+        InvalidArgumentError, InfeasibleError
+            See :meth:`vista_spark.serving.Server.deploy`.
+        """
         self.check_free(app.name)
         self._apps[app.name] = self.open_app(app)
 

@@ -72,7 +72,15 @@ def shipping(deliveries: Deliveries | None) -> Callable[[SparkSession, str | Non
 
 
 def opened(session: Session) -> Deployment:
-    """Open a session's model."""
+    """Open a session's model.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The model is a function without inputs, or the head does not fit.
+    vista_spark.errors.VistaError, udfs.weights.WeightsError, udfs.handlers.UntraceableModelError
+        See :class:`vista_spark.CNNFeaturizer`.
+    """
     return _function(session) if session.inputs else _network(session)
 
 

@@ -23,6 +23,11 @@ class FrontEndSpec:
 
     ``port`` is 0 for a free one, and ``None`` starts no front end. ``token`` is drawn if ``None``; ``False`` asks for
     none. ``limits`` are those of each process. ``processes`` share the port; 0 is a thread of this process.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The number of processes is negative, or is above 0 without a port.
     """
 
     port: int | None
@@ -39,7 +44,15 @@ class FrontEndSpec:
             )
 
     def check(self) -> None:
-        """Check that a front end could start at this address with this token."""
+        """Check that a front end could start at this address with this token.
+
+        Raises
+        ------
+        udfs.serving.http.PortTakenError
+            Another process listens at the port.
+        InvalidArgumentError
+            The host, the port or the token is not valid.
+        """
         if self.port is None:
             return
         from udfs.serving.http import check_address  # an optional extra
@@ -47,7 +60,15 @@ class FrontEndSpec:
         check_address(self.host, self.port, self.token)
 
     def start(self, router: Router, gauges: Callable[[], list[Gauge]]) -> FrontEnd | FrontEndProcesses | None:
-        """Start the front end; return ``None`` without a port."""
+        """Start the front end; return ``None`` without a port.
+
+        Raises
+        ------
+        udfs.serving.http.PortTakenError
+            Another process listens at the port.
+        TimeoutError
+            The thread or a process did not start in time.
+        """
         if self.port is None:
             return None
         from udfs.serving.http import FrontEnd, FrontEndProcesses  # an optional extra

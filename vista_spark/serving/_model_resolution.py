@@ -36,6 +36,11 @@ def fetched(session: Session, store: Store | None) -> Session:
     """Return a session with its model and version, loaded from the registry if the session names one.
 
     ``store`` has models named ``"store:/..."``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The model, the version or the store does not exist.
     """
     if not is_reference(session.model):
         return pipeline_session(session)

@@ -38,6 +38,11 @@ def ship_weights(spark: SparkSession, weights: str | None) -> str | None:
     says by it that every node has the file. Return the argument of :func:`udfs.weights.read_state_dict` on a worker. An
     executor fetches a shipped file with its first task and keeps it in a folder of its own, so there are as many copies
     on a node as it has executors; the Python workers of an executor share one.
+
+    Raises
+    ------
+    udfs.weights.WeightsError
+        The file cannot be read.
     """
     if weights is None or "://" in weights or _shares_this_disk(spark):
         return weights

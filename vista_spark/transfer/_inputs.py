@@ -103,6 +103,11 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
 
     With ``errors="drop"``, leave out rows with a null id, label or feature, and rows without a counterpart. With
     ``classification`` the label needs two classes.
+
+    Raises
+    ------
+    ColumnError, EmptyInputError, DuplicateIdError, MissingIdError, LabelError
+        See :mod:`vista_spark.errors`.
     """
     _check_columns(structured, images, columns)
     dropped: dict[str, int] = {}

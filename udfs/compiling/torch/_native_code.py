@@ -42,7 +42,13 @@ def has_native_code() -> bool:
 
 
 def native_code() -> NativeCode:
-    """Return the native code of this node."""
+    """Return the native code of this node.
+
+    Raises
+    ------
+    RuntimeError
+        :func:`has_native_code` is false.
+    """
     code = _loaded()
     if code is None:
         raise RuntimeError("this node cannot build the code of trees")

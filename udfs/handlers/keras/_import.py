@@ -35,6 +35,11 @@ def import_keras() -> str:
     Where another backend is chosen, nothing is imported. Environment variables are set where they are not set already:
     ``KERAS_BACKEND``, ``TF_CPP_MIN_LOG_LEVEL``, and ``TF_NUM_INTRAOP_THREADS`` from the ``OMP_NUM_THREADS`` that Spark
     sets for its Python workers: TensorFlow takes its number of threads once, when the first operation runs.
+
+    Raises
+    ------
+    ImportError
+        Keras or TensorFlow is not installed.
     """
     os.environ.setdefault("KERAS_BACKEND", BACKEND)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

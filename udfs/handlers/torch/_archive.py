@@ -55,7 +55,13 @@ def load_program(
 
 
 def check_program(archive: bytes | os.PathLike[str], *, extra_files: dict[str, str] | None = None) -> dict[str, bytes]:
-    """Check an archive as :func:`load_program` does, and return the members to open instead."""
+    """Check an archive as :func:`load_program` does, and return the members to open instead.
+
+    Raises
+    ------
+    UnsafeArchiveError
+        See :func:`load_program`.
+    """
     return _checked(_without_root(read_archive(archive)), extra_files if extra_files is not None else {})
 
 

@@ -87,7 +87,13 @@ def checked_program(data: bytes) -> bytes:
 
 
 def checked_payload(data: bytes) -> bytes:
-    """Check the JSON that names a program's tensors: each in a member of raw numbers, none a pickle."""
+    """Check the JSON that names a program's tensors: each in a member of raw numbers, none a pickle.
+
+    Raises
+    ------
+    UnsafeArchiveError
+        A tensor is a pickle or an object, or a text is none that its field may have.
+    """
     payload = parsed(data)
     entries = payload.get("config") if isinstance(payload, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):

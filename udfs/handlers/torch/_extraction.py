@@ -99,7 +99,13 @@ class Extraction:
         return self.output
 
     def ordered(self, layers: Sequence[str]) -> tuple[str, ...]:
-        """Put layers into the order in which they run, each by its name in the graph."""
+        """Put layers into the order in which they run, each by its name in the graph.
+
+        Raises
+        ------
+        UnknownLayerError
+            There is no such layer.
+        """
         nodes = {self._node(name) for name in layers}
         return tuple(self._name(node) for node in sorted(nodes, key=self._order.__getitem__))
 

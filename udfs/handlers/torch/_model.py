@@ -306,6 +306,11 @@ class TorchModel:
         """Make a module of the part from the inputs to a layer, on the modules and parameters of this one.
 
         The layer is a name or the path of a module.
+
+        Raises
+        ------
+        UnknownLayerError
+            No such layer.
         """
         return part(self._module, [self._node(name) for name in self.graph.inputs], self._node(layer))
 

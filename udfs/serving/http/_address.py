@@ -18,7 +18,15 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def check_address(host: str, port: int, token: str | Literal[False] | None) -> None:
-    """Check that a front end could start at an address with a token."""
+    """Check that a front end could start at an address with a token.
+
+    Raises
+    ------
+    PortTakenError
+        Another process listens at the port.
+    InvalidArgumentError
+        The host, the port or the token is not valid.
+    """
     check_port(port)
     token_of(token)
     listening(host, port).close()
@@ -55,7 +63,15 @@ def url_of(host: str, port: int) -> str:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
+    """Return a listening socket.
+
+    Raises
+    ------
+    PortTakenError
+        Another process listens at the port.
+    InvalidArgumentError
+        The host is not an address of this machine, or the port needs more rights.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -31,6 +31,11 @@ def from_binary(data: memoryview, datatype: str, shape: Sequence[int], name: str
     -------
     array
         Array with its own memory, aligned and writable; for ``BYTES``, objects of type bytes.
+
+    Raises
+    ------
+    BadRequestError
+        The bytes do not form such a tensor.
     """
     if datatype == BYTES:
         return objects(list(_elements(data, math.prod(shape), name)), shape)

@@ -57,7 +57,13 @@ async def read_body(request: Request, limits: HttpLimits) -> bytes:
 
 
 def json_length(request: Request) -> int | None:
-    """Return the length of the JSON part of a body, from its header."""
+    """Return the length of the JSON part of a body, from its header.
+
+    Raises
+    ------
+    BadRequestError
+        The header is not a number.
+    """
     said = request.headers.get("inference-header-content-length")
     if said is None:
         return None

@@ -45,7 +45,13 @@ class Contents:
 
     @classmethod
     def encode(cls, name: str, array: NDArray[Any]) -> Contents:
-        """Encode an array."""
+        """Encode an array.
+
+        Raises
+        ------
+        TypeError
+            The array has elements other than texts only, or bytes only.
+        """
         values = array.ravel().tolist()
         text = any(isinstance(value, str) for value in values)
         for value in values:
@@ -83,7 +89,13 @@ class Arrays:
 
     @classmethod
     def encode(cls, arrays: dict[str, NDArray[Any]]) -> Arrays:
-        """Encode arrays."""
+        """Encode arrays.
+
+        Raises
+        ------
+        TypeError
+            An array has neither numbers, nor texts only, nor bytes only.
+        """
         texts = {name for name, array in arrays.items() if array.dtype.kind in "OSU"}
         for name, array in arrays.items():
             if name not in texts and (array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST):

@@ -95,7 +95,15 @@ class FrontEnd:
         return url_of(self.host, self.port)
 
     def start(self) -> Self:
-        """Start to listen and answer, until :meth:`close`."""
+        """Start to listen and answer, until :meth:`close`.
+
+        Raises
+        ------
+        PortTakenError
+            Another process listens at the port.
+        InvalidArgumentError
+            The host is not an address of this machine, or the port needs more rights.
+        """
         if self._thread is not None:
             raise InvalidArgumentError("A front end can be started once. Create another one.")
         self._socket = listening(self.host, self.port)

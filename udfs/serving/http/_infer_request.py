@@ -56,6 +56,11 @@ def parse_request(body: bytes, header_length: int | None, model: ServedModel) ->
         JSON, followed by the binary data of inputs with ``binary_data_size``, in their order.
     header_length : int or None
         Bytes of the JSON; ``None`` for the whole body.
+
+    Raises
+    ------
+    BadRequestError
+        The body is not valid for the model.
     """
     if header_length is not None and header_length > len(body):
         raise BadRequestError(
@@ -80,7 +85,13 @@ def parse_request(body: bytes, header_length: int | None, model: ServedModel) ->
 
 
 def of_image(body: bytes, model: ServedModel, timeout_ms: float | None) -> InferRequest:
-    """Return a request of one encoded image, for a model with one such input."""
+    """Return a request of one encoded image, for a model with one such input.
+
+    Raises
+    ------
+    BadRequestError
+        The model has other inputs.
+    """
     spec = model.inputs[0] if len(model.inputs) == 1 else None
     if spec is None or spec.dtype != "bytes" or any(size not in {-1, 1} for size in spec.shape):
         raise BadRequestError(

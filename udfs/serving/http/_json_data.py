@@ -33,6 +33,11 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
     ----------
     data : list
         Data from the JSON parser.
+
+    Raises
+    ------
+    BadRequestError
+        The values have another type, number or nesting, or do not fit the type.
     """
     if not isinstance(data, list):
         raise BadRequestError(f"data of input {name!r} must be a list, got {_word(data)}.")
@@ -51,7 +56,13 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 
 
 def to_json(array: np.ndarray, datatype: str, name: str) -> list[Any]:
-    """Convert a tensor to a flat list."""
+    """Convert a tensor to a flat list.
+
+    Raises
+    ------
+    NotInJsonError
+        JSON cannot represent a value.
+    """
     if datatype == BYTES:
         try:
             return [element.decode() for element in elements_as_bytes(array)]

@@ -13,7 +13,13 @@ _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", i
 
 
 def json_object(data: memoryview | bytes) -> dict[str, Any]:
-    """Parse an object, without ``NaN`` and ``Infinity``, which Python's parser accepts."""
+    """Parse an object, without ``NaN`` and ``Infinity``, which Python's parser accepts.
+
+    Raises
+    ------
+    BadRequestError
+        The bytes are not a JSON object.
+    """
     try:
         document = json.loads(str(data, "utf-8"), parse_constant=_refuse)
     except RecursionError:
@@ -28,7 +34,13 @@ def json_object(data: memoryview | bytes) -> dict[str, Any]:
 
 
 def member(document: dict[str, Any], key: str, kind: type, where: str) -> Any:
-    """Return a value of a type; ``None`` if it is missing."""
+    """Return a value of a type; ``None`` if it is missing.
+
+    Raises
+    ------
+    BadRequestError
+        The value has another type.
+    """
     value = document.get(key)
     if value is not None and type(value) is not kind:
         raise BadRequestError(f"{key!r} of {where} must be {_KINDS[kind]}.")
@@ -41,7 +53,13 @@ def parameters_of(document: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def integer(document: dict[str, Any], key: str, where: str) -> int | None:
-    """Return a non-negative integer; ``None`` if it is missing."""
+    """Return a non-negative integer; ``None`` if it is missing.
+
+    Raises
+    ------
+    BadRequestError
+        The value is negative, or not an integer.
+    """
     value: int | None = member(document, key, int, where)
     if value is not None and value < 0:
         raise BadRequestError(f"{key!r} of {where} must be at least 0, got {value}.")

@@ -14,6 +14,11 @@ __all__ = ["HttpLimits"]
 class HttpLimits:
     """Limits of HTTP requests.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A limit is not a positive number.
+
     Examples
     --------
     >>> HttpLimits(body_bytes=1 << 20).in_flight

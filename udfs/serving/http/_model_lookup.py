@@ -14,7 +14,13 @@ __all__ = ["find_model", "versions_of"]
 
 
 def find_model(router: Router, name: str, version: str | None = None) -> ServedModel:
-    """Return a version of a model; by default the last one deployed."""
+    """Return a version of a model; by default the last one deployed.
+
+    Raises
+    ------
+    NoSuchModelError
+        The model or the version is not deployed.
+    """
     versions = versions_of(router, name)
     if version is None:
         return versions[-1]
@@ -26,7 +32,13 @@ def find_model(router: Router, name: str, version: str | None = None) -> ServedM
 
 
 def versions_of(router: Router, name: str) -> list[ServedModel]:
-    """Return a model's versions, in the order of their deployment."""
+    """Return a model's versions, in the order of their deployment.
+
+    Raises
+    ------
+    NoSuchModelError
+        The model is not deployed.
+    """
     models = router.models
     versions = [model for model in models if model.name == name]
     if not versions:

@@ -28,6 +28,13 @@ def program_of(model: Any, example: Any = None) -> ops.Program:
     beside it ``predict_proba``, or ``decision_function`` if "prob" is not part of their name. A single result is
     ``predict`` if it has one column or comes from a regressor, else ``transform``. ``example`` is a table for an input
     of unknown width.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        An operator, or an option of one, cannot be compiled.
+    InvalidArgumentError
+        The bytes are no ONNX model.
     """
     import onnx
     from onnx import numpy_helper

@@ -32,6 +32,11 @@ def program_of(model: Any, example: Any = None) -> Program:
     """Lower a fitted model or pipeline; its outputs are the methods of its last stage.
 
     The schema of ``example`` tells vectors from numbers.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        A stage, or an option of one, cannot be compiled.
     """
     columns = _lowered(stages_of(model), Columns() if example is None else known_of(example))
     outputs = {role: columns.added[column] for role, column in columns.roles.items()}
