@@ -44,13 +44,8 @@ BANNED_NAMES = {"own", "one", "found", "given", "held", "taken", "of", "which"}
 BAD_ERROR = re.compile(
     r"^(?:[\w.]*=?\{\}|[\w.]+=\S*|[\w.]+): |^(?:no|not|nothing|neither|what|who|where|how)\b", re.IGNORECASE
 )
-# "where of x must be ..." names the argument; "{}: {}" puts the place before the message of another error.
-GOOD_ERROR = re.compile(r"^[\w. {}]+ must \w|^\{\}(?:: \{\})+$")
-# Errors about a file start with its path and then state the reason, as those of the operating system do.
-FILE_ERRORS = {
-    *("ImageError", "NodeCacheError", "ShardError", "StoreError", "StoreFullError"),
-    *("UnsafeArchiveError", "WeightsError"),
-}
+# "where" is an argument too: "where of x must be a function, got 3."
+GOOD_ERROR = re.compile(r"^[\w. {}]+ must \w")
 SECTIONS = {"Parameters", "Returns", "Yields", "Attributes", "Other Parameters"}
 SUBJECT = re.compile(r"^[\w., /-]+: [^A-Z\s].*[^.]$")
 KINDS = {
@@ -115,10 +110,8 @@ def descriptions(doc: str) -> Iterator[tuple[int, str, str]]:
 
 
 def message_of(call: ast.expr | None) -> str | None:
-    """Return the literal text of a raised error, with ``{}`` for each value; ``None`` for an error about a file."""
+    """Return the literal text of a raised error, with ``{}`` for each value."""
     if not isinstance(call, ast.Call) or not call.args:
-        return None
-    if isinstance(call.func, ast.Name) and call.func.id in FILE_ERRORS:
         return None
     match call.args[0]:
         case ast.Constant(value=str() as text):
