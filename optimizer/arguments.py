@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.errors import InvalidArgumentError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
 __all__ = ["choice_error", "one_of", "real", "whole", "whole_or_none"]
 
@@ -43,16 +43,14 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return str(value)
 
 
-def choice_error(name: str, value: Any, allowed: Iterable[str]) -> str:
+def choice_error(name: str, value: Any, allowed: Collection[str]) -> str:
     """Return the message about a value that is not among a few words, with the nearest of them.
 
     >>> choice_error("mode", "mix", ("min", "max"))
-    "mode must be 'min' or 'max', got 'mix'; did you mean 'min'?"
+    "mode must be one of min, max, got 'mix'; did you mean 'min'?"
     """
-    words = [repr(word) for word in allowed]
-    listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     hint = nearest(value, allowed) if isinstance(value, str) else ""
-    return f"{name} must be {listed}, got {value!r}{hint or '.'}"
+    return f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint or '.'}"
 
 
 def _interval(least: float, most: float, *, above: bool) -> str:
@@ -61,7 +59,7 @@ def _interval(least: float, most: float, *, above: bool) -> str:
         return "finite number" if most == math.inf else f"number of at most {most:g}"
     if most == math.inf:
         return f"number above {least:g}" if above else f"number of at least {least:g}"
-    return f"number above {least:g} and of at most {most:g}" if above else f"number from {least:g} to {most:g}"
+    return f"number above {least:g} and at most {most:g}" if above else f"number from {least:g} to {most:g}"
 
 
 def _refused(name: str, requirement: str, value: Any, why: str) -> InvalidArgumentError:

@@ -13,7 +13,7 @@ from cerebro_spark.adaptation._jobs import collect_rows
 from cerebro_spark.data import choose_features, with_places
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from udfs.adaptation import LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, PoolUncertainty, farthest_first
 from udfs.driver import check_absent, check_present, quoted
 from udfs.inference import UNCERTAINTIES
@@ -48,8 +48,7 @@ def check_how(how: str, limit: int | None) -> None:
     InvalidArgumentError
         ``how`` or ``limit`` is not allowed.
     """
-    if how not in _HOW:
-        raise InvalidArgumentError(f"how must be one of {', '.join(_HOW)}, got {how!r}{nearest(str(how), _HOW)}")
+    one_of("how", how, _HOW)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InvalidArgumentError(f"limit must be an integer of at least 1 or None, got {limit!r}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import SparkBackend
 from optimizer.adaptation import Costs
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from optimizer.space import Space
 from udfs.adaptation import Augmentation
 from udfs.store import Store
@@ -58,9 +58,7 @@ def check_arguments(settings: CampaignSettings) -> None:
         raise _refused("costs", costs, "None, which measures the costs, or Costs(flops_per_second=, bytes_per_second=)")
     if augmentation is not None and not isinstance(augmentation, Augmentation):
         raise _refused("augmentation", augmentation, "None or an Augmentation(fn, copies=4)")
-    if settings.errors not in _ERRORS:
-        close = nearest(str(settings.errors), _ERRORS)
-        raise InvalidArgumentError(f"errors must be one of {', '.join(_ERRORS)}, got {settings.errors!r}{close}")
+    one_of("errors", settings.errors, _ERRORS)
     space: Any = settings.search_space
     if isinstance(space, str) or not isinstance(space, (Mapping, Sequence, Space)):
         requirement = "a mapping of names to values, a sequence of such mappings, or a Space"

@@ -66,7 +66,7 @@ def load_search(path: Path) -> ModuleType:
             raise InvalidArgumentError(f"{former} must be renamed to {today} in {path}.")
     for name in ("trainer_fn", "search_space"):
         if not hasattr(module, name):
-            raise InvalidArgumentError(f"{path} must define {name}{nearest(name, dir(module))}.")
+            raise InvalidArgumentError(f"{path} must define {name}{nearest(name, dir(module)) or '.'}")
     return module
 
 

@@ -18,7 +18,7 @@ from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal
-from optimizer.errors import nearest
+from optimizer.arguments import choice_error
 from udfs.driver import check_place, launch, read_table, track_into
 from udfs.driver.command import (
     Json,
@@ -154,10 +154,7 @@ def tune_command(
 def _search_class(procedure: str | None, module: ModuleType) -> str:
     name = procedure or getattr(module, "procedure", "grid")
     if name not in PROCEDURES:
-        known = ", ".join(PROCEDURES)
-        raise InvalidArgumentError(
-            f"procedure of {module.__file__} must be one of {known}, got {name!r}{nearest(str(name), PROCEDURES)}."
-        )
+        raise InvalidArgumentError(choice_error(f"procedure of {module.__file__}", name, PROCEDURES))
     return PROCEDURES[name]
 
 

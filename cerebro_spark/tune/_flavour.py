@@ -17,9 +17,9 @@ _EXTRAS = {"torch": "torch", "keras": "tensorflow"}
 
 
 def pyfunc_of(model: Any) -> Pyfunc:
-    """Describe what MLflow stores of a tuned model.
+    """Describe what MLflow stores of a tuned model, or of the best model of a selection.
 
-    Of a selection, describe its best model. Raise InvalidArgumentError if it has a class for each token of a row.
+    Raise InvalidArgumentError if it has a class for each token of a row.
     """
     tuned = getattr(model, "best_model", model)
     if not isinstance(tuned, TunedModel):

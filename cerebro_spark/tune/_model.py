@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.errors import InvalidArgumentError
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
     UNBOUND,
@@ -179,10 +179,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         InvalidArgumentError
             No such way, or the label is a value and not a class.
         """
-        if how not in UNCERTAINTIES:
-            raise InvalidArgumentError(
-                f"how must be one of {', '.join(UNCERTAINTIES)}, got {how!r}{nearest(how, UNCERTAINTIES)}"
-            )
+        one_of("how", how, UNCERTAINTIES)
         kind = self._facts["kind"]
         if kind == "value":
             raise InvalidArgumentError(

@@ -19,6 +19,7 @@ from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._hyperparameters import checked_names, hyperparameter
 from cerebro_spark.tune._missing_classes import MISSING_CLASSES, check_classes
 from cerebro_spark.tune._model import TunedModel
+from optimizer.arguments import one_of
 from optimizer.errors import nearest
 from udfs.driver import interruptible, setter
 
@@ -127,11 +128,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
     ) -> None:
         super().__init__()
         defaults = checked_names(hyperparameters, self, TunedModel)
-        if missing_classes not in MISSING_CLASSES:
-            raise InvalidArgumentError(
-                f"missing_classes must be one of {', '.join(MISSING_CLASSES)}, got {missing_classes!r}"
-                f"{nearest(str(missing_classes), MISSING_CLASSES)}"
-            )
+        one_of("missing_classes", missing_classes, MISSING_CLASSES)
         if "search_space" in settings:
             raise InvalidArgumentError(
                 "search_space must not be given to a NetworkEstimator. Its configurations are param maps: "

@@ -24,22 +24,7 @@ __all__ = ["SampledSearch"]
 
 @dataclass(kw_only=True, eq=False)
 class SampledSearch(Search):
-    """Search whose configurations a sampler draws from a search space.
-
-    Parameters
-    ----------
-    search_space : mapping or Space
-        Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler : str or optuna.samplers.BaseSampler
-        Sampler of configurations: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the
-        configurations before, with the search's seed; or a sampler of Optuna with a seed of its own.
-    study : optuna.Study, optional
-        Study whose complete and pruned trials the sampler knows from the start. It has the same hyperparameters, as
-        :meth:`Selection.study` of an earlier search.
-    study_trials : int, optional
-        Number of those trials to use, in the order in which they ended; by default all when the search is made. To
-        resume a run whose study has grown since, give the number that the run began with.
-    """
+    """Search whose configurations a sampler draws from a search space; :class:`RandomSearch` documents its fields."""
 
     search_space: Mapping[str, Any] | Space
     sampler: str | optuna.samplers.BaseSampler = "random"

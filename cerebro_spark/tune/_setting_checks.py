@@ -8,7 +8,7 @@ from pyspark import cloudpickle
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from optimizer.hopper import POLICIES
 
 __all__ = ["check_settings"]
@@ -30,10 +30,7 @@ def check_settings(search: Any) -> None:
         ("keep", search.keep, KEEPS),
         ("checkpoints", search.checkpoints, CHECKPOINTS),
     ):
-        if value not in known:
-            raise InvalidArgumentError(
-                f"{name} must be one of {', '.join(known)}, got {value!r}{nearest(value, known)}"
-            )
+        one_of(name, value, known)
     if search.checkpoints == "end":
         _check_end(search)
     workers = search.backend.num_workers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from optimizer.errors import CerebroError, nearest
+from optimizer.arguments import choice_error
+from optimizer.errors import CerebroError
 from optimizer.memory._apportionment import Join, Persistence
 from optimizer.memory._constants import SPARK4, Constants
 from optimizer.memory._demand import Demand, Layout, demand, heap_for, overhead, rounded
@@ -89,7 +90,7 @@ def plan_transfer(
 def _check(name: str, value: str | None, known: tuple[str | None, ...]) -> None:
     if value not in known:
         names = [choice for choice in known if choice is not None]
-        raise CerebroError(f"{name} must be one of {', '.join(names)}, got {value!r}{nearest(str(value), names)}.")
+        raise CerebroError(choice_error(name, value, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,9 @@ def check_rungs(max_epochs: int, eta: int, min_epochs: int = 1) -> None:
     InvalidArgumentError
         A value is not an integer or too small, or ``min_epochs`` is larger than ``max_epochs``.
     """
-    whole("max_epochs", max_epochs, 1, "It is the epochs of the best configurations (R).")
+    whole("max_epochs", max_epochs, 1, "It is the number of epochs of the best configurations (R).")
     whole("eta", eta, 2, "One of eta configurations goes on.")
-    whole("min_epochs", min_epochs, 1, "It is the epochs of the first rung (r).")
+    whole("min_epochs", min_epochs, 1, "It is the number of epochs of the first rung (r).")
     if min_epochs > max_epochs:
         raise InvalidArgumentError(f"min_epochs must be at most max_epochs={max_epochs}, got {min_epochs}")
 

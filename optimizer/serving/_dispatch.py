@@ -83,7 +83,7 @@ def sliding_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: S
 def maximal_window(deadlines_ms: Sequence[float], now_ms: float, latencies_ms: Sequence[float], batch: int) -> Dispatch:
     """Run the largest batch that is in time for all its requests, and drop all before it.
 
-    Of equally large windows take the earliest. ``batch`` is not used; see :func:`earliest_first` for the others.
+    Take the earliest of equally large windows. ``batch`` is not used; see :func:`earliest_first` for the others.
 
     Examples
     --------

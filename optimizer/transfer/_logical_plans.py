@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.errors import CerebroError, nearest
+from optimizer.arguments import choice_error
+from optimizer.errors import CerebroError
 from optimizer.memory import LOGICAL_PLANS
 from optimizer.notebook import ExplainedInNotebooks
 
@@ -144,9 +145,7 @@ def plan_layers(
     (20, 36)
     """
     if logical not in LOGICAL_PLANS:
-        raise CerebroError(
-            f"logical must be one of {', '.join(LOGICAL_PLANS)}, got {logical!r}{nearest(logical, LOGICAL_PLANS)}."
-        )
+        raise CerebroError(choice_error("logical", logical, LOGICAL_PLANS))
     if not targets:
         raise CerebroError("targets must name at least one layer to transfer, got none.")
     separate = [_stage(graph, graph.inputs, [target]) for target in targets]

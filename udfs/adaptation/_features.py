@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.arguments import one_of
+from optimizer.errors import InvalidArgumentError
 from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, storage_error, to_bfloat16
 from udfs.adaptation._errors import DamagedFeatureError, FeatureError, MissingFeatureError
 from udfs.adaptation._segment import COPY
@@ -131,11 +132,7 @@ class FeatureStore:
 
     def __post_init__(self) -> None:
         check_name(self.name, "a campaign's features")
-        if self.storage_dtype not in STORAGE_DTYPES:
-            hint = nearest(str(self.storage_dtype), STORAGE_DTYPES)
-            raise InvalidArgumentError(
-                f"storage_dtype must be one of {', '.join(STORAGE_DTYPES)}, got {self.storage_dtype!r}{hint}"
-            )
+        one_of("storage_dtype", self.storage_dtype, STORAGE_DTYPES)
         rate = self.bytes_per_second
         if rate is not None and not 0 < rate < math.inf:
             raise InvalidArgumentError(f"bytes_per_second must be a positive, finite number or None, got {rate!r}")
@@ -258,7 +255,7 @@ class FeatureStore:
     def retain(self, expressions: Collection[str], segments: Collection[Segment] | None = None) -> None:
         """Delete all other layers, and outputs with another `made_with`.
 
-        Of the kept ``expressions``, all segments stay by default, else those of ``segments`` with the augmented copies
+        All segments of the kept ``expressions`` stay by default, else those of ``segments`` with the augmented copies
         that are used.
 
         Raises

@@ -256,7 +256,7 @@ def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, flo
     row : mapping of str, or iterable of pairs
         Names with numbers or texts.
     separator : str
-        Between a name and its text.
+        Separator between a name and its text.
     lists : bool
         Whether a value may be several texts.
 

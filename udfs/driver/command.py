@@ -160,7 +160,7 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in allowed:
-            raise typer.BadParameter(choice_error("It", text, allowed))
+            raise typer.BadParameter(choice_error("the value", text, allowed))
         return text
 
     return parse

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, get_args
 
+from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
 from udfs.images._pillow import MAX_PIXELS
 from udfs.tensors import TensorSpec
@@ -88,8 +89,7 @@ class Preprocessing:
             ("resample", self.resample, get_args(Resample)),
             ("crop_start", self.crop_start, ("rounded", "floor")),
         ):
-            if value not in known:
-                raise InvalidArgumentError(f"{name} of Preprocessing must be one of {', '.join(known)}, got {value!r}.")
+            one_of(f"{name} of Preprocessing", value, known)
 
     @property
     def shape(self) -> tuple[int, int, int]:

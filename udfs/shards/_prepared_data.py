@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from optimizer.arguments import choice_error
 from optimizer.errors import CerebroError, nearest
 from optimizer.notebook import ExplainedInNotebooks
 from udfs.documents import DamagedError, document, typed, write_document
@@ -355,7 +356,7 @@ def columns_of(groups: Iterable[TensorGroup]) -> tuple[TensorColumn, ...]:
 
 def _checked(split: str) -> str:
     if split not in SPLITS:
-        raise ShardError(f"split must be one of {', '.join(SPLITS)}, got {split!r}{nearest(split, SPLITS)}")
+        raise ShardError(choice_error("split", split, SPLITS))
     return split
 
 

@@ -75,7 +75,7 @@ def chosen(name: Any, among: Mapping[str, Any], function: str, what: str) -> Any
     if name not in among:
         raise CallError(
             f"the first argument of {function} must be a registered {what} ({known}), got "
-            f"{name!r}{nearest(str(name), among)}."
+            f"{name!r}{nearest(str(name), among) or '.'}"
         )
     return among[name]
 

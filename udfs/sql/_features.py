@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from optimizer.errors import nearest
+from optimizer.arguments import choice_error
 from udfs.arrow import RowMap, RowPolicy
 from udfs.images import IMAGE_FIELDS
 from udfs.sql._arguments import CallError, chosen, counted, in_order, rows_alike
@@ -54,10 +54,7 @@ class SQLNetwork:
                 raise CallError(f"layer of {function} must be from 1, the top, to {len(self.from_top)}, got {layer}.")
             name = self.from_top[place - 1]
         if name not in self.layers:
-            raise CallError(
-                f"layer of {function} must be one of {', '.join(self.layers)}, got {layer!r}"
-                f"{nearest(str(layer), self.layers)}"
-            )
+            raise CallError(choice_error(f"layer of {function}", layer, self.layers))
         return replace(self.inference, features=(self.layers[name],), combined=None)
 
 

@@ -227,6 +227,6 @@ def downstream_name(text: str) -> str:
     if not attribute:
         raise InvalidArgumentError(
             f"--downstream must be one of {', '.join(_DOWNSTREAM)}, or package.module:callable, got {text!r}"
-            f"{nearest(text, _DOWNSTREAM)}."
+            f"{nearest(text, _DOWNSTREAM) or '.'}"
         )
     return attribute

@@ -27,7 +27,7 @@ def load_sessions(path: Path) -> list[Session | App]:
     """
     module = user_module(path, "sessions = [Session(...), ...]")
     if not hasattr(module, _NAME):
-        raise InvalidArgumentError(f"{path} must define sessions{nearest(_NAME, dir(module))}.")
+        raise InvalidArgumentError(f"{path} must define sessions{nearest(_NAME, dir(module)) or '.'}")
     sessions = getattr(module, _NAME)
     if (
         not isinstance(sessions, list | tuple)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.errors import nearest
+from optimizer.arguments import one_of
 from udfs.driver import hint_keywords
 from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Score
 from vista_spark.errors import InvalidArgumentError
@@ -211,9 +211,7 @@ class OcclusionOptions:
         if not (isinstance(self.perturbation, np.ndarray) or callable(self.perturbation)):
             named = (*named, ("perturbation", self.perturbation, PERTURBATIONS))
         for name, value, allowed in named:
-            if value not in allowed:
-                hint = nearest(str(value), allowed)
-                raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+            one_of(name, value, allowed)
         Score(self.output)
         check_color(self.patch_color, "patch_color")
         self._read_numbers()

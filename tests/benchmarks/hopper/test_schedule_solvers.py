@@ -68,7 +68,7 @@ def test_milp_refuses() -> None:
         schedule_milp(HopWorkload(np.ones((3, 3))), max_binaries=17)
     with pytest.raises(HopperError, match="partition 0 is on 2 workers"):
         schedule_milp(HopWorkload(np.ones((1, 2)), availability={0: ["w0", "w1"]}))
-    with pytest.raises(HopperError, match="solver must be 'highs' or 'cbc', got 'gurobi'"):
+    with pytest.raises(HopperError, match="solver must be one of highs, cbc, got 'gurobi'"):
         schedule_milp(FIGURE_3_5, solver="gurobi")  # type: ignore[arg-type]
     with pytest.raises(HopperError, match="seconds=0"):
         schedule_milp(FIGURE_3_5, 0)

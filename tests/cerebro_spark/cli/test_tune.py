@@ -272,7 +272,7 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, (*TABLE, "--num-shards", "1"), "num_shards must be at least the number of workers, 2"),
         (SEARCH, (*TABLE, "--num-epochs", "0"), "Invalid value for '--num-epochs'"),
         (SEARCH, (*TABLE, "--schedule", "randomised"), "did you mean 'randomized'"),
-        (SEARCH, (*TABLE, "--errors", "null"), "'drop' or 'raise'"),
+        (SEARCH, (*TABLE, "--errors", "null"), "drop, raise"),
         (SEARCH, (*TABLE, "--store", "s4://bucket"), "got 's4://bucket'"),
         (SEARCH, (*TABLE, "--master", "lcoal"), "local[*]"),
         (SEARCH, (*TABLE, "--out", "s3://bucket/out"), "is a URI"),

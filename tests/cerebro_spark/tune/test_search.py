@@ -410,7 +410,7 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"search_space": {"lr": [object()]}}, "not plain data"),
         ({"search_space": {"lr": [float("nan")]}}, "not plain data"),
         ({"num_epochs": 0}, "num_epochs must be a positive integer, got 0"),
-        ({"mode": "best"}, "mode must be 'min' or 'max', got 'best'"),
+        ({"mode": "best"}, "mode must be one of min, max, got 'best'"),
         ({"schedule": "random"}, "did you mean 'randomized'"),
         ({"replicas": 3}, "replicas must be between 1 and the number of workers, 2, got 3"),
         ({"num_shards": 1}, "num_shards must be at least the number of workers, 2, got 1"),

@@ -143,7 +143,7 @@ def test_stoppers_look_at_the_first_objective() -> None:
         (["a", "b", "a"], ["min"] * 3, r"metric must name each objective once, got 'a' twice in \['a', 'b', 'a'\]"),
         (["a", "b"], "min", r"mode must have one direction for each of the 2 metrics of \['a', 'b'\], got"),
         (["a"], ["min", "max"], r"mode must have one direction for each of the 1 metrics of \['a'\], got \['min',"),
-        (["a", "b"], ["min", "up"], r"mode must be 'min' or 'max', got 'up'"),
+        (["a", "b"], ["min", "up"], r"mode must be one of min, max, got 'up'"),
     ],
 )
 def test_objectives_that_cannot_be_are_refused(metric: list[str], mode: Any, message: str) -> None:

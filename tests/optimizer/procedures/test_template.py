@@ -80,7 +80,7 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
     [
         (
             lambda: Hyperband(DRAWS, max_epochs=0),
-            r"max_epochs must be a whole number of at least 1, got 0. It is the epochs of the best",
+            r"max_epochs must be a whole number of at least 1, got 0. It is the number of epochs of the best",
         ),
         (lambda: Hyperband(DRAWS, max_epochs=9, eta=1), r"eta must be a whole number of at least 2, got 1. One of eta"),
         (lambda: Hyperband(DRAWS, max_epochs=9, eta=2.5), r"eta must be a whole number of at least 2, got 2.5"),
@@ -103,7 +103,7 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         ),
         (lambda: ASHA(DRAWS, max_epochs=9, min_epochs=0), r"min_epochs must be a whole number of at least 1, got 0"),
         (lambda: ASHA(DRAWS, max_epochs=9, eta=1), r"eta must be a whole number of at least 2, got 1"),
-        (lambda: ASHA(DRAWS, max_epochs=9, rungs="sums"), r"rungs must be 'milestones' or 'additive', got 'sums'"),
+        (lambda: ASHA(DRAWS, max_epochs=9, rungs="sums"), r"rungs must be one of milestones, additive, got 'sums'"),
         (
             lambda: ASHA(DRAWS, max_epochs=9, concurrency=-1),
             r"concurrency must be a whole number of at least 1, got -1. None trains",
@@ -114,11 +114,11 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         ),
         (
             lambda: PBT(SPACE, population=4, epochs=9, quantile=0.6),
-            r"quantile must be a number above 0 and of at most 0.5, got 0.6",
+            r"quantile must be a number above 0 and at most 0.5, got 0.6",
         ),
         (
             lambda: PBT(SPACE, population=4, epochs=9, quantile=0),
-            r"quantile must be a number above 0 and of at most 0.5, got 0",
+            r"quantile must be a number above 0 and at most 0.5, got 0",
         ),
         (lambda: PBT(SPACE, population=4, epochs=9, resample=1.1), r"resample must be a number from 0 to 1, got 1.1"),
         (
@@ -182,7 +182,7 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: Listed([{1: 2}], epochs=1), r"names of a configuration must be strings, got \{1: 2\}"),
         (lambda: Listed(["lr"], epochs=1), "a configuration must be a mapping of names to values, got 'lr'"),
         (lambda: Listed([{"lr": 1}], epochs=1, metric=""), "metric must be a name or a sequence of names, got ''"),
-        (lambda: Listed([{"lr": 1}], epochs=1, mode="up"), r"mode must be 'min' or 'max', got 'up'"),
+        (lambda: Listed([{"lr": 1}], epochs=1, mode="up"), r"mode must be one of min, max, got 'up'"),
         (lambda: Listed([{"lr": 1}], epochs=1, mode="maxx"), r"mode must be .*, got 'maxx'; did you mean 'max'"),
         (
             lambda: Listed([{"lr": 1}], epochs=1, stoppers=[3]),

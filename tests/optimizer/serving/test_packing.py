@@ -161,7 +161,7 @@ def test_what_is_refused() -> None:
         plan(example(), [Backend("a")], memory_bytes=5)
     with pytest.raises(InvalidArgumentError, match="more than 12"):
         plan(drawn_sessions(0, 13, 1, 2), method="exact")
-    with pytest.raises(InvalidArgumentError, match="must be 'auto', 'search' or 'exact'"):
+    with pytest.raises(InvalidArgumentError, match="must be one of auto, search, exact"):
         plan(example(), method="best")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="did you mean 'backend-0'"):
         plan(example())["backend0"]

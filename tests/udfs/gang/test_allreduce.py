@@ -212,7 +212,7 @@ def test_an_interface_that_is_not_ours() -> None:
 
 
 def test_a_backend_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(GangError, match=r"backend must be 'gloo' or 'horovod', got 'mpi'"):
+    with pytest.raises(GangError, match=r"backend must be one of gloo, horovod, got 'mpi'"):
         Gang.connect(0, 1, "127.0.0.1", list, backend="mpi")
     monkeypatch.setitem(sys.modules, "horovod", None)
     monkeypatch.setitem(sys.modules, "horovod.torch", None)

@@ -18,5 +18,5 @@ def test_others_are_refused(name: object) -> None:
 
 
 def test_the_nearest_is_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"device must be .auto., .*, got 'cpuu'; did you mean 'cpu'"):
+    with pytest.raises(InvalidArgumentError, match=r"device must be one of auto, .*, got 'cpuu'; did you mean 'cpu'"):
         check_device("cpuu")

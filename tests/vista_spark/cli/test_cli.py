@@ -165,7 +165,7 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--weights", "{folder}/absent.pt", ["absent.pt"]),
         ("--pooling", "max", ["'max'; did you mean 'max2x2'?"]),
         ("--pooling", "cls", ["squeezenet1_1 reads image"]),
-        ("--image-aggregation", "sum", ["'sum'", "'mean' or 'max'"]),
+        ("--image-aggregation", "sum", ["'sum'", "mean, max"]),
         ("--plan", "stagged", ["did you mean 'staged'"]),
         ("--errors", "drp", ["did you mean 'drop'"]),
         ("--test-fraction", "1", ["test_fraction must be between 0 and 1", "got 1.0"]),
@@ -247,7 +247,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
         ("--tau", "0.5", "tau must be left out of mode"),
         ("--weights", "{folder}/absent.pt", "absent.pt"),
         ("--mode", "exat", "did you mean 'exact'"),
-        ("--perturbation", "grey", "'color', 'mean' or 'blur'"),
+        ("--perturbation", "grey", "color, mean, blur"),
         ("--stride", "32", "stride must be at most the patch of 16"),
         ("--patch-size", "999", "999"),
         ("--precision", "float16", "did you mean 'bfloat16'"),
@@ -256,7 +256,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
         ("--out", "{folder}/image.jpg/heat.png", "name a file that can be written"),
         ("--output", "logits", "did you mean 'logit'"),
         ("--head", "boxes", "head must be left out"),
-        ("--device", "gpu0", "device must be 'auto', 'cpu', 'cuda'"),
+        ("--device", "gpu0", "one of auto, cpu, cuda"),
     ],
 )
 def test_explain_refuses_a_wrong_argument_before_spark_starts(

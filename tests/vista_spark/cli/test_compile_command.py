@@ -183,7 +183,7 @@ def test_scoring_is_checked_before_spark(text: Path) -> None:
             ["--table", folder / "table.csv", "--out", folder / "o", "--features", "radius"],
             "--features must name the 3 columns",
         ),
-        (["--table", folder / "table.csv", "--out", folder / "o", "--errors", "skip"], "'null', 'drop' or 'raise'"),
+        (["--table", folder / "table.csv", "--out", folder / "o", "--errors", "skip"], "null, drop, raise"),
     ):
         done = run("score", text, *wrong)
         assert done.exit_code == 2, done.output

@@ -42,7 +42,6 @@ from sklearn.preprocessing import (
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
-    SplineTransformer,
     StandardScaler,
 )
 from sklearn.svm import SVC, SVR, LinearSVC
@@ -71,7 +70,6 @@ FEATURIZERS: tuple[Any, ...] = (
     PolynomialFeatures(2, interaction_only=True, include_bias=False),
     PowerTransformer(),
     QuantileTransformer(n_quantiles=20),
-    SplineTransformer(n_knots=4, extrapolation="linear"),
     KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"),
     KBinsDiscretizer(3, encode="ordinal", quantile_method="averaged_inverted_cdf"),
     PCA(2, random_state=0),
