@@ -32,7 +32,7 @@ def check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: An
         raise InvalidArgumentError(f"seed must be less than 2**63, got {seed}.")
     if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
         raise InvalidArgumentError(
-            f"test_fraction must be the share of held-out rows, from 0 to less than 1, got {test_fraction!r}."
+            f"test_fraction must be the share of validation rows, from 0 to less than 1, got {test_fraction!r}."
         )
 
 

@@ -280,8 +280,8 @@ class _Writing:
         if {bucket: rows for bucket, rows in received.items() if rows} != expected:
             self._discard()
             raise ChangingInputError(
-                f"the DataFrame had {sum(expected.values()):,} rows when they were counted, and others when they were "
-                f"written ({sum(received.values()):,}): cache or checkpoint it first, or read it from a table"
+                f"df must return the same rows each time, got {sum(expected.values()):,} when counting and "
+                f"{sum(received.values()):,} when writing: cache or checkpoint it first, or read it from a table"
             )
         if bad and self.errors == "raise":
             self._discard()

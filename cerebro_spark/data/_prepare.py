@@ -1,4 +1,8 @@
-"""Shuffle a DataFrame once and write it as shards, to train from many times."""
+"""Preparation of a DataFrame: shuffle it once and write it as shards, to train from many times.
+
+A shard is a Parquet file with a part of the rows of a split; the splits are training and validation. A row is complete
+if no value is null, and no number NaN or infinite.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from cerebro_spark.data._census import COMPLETE, count, encoded, listed
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._shard_checks import damaged_shards
-from cerebro_spark.data._shuffle import Deal
+from cerebro_spark.data._shuffle import ShardPlan
 from cerebro_spark.errors import (
     ChangingInputError,
     ColumnError,
@@ -43,12 +47,12 @@ _LOG = logging.getLogger(__name__)
 
 # Seconds without a write after which a partial file belongs to a killed task.
 _ABANDONED_S = 3600.0
-# Version of the row order and the file format: another version gives other shards of the same rows.
+# Version of the row order and the file format. Shards of another version are not reused: it is in the fingerprint.
 _FORMAT = 1
 
 
 @hint_keywords
-def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row lies where
+def prepare(  # noqa: PLR0913 - each is a setting of its own of the public function
     df: DataFrame,
     store: Store,
     *,
@@ -65,9 +69,9 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
 ) -> PreparedData:
     """Shuffle a DataFrame once and write it as shards of plain Parquet.
 
-    The shard of a row depends on the rows' content, the columns and the seed alone, not on the DataFrame's partitioning
-    or order. The shards of a split differ by one row at most. If the store already has shards of the same rows, columns
-    and settings, they are returned and not written again.
+    The shard of a row depends on the content of all rows, the columns, ``num_shards``, ``test_fraction`` and ``seed``,
+    and not on the DataFrame's partitioning or order. The sizes of a split's shards differ by one row at most. If the
+    store already has shards of the same rows, columns and settings, they are returned and not written again.
 
     Parameters
     ----------
@@ -81,18 +85,18 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         each, named as the column. A mapping names the inputs and the columns of each; there an input of integer columns
         alone stays ``int64``, for embeddings. Cast them to double for layers that take floats.
     label_columns : sequence of str
-        Values to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
-        ``int64``, others ``float32``; so are the numbers of arrays among the features.
+        Values to predict: numbers, vectors or arrays. Each column is a separate label. Integers and booleans are stored
+        as ``int64`` and others as ``float32``; the same holds for arrays among the features.
     weight_column : str, optional
         Weights of the rows: finite numbers, not negative. Losses and metrics become weighted means, in training and in
-        validation. A row with the weight 0 is as if it were not there, whatever else it has; the result counts such
-        rows. Weights do not change which row lies where. Default ``None``: all rows count alike.
+        validation. Rows of weight 0 are ignored, even if other values are bad, and counted in the result. Other weights
+        do not affect the shard of a row. Default ``None``: all rows have the same weight.
     num_shards : int
         Number of shards of each split: one per worker.
     name : str, optional
         Name of the folder ``prepared/<name>`` in the store; by default derived from the fingerprint.
     test_fraction : float
-        Share of the rows held out of training, in ``[0, 1)``. Default a quarter.
+        Share of the complete rows for validation, in ``[0, 1)``. Default 0.25.
     seed : int
         Seed of the shuffle, not negative. Default 0.
     image_size : int, optional
@@ -107,27 +111,29 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     Returns
     -------
     PreparedData
-        Prepared data, of which the store has the shards.
+        Description of the dataset, whose shards are in the store.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid, or ``name`` holds another dataset.
+        An argument is not valid, or ``name`` is taken by another dataset.
     ColumnError, LabelError
         A column is missing, has a wrong type, bad values, or tensors of several shapes; or ``float32`` cannot represent
-        its integers exactly; or a weight is null, NaN, infinite or negative, whatever ``errors`` says.
+        its integers exactly; or a weight is null, NaN, infinite or negative, regardless of ``errors``.
     EmptyInputError
-        There are no rows, fewer than shards, or none to hold out; or all have the weight 0.
+        There are no rows, fewer training rows than shards, or all rows have weight 0; or ``test_fraction`` selects no
+        row.
     StoreError
         The driver or a worker cannot write to the store.
     BusyError
-        A run goes on in the session, and its workers hold all task slots.
+        Another run is active in the session, and its workers occupy all task slots.
     ChangingInputError
         The DataFrame returned different rows when it was read again.
 
     Notes
     -----
-    Spark shuffles the rows twice: once to compute their places and once to move them. Images are shuffled encoded.
+    Spark shuffles the rows twice: once to number them in their new order, and once to move them to their shards.
+    Images are shuffled in their encoded form.
 
     Examples
     --------
@@ -164,7 +170,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         tick("counting rows")
         rows = encoded(df, chosen, seed)
         census = count(rows, chosen, errors, image_size)
-        deal = _deal(census, num_shards, test_fraction, seed)
+        plan = _plan_shards(census, num_shards, test_fraction, seed)
         fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
         inputs, labels = chosen.groups(census.shapes)
         name = name or fingerprint[:16]
@@ -183,27 +189,31 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         )
         if census.zero_weights:
             _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
-        prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+        prepared = _load_existing(planned, errors, df.sparkSession)
+        if prepared is None:
+            prepared = _ShardWriteJob(planned, chosen, plan, errors).run(rows, tick)
         if prepared.dropped:
             _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
         return prepared
 
 
 @dataclass(frozen=True, slots=True)
-class _Writing:
+class _ShardWriteJob:
+    """Spark job that writes the shards of a dataset, and checks that it received the rows that were counted."""
+
     planned: PreparedData
     chosen: Chosen
-    deal: Deal
+    plan: ShardPlan
     errors: str
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
         """Write the shards on the workers, then the description, so that a partial dataset is never read."""
         planned = self.planned
         planned.store.sweep(FOLDER, planned.name, unchanged_s=_ABANDONED_S)
-        tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")
+        tick(f"writing {self.plan.partitions} shards to {planned.store.uri}")
         reports = self._write(rows)
         bad = sum((Counter(report.bad) for report in reports), Counter[str]())
-        self._check(reports, bad)
+        self._discard_unless_complete(reports, bad)
         shards = tuple(
             Shard(
                 report.split,
@@ -216,7 +226,7 @@ class _Writing:
             for report in sorted(reports, key=lambda report: (report.split, report.partition))
             if report.rows
         )
-        self._sweep(shards)
+        self._delete_other_files(shards)
         prepared = replace(planned, shards=shards, dropped={**planned.dropped, **bad})
         prepared.save()
         return prepared
@@ -234,13 +244,16 @@ class _Writing:
             self.planned.name,
             tuple(columns[source.name] for source in sources),
             images,
-            self.deal.partitions,
+            self.plan.partitions,
         )
-        plain = [f"c{place}" for place in range(len(sources))]
+        encoded_columns = [f"c{place}" for place in range(len(sources))]
         complete = rows.where(F.col("defect") == COMPLETE)
-        ties = [] if self.chosen.weight is None else plain[-1:]
+        # The shuffle key is a hash of the row without its weight. Rows that differ only in their weights have the same
+        # key: order them by weight (the last column), so that they are in the same order in every run.
+        tie_breakers = [] if self.chosen.weight is None else encoded_columns[-1:]
+        assigned = self.plan.assign_rows(complete, encoded_columns, tie_breakers)
         try:
-            reports = self.deal.dealt(complete, plain, ties).mapInArrow(writer, ShardReport.schema).collect()
+            reports = assigned.mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
             raise from_worker(error) from error
         return [
@@ -248,19 +261,20 @@ class _Writing:
             for row in reports
         ]
 
-    def _check(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
-        written = {(report.split, report.partition): report.rows + sum(report.bad.values()) for report in reports}
+    def _discard_unless_complete(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
+        """Delete the dataset and raise if rows changed after the count, are bad, or leave a training shard empty."""
+        received = {(report.split, report.partition): report.rows + sum(report.bad.values()) for report in reports}
         expected = {
-            (split, partition): dealt
+            (split, partition): rows
             for split in SPLITS
-            for partition in range(self.deal.partitions)
-            if (dealt := self.deal.rows(split, partition))
+            for partition in range(self.plan.partitions)
+            if (rows := self.plan.count_rows(split, partition))
         }
-        if written != expected:
+        if received != expected:
             self._discard()
             raise ChangingInputError(
-                f"the DataFrame had {sum(expected.values()):,} rows when they were counted, and others when they were "
-                f"written ({sum(written.values()):,}): cache or checkpoint it first, or read it from a table"
+                f"df must return the same rows each time, got {sum(expected.values()):,} when counting and "
+                f"{sum(received.values()):,} when writing: cache or checkpoint it first, or read it from a table"
             )
         if bad and self.errors == "raise":
             self._discard()
@@ -272,8 +286,8 @@ class _Writing:
                 f"training shard {empty[0]} must have rows, got none ({listed(bad)}): lower num_shards"
             )
 
-    def _sweep(self, shards: Sequence[Shard]) -> None:
-        """Delete files that an earlier attempt with other rows left, before anyone reads the folder."""
+    def _delete_other_files(self, shards: Sequence[Shard]) -> None:
+        """Delete files of an earlier attempt with other rows, before the folder is read."""
         written = {shard.path for shard in shards}
         store, name = self.planned.store, self.planned.name
         for split in SPLITS:
@@ -285,22 +299,25 @@ class _Writing:
         self.planned.store.delete(FOLDER, self.planned.name)
 
 
-def _deal(census: Census, num_shards: int, test_fraction: float, seed: int) -> Deal:
-    held_rows = round(census.rows * test_fraction)
-    training = census.rows - held_rows
-    if training < num_shards:
+def _plan_shards(census: Census, num_shards: int, test_fraction: float, seed: int) -> ShardPlan:
+    """Compute the sizes of the shards, after a check that they have enough rows."""
+    validation_rows = round(census.rows * test_fraction)
+    training_rows = census.rows - validation_rows
+    if training_rows < num_shards:
         raise EmptyInputError(
-            f"{training} of {census.rows} complete rows are for training (test_fraction={test_fraction}), and "
-            f"{num_shards} shards need at least one each: lower num_shards"
+            f"num_shards must be at most the number of training rows, {training_rows} of {census.rows} complete rows "
+            f"(test_fraction={test_fraction}), got {num_shards}: lower num_shards"
         )
-    if test_fraction and not held_rows:
+    if test_fraction and not validation_rows:
         raise EmptyInputError(
-            f"test_fraction={test_fraction} of {census.rows} complete rows is not one row: raise it, or set it to 0"
+            f"test_fraction must select at least one of {census.rows} complete rows, got {test_fraction}: raise it, or "
+            "set it to 0"
         )
-    return Deal(census.buckets, num_shards, held_rows, seed)
+    return ShardPlan(census.buckets, num_shards, validation_rows, seed)
 
 
 def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int) -> str:
+    """Hash everything that decides the content of the shards."""
     inputs, labels = chosen.groups(census.shapes)
     facts = {
         "format": _FORMAT,
@@ -319,16 +336,17 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _stored(planned: PreparedData, errors: str, spark: SparkSession) -> PreparedData | None:
-    """Return the dataset of an earlier call, if it is the same and none of its files is missing or damaged."""
+def _load_existing(planned: PreparedData, errors: str, spark: SparkSession) -> PreparedData | None:
+    """Load the dataset of an earlier call; ``None`` if there is none, or a file of it is missing or damaged."""
     try:
         stored = load_prepared(planned.store, planned.name)
     except ShardError:
         return None
     if stored.fingerprint != planned.fingerprint:
         raise InvalidArgumentError(
-            f"{planned.name!r} in {planned.store.uri} was prepared from other rows, columns or settings; give another "
-            f"name, or delete it: store.delete({FOLDER!r}, {planned.name!r})"
+            f"name must be new in {planned.store.uri} or name the same dataset, got {planned.name!r}, which was "
+            "prepared from other rows, columns or settings: use another name, or delete the dataset with "
+            f"store.delete({FOLDER!r}, {planned.name!r})"
         )
     if stored.missing:
         _LOG.warning("%s: shards are missing; they are written again", planned.name)

@@ -1,4 +1,8 @@
-"""Order rows by a hash of the seed and their content, and deal them one by one to the shards."""
+"""Assignment of rows to shards in a pseudo-random order, by a hash of the seed and the content of each row.
+
+A row's bucket is a remainder of its hash. Rows are ordered by bucket and then by hash, and a row's place is its number
+in that order.
+"""
 
 from __future__ import annotations
 
@@ -16,54 +20,55 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["Deal"]
+__all__ = ["ShardPlan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class ShardPlan:
     """Assignment of rows to shards, and their order within each.
 
     The hash of its content and the seed decides a row's place among all rows, so the DataFrame's partitioning and order
-    do not matter. Shards are dealt by place, not by hash: their sizes differ by one row at most, and equal rows, whose
-    places are adjacent, go to different shards. ``buckets`` are the rows of each bucket, by which rows are ordered
-    first; ``held`` rows are for validation.
+    do not matter. The place, not the hash, decides the shard: the sizes of shards differ by one row at most, and equal
+    rows, whose places are adjacent, go to different shards. ``buckets`` are the numbers of rows of the buckets, and
+    ``validation_rows`` rows are for validation.
 
     Examples
     --------
-    >>> deal = Deal(buckets=(6, 5), partitions=2, held=3, seed=0)
-    >>> deal.rows("train", 0), deal.rows("train", 1), deal.rows("validation", 0), deal.rows("validation", 1)
-    (4, 4, 2, 1)
+    >>> plan = ShardPlan(buckets=(6, 5), partitions=2, validation_rows=3, seed=0)
+    >>> [plan.count_rows(split, partition) for split in ("train", "validation") for partition in (0, 1)]
+    [4, 4, 2, 1]
     """
 
     buckets: tuple[int, ...]
     partitions: int
-    held: int
+    validation_rows: int
     seed: int
 
-    def rows(self, split: str, partition: int) -> int:
+    def count_rows(self, split: str, partition: int) -> int:
         """Count the rows of a shard."""
-        total = self.held if split == SPLITS[1] else sum(self.buckets) - self.held
+        total = self.validation_rows if split == SPLITS[1] else sum(self.buckets) - self.validation_rows
         return total // self.partitions + (partition < total % self.partitions)
 
-    def dealt(self, rows: DataFrame, columns: list[str], ties: Sequence[str] = ()) -> DataFrame:
+    def assign_rows(self, rows: DataFrame, columns: list[str], tie_breakers: Sequence[str] = ()) -> DataFrame:
         """Sort the rows into their shards.
 
-        ``ties`` are columns that order rows with the same key; without any, such rows are equal. Return ``shard``
-        (validation shards are numbered after training shards) and ``columns``. One Spark partition holds all rows of a
-        shard, in the order in which they are written.
+        ``tie_breakers`` are columns that order rows with the same key; without any, such rows are equal. Return the
+        columns ``shard`` (validation shards are numbered after training shards) and ``columns``. One Spark partition
+        has all rows of a shard, in the order in which they are written.
         """
         total = sum(self.buckets)
-        before = [0, *itertools.accumulate(self.buckets)][:-1]
-        starts = F.array(*(F.lit(start).cast("bigint") for start in before))
-        place = F.row_number().over(Window.partitionBy("bucket").orderBy("key", *ties)) - 1
+        first_places = [0, *itertools.accumulate(self.buckets)][:-1]
+        starts = F.array(*(F.lit(start).cast("bigint") for start in first_places))
+        place = F.row_number().over(Window.partitionBy("bucket").orderBy("key", *tie_breakers)) - 1
         placed = rows.select(*columns, (F.element_at(starts, F.col("bucket") + 1) + place).alias("place"))
-        # Spread the validation rows evenly: a row is held out where this step function of its place rises.
-        placed = placed.withColumn("held", F.expr(f"(place * {self.held}L) div {total}L")).withColumn(
-            "next", F.expr(f"((place + 1) * {self.held}L) div {total}L")
+        # Spread the validation rows evenly: ``before`` is the number of them at lower places, and a row is one of them
+        # if that number is larger at the next place.
+        placed = placed.withColumn("before", F.expr(f"(place * {self.validation_rows}L) div {total}L")).withColumn(
+            "next", F.expr(f"((place + 1) * {self.validation_rows}L) div {total}L")
         )
-        training = F.pmod(F.col("place") - F.col("held"), F.lit(self.partitions))
-        validation = F.pmod(F.col("held"), F.lit(self.partitions)) + self.partitions
-        shard = F.when(F.col("next") > F.col("held"), validation).otherwise(training).cast("int")
+        training = F.pmod(F.col("place") - F.col("before"), F.lit(self.partitions))
+        validation = F.pmod(F.col("before"), F.lit(self.partitions)) + self.partitions
+        shard = F.when(F.col("next") > F.col("before"), validation).otherwise(training).cast("int")
         # In order of place, equal rows of a shard would be adjacent.
         turn = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col("place"))
         return (

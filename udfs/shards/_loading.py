@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The rows of a shard, in the order in which they were dealt.
+    """Rows of a shard, in the order in which they were written.
 
     There is an array of shape ``(rows, *group.shape)`` for each group. Without ``weights`` all rows count equally.
     """

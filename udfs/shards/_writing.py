@@ -1,4 +1,4 @@
-"""Write rows that Spark has dealt and sorted as one Parquet file per shard."""
+"""Write rows that Spark has assigned to shards and sorted as one Parquet file per shard."""
 
 from __future__ import annotations
 

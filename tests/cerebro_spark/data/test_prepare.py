@@ -603,9 +603,9 @@ def test_vectors_have_one_length(spark: SparkSession, store: Store) -> None:
     ("rows", "settings", "message"),
     [
         (0, {}, "the DataFrame has no rows"),
-        (1, {}, r"1 of 1 complete rows are for training \(test_fraction=0.25\), and 2 shards"),
+        (1, {}, r"training rows, 1 of 1 complete rows \(test_fraction=0.25\), got 2: lower num_shards"),
         (4, {"test_fraction": 0.75}, "1 of 4 complete rows"),
-        (9, {"test_fraction": 0.01}, "test_fraction=0.01 of 9 complete rows is not one row"),
+        (9, {"test_fraction": 0.01}, "must select at least one of 9 complete rows, got 0.01"),
     ],
 )
 def test_too_few_rows(spark: SparkSession, store: Store, rows: int, settings: dict[str, Any], message: str) -> None:
@@ -641,7 +641,7 @@ def test_a_data_frame_that_changes(spark: SparkSession, store: Store, tmp_path: 
         count.write_text("49" if step.startswith("writing") else "50")
 
     df = spark.range(0, 1, 1, 1).mapInArrow(rows, "x double, y bigint")
-    with pytest.raises(ChangingInputError, match=r"50 rows when they were counted.*\(49\): cache or checkpoint"):
+    with pytest.raises(ChangingInputError, match=r"got 50 when counting and 49 when writing: cache or checkpoint"):
         simple(df, store, progress=progress)
     assert store.list(FOLDER) == []
 
