@@ -98,7 +98,9 @@ def probe(
     try:
         weighted = rows.weights is not None
         with _TURN:
-            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs)
+            session = open_session(
+                trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs, data=prepared
+            )
             if opened is not None:
                 opened(session)
             # Unequal ones, so that the loss has to give one number a row.

@@ -116,7 +116,8 @@ class Selection(Results, Model, MLWritable):
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         """Open a trial's model at a checkpoint."""
-        session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial.trial_id))
+        seed = initial_seed(self.spec.seed, trial.trial_id)
+        session = open_session(self.trainer_fn, trial.params, seed, data=self.prepared)
         session.restore(state)
         return session
 

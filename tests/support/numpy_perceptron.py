@@ -110,9 +110,9 @@ class NumpySession:
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
             raise TrainerError(f"optimizer is a {type(trainer.optimizer).__name__}: a perceptron takes a Momentum")
-        self.model, self._optimizer, self._batch_size = trainer.model, trainer.optimizer, trainer.batch_size
-        self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
-        self.random = take_random()
+        self.model, self._optimizer = trainer.model, trainer.optimizer
+        self._batches = {"batch_size": trainer.batch_size, "drop_last": trainer.drop_last}
+        self.sums, self.random = Sums([metric(wanted) for wanted in trainer.metrics]), take_random()
 
     @property
     def weight_bytes(self) -> int:
@@ -138,7 +138,7 @@ class NumpySession:
             self._optimizer.velocity = saved["velocity"]
 
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:
-        return train_in_steps(self, data, order, self._batch_size, ends_epoch=ends_epoch)
+        return train_in_steps(self, data, order, **self._batches, ends_epoch=ends_epoch)
 
     def begin(self) -> None:
         self._unit, self._rows = np.zeros(2), 0

@@ -122,6 +122,10 @@ class Framework(Handler, Protocol):
             The trainer's optimizer, loss or scheduler does not fit the framework.
         """
 
+    def refusal_of_one_row(self, model: Any, inputs: Sequence[TensorSpec]) -> str:  # a default for models that take it
+        """Return why a model does not train on a batch of one row; empty where it does. The model stays as it is."""
+        return ""
+
     def open_adapted(
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
     ) -> Adapted:

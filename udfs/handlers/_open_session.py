@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.handlers._adapted_trainer import trained_whole
+from udfs.handlers._batch_checks import check_batches
 from udfs.handlers._function_session import FunctionSession
 from udfs.handlers._registry import framework, imported_frameworks
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from udfs.handlers._adapted_trainer import Adapted
+    from udfs.shards import PreparedData
     from udfs.tensors import TensorSpec
     from udfs.training import Session
 
@@ -36,19 +38,23 @@ def open_session(
     device: str = "cpu",
     weighted: bool = False,
     epochs: int | None = None,
+    data: PreparedData | None = None,
 ) -> Session:
     """Build a configuration's model, with random numbers that depend on the seed alone.
 
     For the seed see :func:`udfs.training.initial_seed`. ``device`` is ``"cpu"``, ``"auto"``, or an accelerator in
     torch's words, ``"cuda:1"``; a model that :class:`TrainingFunctions` put on an accelerator stays there. ``weighted``
     tells whether the rows to train on have weights. ``epochs`` is the most that will be trained, where that is known: a
-    phase of ``freeze_until`` that begins later is an error. Raise TrainerError if the function returns something else,
-    or what does not train on rows with weights or for so long, and DeviceError if this process has no such device.
+    phase of ``freeze_until`` that begins later is an error. ``data`` are the shards to train on, where there are any:
+    batches that their rows leave are checked. Raise TrainerError if the function returns something else, or what does
+    not train on such rows or for so long, and DeviceError if this process has no such device.
     """
     made = _made(trainer_fn, params, seed, weighted=weighted)
     if isinstance(made, TrainingFunctions):
         return FunctionSession(made, dict(params), device)
     check_phases(made.freeze_until, epochs)
+    if data is not None:
+        check_batches(made, data)
     backend = trainer_framework(made)
     return backend.open_training(made, backend.device(device))
 
@@ -62,6 +68,7 @@ def open_adapted(
     columns: Sequence[str],
     device: str = "cpu",
     weighted: bool = False,
+    data: PreparedData | None = None,
 ) -> Adapted:
     """Build a configuration's model as :func:`open_session` does, opened where its frozen layers end.
 
@@ -75,6 +82,8 @@ def open_adapted(
     if isinstance(made, TrainingFunctions):
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+    if data is not None:
+        check_batches(made, data)
     backend = trainer_framework(made)
     return backend.open_adapted(made, inputs, columns, backend.device(device))
 

@@ -17,11 +17,17 @@ __all__ = ["train_in_steps"]
 
 
 def train_in_steps(
-    session: Session, data: Rows, order: NDArray[np.int64], batch_size: int, *, ends_epoch: bool
+    session: Session,
+    data: Rows,
+    order: NDArray[np.int64],
+    batch_size: int,
+    *,
+    ends_epoch: bool,
+    drop_last: bool = False,
 ) -> dict[str, NDArray[np.float64]]:
     """Train a session on a shard by its ``begin``, ``step`` and ``end``, with the random numbers that are its own.
 
-    A framework's ``Session.train`` is this with the batch size of its trainer.
+    A framework's ``Session.train`` is this with the ``batch_size`` and ``drop_last`` of its trainer.
 
     Parameters
     ----------
@@ -35,6 +41,8 @@ def train_in_steps(
         Rows per step; the last batch may be short.
     ends_epoch : bool
         Whether this was the last shard of an epoch.
+    drop_last : bool
+        Whether a short last batch is left out. Default false.
 
     Returns
     -------
@@ -48,7 +56,7 @@ def train_in_steps(
     """
     apply_random(session.random)
     session.begin()
-    for start in range(0, len(order), batch_size):
+    for start in range(0, len(order) - (batch_size - 1 if drop_last else 0), batch_size):
         picked = order[start : start + batch_size]
         inputs = tuple(array[picked] for array in data.inputs)
         labels = tuple(array[picked] for array in data.labels)

@@ -34,6 +34,8 @@ class ModelTrainer:
         Metrics beside the loss; names are those of :data:`udfs.metrics.METRICS`.
     batch_size : int
         Rows of a step. Default 32.
+    drop_last : bool
+        Whether the last batch of a shard is left out of training where it is short. Default false.
     scheduler : torch.optim.lr_scheduler.LRScheduler, optional
         Scheduler of the learning rate, for torch; Keras has it within its optimizer.
     scheduler_step : {"epoch", "batch"}
@@ -73,6 +75,7 @@ class ModelTrainer:
     loss: Any
     metrics: Sequence[str | Metric | Callable[..., Any]] = ()
     batch_size: int = 32
+    drop_last: bool = False
     scheduler: Any = None
     scheduler_step: Literal["epoch", "batch"] = "epoch"
     epochs: int | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,9 +160,15 @@ class GroupUnits:
             self._sessions.begin(branch.member.trial_id)
             branch.session.begin()
 
+        size = _batch_size(branches)
+
+        def step(branch: _Branch, *, batch: FeatureBatch, known: Mapping[str, NDArray[Any]]) -> None:
+            if batch.rows == size or not getattr(branch.adapted.trainer, "drop_last", False):
+                branch.session.step(branch.inputs(known), batch.labels, batch.weights)
+
         each(begin)
-        for batch, known in self._batches(unit, "train", alive, _batch_size(branches)):
-            each(lambda branch: branch.session.step(branch.inputs(known), batch.labels, batch.weights))  # noqa: B023 - called at once
+        for batch, known in self._batches(unit, "train", alive, size):
+            each(partial(step, batch=batch, known=known))
         sums: dict[str, dict[str, NDArray[np.float64]]] = {}
 
         def end(branch: _Branch) -> None:

@@ -137,7 +137,9 @@ class Sessions:
         worker, settings = self._worker, self._worker.adaptation
         weighted = worker.prepared.weights is not None
         if settings is None:
-            session = open_session(worker.trainer_fn, params, seed, device=self._device, weighted=weighted)
+            session = open_session(
+                worker.trainer_fn, params, seed, device=self._device, weighted=weighted, data=worker.prepared
+            )
             return _Open(session, None, session.weight_bytes)
         adapted = open_adapted(
             worker.trainer_fn,
@@ -147,6 +149,7 @@ class Sessions:
             columns=settings.columns,
             device=self._device,
             weighted=weighted,
+            data=worker.prepared,
         )
         # The planner's prediction of a group's memory has no place for what opening it took.
         return_freed_memory()

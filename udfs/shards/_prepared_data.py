@@ -14,6 +14,7 @@ from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
 from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.store import Store
+from udfs.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -142,6 +143,11 @@ class PreparedData(ExplainedInNotebooks):
     def groups(self) -> tuple[TensorGroup, ...]:
         """Inputs and labels, and last the weights where there are any."""
         return (*self.inputs, *self.labels, *(() if self.weights is None else (self.weights,)))
+
+    @property
+    def input_specs(self) -> tuple[TensorSpec, ...]:
+        """Shape and type of a row of each input."""
+        return tuple(TensorSpec(group.shape, group.dtype) for group in self.inputs)
 
     @property
     def weight_column(self) -> str | None:

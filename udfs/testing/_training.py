@@ -139,6 +139,21 @@ class FrameworkContract(HandlerContract):
             )
             assert session.checkpoint() == alone.checkpoint()
 
+    def test_drop_last_leaves_out_a_short_last_batch_bit_for_bit(self) -> None:
+        def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
+            made = self.training.trainer_fn({key: value for key, value in params.items() if key != "drop_last"})
+            return replace(made, batch_size=size, drop_last=params["drop_last"])
+
+        rows = self.training.data.rows
+        size = next(size for size in (3, 4, 5, 7) if rows % size)
+        for order in (np.arange(rows), np.arange(rows - rows % size)):
+            dropping, plain = (
+                open_session(trainer_fn, {"drop_last": drop_last}, 3, device=self.device) for drop_last in (True, False)
+            )
+            dropping.train(self.training.data, order, ends_epoch=True)
+            plain.train(self.training.data, np.arange(rows - rows % size), ends_epoch=True)
+            assert dropping.checkpoint() == plain.checkpoint(), len(order)
+
     def test_a_clone_has_the_weights_of_its_source_and_random_numbers_of_its_own(self) -> None:
         source, clone, twin, other = self.session(), self.session(5), self.session(5), self.session(6)
         self.unit(source)

@@ -83,6 +83,10 @@ class Trainer(Protocol):
         """Rows per step."""
 
     @property
+    def drop_last(self) -> bool:
+        """True if the last batch of a shard is left out where it is short."""
+
+    @property
     def scheduler(self) -> Any:
         """A scheduler of the learning rate, or ``None``."""
 

@@ -73,6 +73,7 @@ def trainer(params: dict[str, Any]) -> ModelTrainer | TrainingFunctions:
         optimizer=solver,
         loss=torch.nn.MSELoss(),
         batch_size=params.get("batch", BATCH),
+        drop_last=params.get("drop_last", False),
         scheduler=torch.optim.lr_scheduler.ExponentialLR(solver, 0.9),
         scheduler_step="batch",
     )
@@ -181,7 +182,7 @@ def raw() -> tuple[str, ...]:
 
 TRIALS: dict[str, dict[str, Any]] = {
     "c000": {"lr": 0.01},
-    "c001": {"lr": 0.1, "hidden": 6},
+    "c001": {"lr": 0.1, "hidden": 6, "drop_last": True},
     "c002": {"lr": 0.01},
 }
 

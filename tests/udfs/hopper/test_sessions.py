@@ -38,7 +38,7 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     first, second = checkpoint(1.0), checkpoint(2.0)
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
-    prepared = SimpleNamespace(weights=None)
+    prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
     worker: Any = SimpleNamespace(
         trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
     )
@@ -67,7 +67,7 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     checkpoints.write(Record("c0", 2, digest_of(source), ((0, 1), (0, 0))), source)
     states.put("c3", 2, Held(other, digest_of(other)))
     states.put("c0", 2, Held(other, digest_of(other)))  # of an attempt that was taken for lost
-    prepared = SimpleNamespace(weights=None)
+    prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
     worker: Any = SimpleNamespace(
         trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
     )

@@ -112,6 +112,12 @@ class TorchFramework(Framework):
 
         return TorchSession(trainer, device)
 
+    def refusal_of_one_row(self, model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
+        """Return the error of batch normalisation if a module meets it on one row; empty without one."""
+        from udfs.handlers.torch._modes import refusal_of_one_row  # inference needs nothing of training
+
+        return refusal_of_one_row(model, inputs)
+
     def open_adapted(
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
     ) -> Adapted:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["frozen_modules", "set_training"]
+    from udfs.tensors import TensorSpec
+
+__all__ = ["frozen_modules", "refusal_of_one_row", "set_training"]
 
 
 def set_training(model: nn.Module) -> None:
@@ -45,3 +51,28 @@ def frozen_modules(model: nn.Module) -> Iterator[nn.Module]:
         return
     for inner in model.children():
         yield from frozen_modules(inner)
+
+
+def refusal_of_one_row(model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
+    """Return the error that a copy of a module raises on one row in training mode, if it has batch norm.
+
+    Examples
+    --------
+    >>> from udfs.tensors import TensorSpec
+    >>> bool(refusal_of_one_row(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), [TensorSpec((3,))]))
+    True
+    """
+    if not any(isinstance(module, _BatchNorm) for module in model.modules()):
+        return ""
+    arrays = [np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs]
+    try:
+        twin = copy.deepcopy(model)
+        device = next((parameter.device for parameter in twin.parameters()), torch.device("cpu"))
+        set_training(twin)
+        with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+            twin(*(torch.from_numpy(array).to(device) for array in arrays))
+    except ValueError as error:
+        return str(error) if "more than 1 value per channel" in str(error) else ""
+    except Exception:  # noqa: BLE001 - another error of the user's module shows where it is trained
+        return ""
+    return ""

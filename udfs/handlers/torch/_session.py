@@ -152,7 +152,8 @@ class TorchSession:
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
-        return train_in_steps(self, data, order, self._trainer.batch_size, ends_epoch=ends_epoch)
+        size, drop_last = self._trainer.batch_size, self._trainer.drop_last
+        return train_in_steps(self, data, order, size, ends_epoch=ends_epoch, drop_last=drop_last)
 
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""
