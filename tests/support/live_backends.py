@@ -13,6 +13,7 @@ from udfs.rpc import Credentials, Endpoint, new_credentials
 from udfs.serving import (
     Admission,
     Backend,
+    BackendSpec,
     FunctionRecipe,
     GroupRecipe,
     Link,
@@ -64,6 +65,7 @@ def running(
     slo_ms: float = 20_000.0,
     per_row_ms: float = 1.0,
     batch: int = 8,
+    spec: BackendSpec | None = None,
 ) -> Iterator[Running]:
     """Serve functions of ``x`` by backends of these names, each all of them."""
     credentials: Credentials = new_credentials(encrypted=False)
@@ -80,7 +82,7 @@ def running(
     router.noticed = lambda link, _why: one.lost.append(link.name)
     threads = []
     for name in names:
-        backend = Backend(recipes)
+        backend = Backend(recipes, spec)
         thread = threading.Thread(target=backend.serve, daemon=True)
         thread.start()
         threads.append(thread)

@@ -180,7 +180,7 @@ class WorkerJobs:
             except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
                 last = error
                 if not self._over.is_set():
-                    self._supervisor.lose(worker.worker, f"its Spark job ended: {cause(error)}")
+                    self._report_loss(worker.worker, error)
             else:
                 # A worker that was considered lost is stopped as well, and started again.
                 if self._supervisor.wait(0.0):
@@ -191,6 +191,12 @@ class WorkerJobs:
         self._supervisor.give_up(worker.worker)
         if self._needed <= self._given_up and not self._supervisor.alive and last is not None:
             self._supervisor.fail(last)
+
+    def _report_loss(self, name: str, error: Exception) -> None:
+        try:
+            self._supervisor.lose(name, f"its Spark job ended: {cause(error)}")
+        except Exception:  # noqa: BLE001 - the job is started again nevertheless
+            _LOG.exception("the loss of worker %s could not be handled", name)
 
     def _run(self, worker: LongLivedWorker, attempt: int) -> None:
         """Run one job of a worker to its end."""
@@ -226,6 +232,11 @@ class WorkerJobs:
 
     def _look_after(self) -> None:
         while not self._over.wait(_LOOK_S):
-            for name in self._supervisor.look_after():
+            try:
+                silent = self._supervisor.look_after()
+            except Exception:  # noqa: BLE001 - without this thread no worker that hangs would be found any more
+                _LOG.exception("the workers could not be looked after")
+                continue
+            for name in silent:
                 # It may hang where no signal of ours reaches it: Spark ends the task, and the thread starts another.
                 self._interrupt([name])

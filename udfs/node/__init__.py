@@ -1,4 +1,4 @@
-"""A worker's node: its memory and accelerator, its allocator, and the folder its processes share."""
+"""A worker's node: its memory and accelerator, its allocator, shared folder and supervised threads."""
 
 from udfs.node._allocator import freed_memory_kept, keep_freed_memory, return_freed_memory
 from udfs.node._background import background
@@ -7,6 +7,7 @@ from udfs.node._collector import FrozenHeap
 from udfs.node._device import DEVICES, check_device
 from udfs.node._errors import DeviceError
 from udfs.node._machine import MachineReport, memory_limit, task_device
+from udfs.node._supervised_thread import SupervisedThread
 from udfs.node._threads import limit_threads
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "FrozenHeap",
     "MachineReport",
     "NodeCacheError",
+    "SupervisedThread",
     "background",
     "check_device",
     "freed_memory_kept",

@@ -131,30 +131,37 @@ class Endpoint:
         self._listener.settimeout(_LOOK_S)
         while not self._closed.is_set():
             try:
-                accepted, address = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                # No file descriptor is free, or the peer disconnected already.
-                self._connections.drop_oldest()
-                self._closed.wait(0.01)
-                continue
-            try:
-                accepted = self._to_be_encrypted(accepted)
-            except OSError:  # the peer disconnected already
-                accepted.close()
-                continue
-            connection = Connection(accepted, f"{address[0]}:{address[1]}")
-            self._connections.add(connection)
-            connection.thread = threading.Thread(
-                target=self._serve, args=(connection,), name="endpoint-connection", daemon=True
-            )
-            try:
-                connection.thread.start()
-            except RuntimeError:  # the system cannot start another thread
-                connection.thread = None
-                self._end(connection)
-                self._connections.drop_oldest()
+                self._accept_next()
+            except Exception:  # noqa: BLE001 - without this thread no peer could connect any more
+                _LOG.exception("a connection could not be accepted")
+                self._closed.wait(_LOOK_S)
+
+    def _accept_next(self) -> None:
+        try:
+            accepted, address = self._listener.accept()
+        except TimeoutError:
+            return
+        except OSError:
+            # No file descriptor is free, or the peer disconnected already.
+            self._connections.drop_oldest()
+            self._closed.wait(0.01)
+            return
+        try:
+            accepted = self._to_be_encrypted(accepted)
+        except OSError:  # the peer disconnected already
+            accepted.close()
+            return
+        connection = Connection(accepted, f"{address[0]}:{address[1]}")
+        self._connections.add(connection)
+        connection.thread = threading.Thread(
+            target=self._serve, args=(connection,), name="endpoint-connection", daemon=True
+        )
+        try:
+            connection.thread.start()
+        except RuntimeError:  # the system cannot start another thread
+            connection.thread = None
+            self._end(connection)
+            self._connections.drop_oldest()
 
     def _to_be_encrypted(self, accepted: socket.socket) -> socket.socket:
         """Wrap the socket before it is shared: other threads may shut it down, so it must not be replaced later."""
@@ -175,6 +182,8 @@ class Endpoint:
             self._refuse(connection, error)
         except OSError:  # the peer disconnected or missed a deadline
             return
+        except Exception:  # noqa: BLE001 - the caller sees a closed connection
+            _LOG.exception("a connection failed")
         finally:
             self._end(connection)
 
@@ -207,8 +216,8 @@ class Endpoint:
     def _call(self, content: bytes) -> tuple[Kind, bytes, str]:
         if self._answer is None:
             raise RefusedError("a call, which this endpoint does not answer")
-        request = self._protocol.decode_request(content)
         try:
+            request = self._protocol.decode_request(content)
             reply = self._protocol.encode(self._answer(request))
         except RefusedError:
             raise

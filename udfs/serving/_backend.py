@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.serving import POLICIES
 from udfs.arrow import RowError
-from udfs.node import FrozenHeap
-from udfs.rpc import RefusedError
+from udfs.node import FrozenHeap, SupervisedThread
+from udfs.rpc import Limits, RefusedError
 from udfs.serving._batch_scheduler import BatchScheduler, Waiting
 from udfs.serving._messages import (
     SERVING,
@@ -98,19 +98,31 @@ class Backend:
         self._runners: list[threading.Thread] = []
         self._running: dict[str, tuple[float, float]] = {}
         self._collected = time.monotonic()
-        self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
+        self._failure: BaseException | None = None
+        self._reader = SupervisedThread(self._read, "reader", self._fail)
 
     def serve(self) -> None:
-        """Run batches until :class:`Stop` comes, or no router has called for a minute."""
+        """Run batches until :class:`Stop` comes, or no router has called for a minute.
+
+        Raises
+        ------
+        RuntimeError
+            A thread of the backend failed, so that another process must take its place.
+        """
         self._reader.start()
-        while self._warm_next() or (self._watch() if self._spec.parallel else self._run_next()):
-            pass
-        with self._changed:
-            # Without a router no Stop request came.
-            self._stopped = True
-            self._changed.notify_all()
-            for _, _, done in self._warming:
-                done.set()
+        try:
+            while self._warm_next() or (self._watch() if self._spec.parallel else self._run_next()):
+                pass
+        finally:
+            with self._changed:
+                # Without a router no Stop request came.
+                self._stopped = True
+                self._changed.notify_all()
+                for _, _, done in self._warming:
+                    done.set()
+        if self._failure is not None:
+            # A thread that is inside a model may never end.
+            raise RuntimeError("A thread of the backend failed.") from self._failure
         for runner in self._runners:
             runner.join()
         self._heap.thaw()
@@ -134,8 +146,15 @@ class Backend:
             self._stopped = True
             self._changed.notify_all()
 
+    def _fail(self, error: BaseException) -> None:
+        """End the backend: a thread that it needs has failed."""
+        self._failure = error
+        self.stop()
+
     def _collect(self, request: Collect) -> Results:
         self._collected = time.monotonic()
+        if request.check:
+            self._outbox.revise(_sendable)
         answers, last = self._outbox.take(request.after, _POLL_S)
         self._collected = now = time.monotonic()
         with self._changed:
@@ -166,7 +185,7 @@ class Backend:
             for name, placed in wanted.items():
                 try:
                     group = self._groups.get(name) or self._opened(placed)
-                except Exception as error:  # noqa: BLE001 - any error of a user's model is reported to the driver
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a user's model is reported to the driver
                     _LOG.exception("%s could not be opened", name)
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
                     continue
@@ -219,7 +238,7 @@ class Backend:
             last = not any(other is done for _, _, other in self._warming)
         try:
             group.run(rows)
-        except Exception as error:  # noqa: BLE001 - a user's model may fail on the sample row and work on others
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's model may fail on the sample row and work on others
             _LOG.warning("a model fails on a sample row: %s", error)
         if last:
             done.set()
@@ -231,7 +250,7 @@ class Backend:
                 pass
 
         self._runners = [runner for runner in self._runners if runner.is_alive()]
-        self._runners.append(threading.Thread(target=run, name=f"runner of {name}", daemon=True))
+        self._runners.append(SupervisedThread(run, f"runner of {name}", self._fail))
         self._runners[-1].start()
 
     def _close_left(self) -> None:
@@ -277,7 +296,7 @@ class Backend:
                 arrays = group.readers[content.units[0].session].read(content.inputs)
             except RowError as error:
                 failure, why = "bad", str(error)
-            except Exception as error:  # noqa: BLE001 - any error of a decoder or tokenizer concerns this row only
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a decoder or tokenizer concerns this row only
                 failure, why = "bad", f"{type(error).__name__}: {error}"
         if content.key and arrays is not None:
             # Rows of other sessions may have the same content. Names of groups are unique.
@@ -347,12 +366,25 @@ def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Ans
     """Run a batch; if it fails, run each row alone, so that one row does not spoil the others."""
     try:
         outputs = group.run([row for _, row in batch])
-    except Exception as error:  # noqa: BLE001 - any error of a user's model
+        return [Answer(unit.number, "", "", row_outputs) for (unit, _), row_outputs in zip(batch, outputs, strict=True)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a user's model; a call of sys.exit too
         if len(batch) == 1:
             return [Answer(batch[0][0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
         _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
         return [answer for single in batch for answer in _answers(group, [single])]
-    return [Answer(unit.number, "", "", row_outputs) for (unit, _), row_outputs in zip(batch, outputs, strict=True)]
+
+
+def _sendable(answer: Answer) -> Answer:
+    """Return the answer, or an error in its place if it cannot be sent to the router and read there."""
+    try:
+        content = SERVING.encode(Results((answer,), 0, 0, 0.0, {}))
+        SERVING.decode_reply(Collect(0), content)
+        if len(content) > Limits().message_bytes:
+            raise ValueError(f"The outputs must have at most {Limits().message_bytes:,} bytes, got {len(content):,}.")  # noqa: TRY301 - the answer of the row, as other errors
+    except Exception as error:  # noqa: BLE001 - whatever a user's model returned
+        why = f"The outputs cannot be sent: {type(error).__name__}: {error}"
+        return Answer(answer.number, "failed", why[:_LONGEST_MESSAGE], {})
+    return answer
 
 
 def _now_ms() -> float:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from udfs.node import SupervisedThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["DeadlineTimer"]
+
+_LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -44,7 +49,7 @@ class DeadlineTimer(Generic[_T]):
         self._numbers = itertools.count()
         self._waiting: list[tuple[float, int, _T]] = []
         self._stopped = False
-        threading.Thread(target=self._run, name="deadlines", daemon=True).start()
+        SupervisedThread(self._run, "deadlines").start()
 
     def watch(self, deadline: float, item: _T) -> None:
         """Watch an item; its deadline is in seconds of this process's monotonic clock."""
@@ -64,7 +69,7 @@ class DeadlineTimer(Generic[_T]):
     def _run(self) -> None:
         while True:
             with self._changed:
-                while self._waiting and self._settled(self._waiting[0][2]):
+                while self._waiting and self._is_settled(self._waiting[0][2]):
                     heapq.heappop(self._waiting)
                 if self._stopped:
                     return
@@ -73,4 +78,14 @@ class DeadlineTimer(Generic[_T]):
                     self._changed.wait(self._waiting[0][0] - now if self._waiting else None)
                     continue
                 item = heapq.heappop(self._waiting)[2]
-            self._expired(item)
+            try:
+                self._expired(item)
+            except Exception:  # noqa: BLE001 - the other deadlines are kept
+                _LOG.exception("a request could not be ended at its deadline")
+
+    def _is_settled(self, item: _T) -> bool:
+        try:
+            return self._settled(item)
+        except Exception:  # noqa: BLE001 - as above
+            _LOG.exception("the state of a request is unknown, so it ends at its deadline")
+            return False

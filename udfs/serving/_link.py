@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from udfs.node import SupervisedThread
 from udfs.rpc import Caller, CallError, RefusedError
 from udfs.serving._message_size import fill_message
 from udfs.serving._messages import SERVING, Adopt, Collect, Stop, Submit, Unit
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "LinkOwner"]
 
+_LOG = logging.getLogger(__name__)
+
 # Seconds of silence after which a backend counts as lost.
 _SILENCE_S = 6.0
 
@@ -32,6 +36,9 @@ class LinkOwner(Protocol):
 
     def answered(self, answers: Sequence[Answer]) -> None:
         """Handle the answers of a backend."""
+
+    def unsent(self, number: int, error: Exception) -> None:
+        """Handle a row that cannot be sent."""
 
     def lost(self, link: Link, why: str) -> None:
         """Handle the loss of a backend; called once."""
@@ -53,8 +60,8 @@ class Link:
         self._lost = False
         self._opening = False
         self._threads = [
-            threading.Thread(target=self._send, name=f"to {name}", daemon=True),
-            threading.Thread(target=self._collect, name=f"from {name}", daemon=True),
+            SupervisedThread(self._send, f"to {name}", self._fail),
+            SupervisedThread(self._collect, f"from {name}", self._fail),
         ]
 
     @property
@@ -129,27 +136,55 @@ class Link:
                 if unit.deadline > now
             )
             try:
-                self._caller.call(Submit(units, cancelled), timeout_s=_SUBMIT_S)
+                self._submit(units, cancelled)
             except (CallError, RefusedError) as error:
                 self._lose(str(error))
                 return
 
+    def _submit(self, units: tuple[Unit, ...], cancelled: tuple[int, ...]) -> None:
+        """Send rows; a row that cannot be sent fails alone."""
+        try:
+            self._caller.call(Submit(units, cancelled), timeout_s=_SUBMIT_S)
+        except (CallError, RefusedError):
+            raise
+        except Exception as error:
+            sendable = tuple(unit for unit in units if self._is_sendable(unit))
+            if len(sendable) == len(units):
+                raise
+            _LOG.warning("%d rows cannot be sent to a backend: %s", len(units) - len(sendable), error)
+            self._caller.call(Submit(sendable, cancelled), timeout_s=_SUBMIT_S)
+
+    def _is_sendable(self, unit: Unit) -> bool:
+        try:
+            SERVING.encode(Submit((unit,), ()))
+        except Exception as error:  # noqa: BLE001 - its request ends with this error
+            self._owner.unsent(unit.number, error)
+            return False
+        return True
+
     def _collect(self) -> None:
-        after = 0
+        after, check = 0, False
         while self.alive:
             try:
-                results = self._caller.call(Collect(after), timeout_s=_SILENCE_S)
+                results = self._caller.call(Collect(after, check), timeout_s=_SILENCE_S)
             except (CallError, RefusedError) as error:
                 # A process that imports a framework or reads weights may be silent for long. The connections of a lost
                 # process are closed.
                 if self._opening and isinstance(error.__cause__, TimeoutError):
                     continue
+                if not (check or isinstance(error.__cause__, OSError)):
+                    # The backend is there, and an answer cannot be sent or read.
+                    check = True
+                    continue
                 self._lose(str(error))
                 return
-            after = results.last
+            after, check = results.last, False
             self.results = results
             if results.answers:
                 self._owner.answered(results.answers)
+
+    def _fail(self, error: BaseException) -> None:
+        self._lose(f"a thread of its connection failed: {type(error).__name__}: {error}")
 
     def _lose(self, why: str) -> None:
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from udfs.serving._router import ServedModel
 
 __all__ = ["LiveRouter", "Offered"]
+
+_LOG = logging.getLogger(__name__)
 
 # Backends that a row is sent to at most.
 _MOST_ATTEMPTS = 4
@@ -213,14 +216,26 @@ class LiveRouter:
             unit = self._pending.get(answer.number)
             if unit is None:
                 continue
-            if not answer.failure:
-                if self._take(unit):
-                    self._count(unit, "answered")
-                    unit.joined.answer(unit.row, answer.outputs)
-            elif answer.failure == "absent":
-                self._route(unit)
-            else:
-                self._fail(unit, _error(answer))
+            try:
+                self._settle(unit, answer)
+            except Exception as error:  # noqa: BLE001 - the other answers are delivered
+                self._fail_unexpectedly(unit, error)
+
+    def unsent(self, number: int, error: Exception) -> None:
+        """Fail a row that cannot be sent to a backend."""
+        unit = self._pending.get(number)
+        if unit is not None:
+            self._fail(unit, RequestError(f"The row cannot be sent to a backend: {type(error).__name__}: {error}"))
+
+    def _settle(self, unit: Pending, answer: Answer) -> None:
+        if not answer.failure:
+            if self._take(unit):
+                self._count(unit, "answered")
+                unit.joined.answer(unit.row, answer.outputs)
+        elif answer.failure == "absent":
+            self._route(unit)
+        else:
+            self._fail(unit, _error(answer))
 
     def lost(self, link: Link, why: str) -> None:
         """Send the rows of a lost backend to others, while their time allows."""
@@ -231,7 +246,10 @@ class LiveRouter:
             # Rows end without the lock, so iterate over a copy.
             units = [unit for unit in list(self._pending.values()) if unit.link == link.name]
         for unit in units:
-            self._route(unit)
+            try:
+                self._route(unit)
+            except Exception as error:  # noqa: BLE001 - the other rows are sent
+                self._fail_unexpectedly(unit, error)
         if self.noticed is not None:
             self.noticed(link, why)
 
@@ -288,6 +306,12 @@ class LiveRouter:
         if self._take(unit):
             self._count(unit, type(error).__name__)
             unit.joined.fail(error)
+
+    def _fail_unexpectedly(self, unit: Pending, error: Exception) -> None:
+        _LOG.error("a row of %s could not be handled", unit.session, exc_info=error)
+        if self._take(unit):
+            self._count(unit, RequestError.__name__)
+        unit.joined.fail(RequestError(f"The router failed: {type(error).__name__}: {error}"))
 
     def _count(self, unit: Pending, how: str) -> None:
         with self._lock:

@@ -84,6 +84,7 @@ class Collect(Request[Results]):
     """Request to wait briefly for answers; those up to ``after`` have arrived and are dropped."""
 
     after: int
+    check: bool = False  # True after answers that could not be sent or read: those are replaced by errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Attach(Request[Attached]):
     location: str
 
 
-SERVING = WireProtocol("cerebro-serving", 1, (Submit, Collect, Adopt, Stop))
+SERVING = WireProtocol("cerebro-serving", 2, (Submit, Collect, Adopt, Stop))
 """Protocol whose requests backends answer."""
 
 ATTACHING = WireProtocol("cerebro-serving-driver", 1, (Attach,))

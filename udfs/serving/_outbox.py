@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from udfs.serving._message_size import HasBytes, fill_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["Outbox"]
 
@@ -49,6 +49,11 @@ class Outbox(Generic[_T]):
         with self._changed:
             self._woken = True
             self._changed.notify_all()
+
+    def revise(self, revision: Callable[[_T], _T]) -> None:
+        """Replace each answer by the result of a function."""
+        with self._changed:
+            self._answers = deque(map(revision, self._answers))
 
     def take(self, after: int, timeout_s: float) -> tuple[tuple[_T, ...], int]:
         """Drop answers up to a number; return the next ones that fit into a message, and the number of the last."""

@@ -139,17 +139,16 @@ class Applications:
         token = CURRENT.set(calls)
         try:
             outputs = outputs_of(app, app.process(request_of(app, row)))
+            request.live.count(calls.trace)
+            joined.answer(place, outputs)
         except CancelledError:
             return  # the request is over: its calls were cancelled
         except RequestError as error:
             joined.fail(error)
-        except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
+        except BaseException as error:  # noqa: BLE001 - the user's own code may raise anything, sys.exit included
             if not joined.future.done():
                 _LOG.exception("application %s failed", app.name)
             joined.fail(ModelFailedError(f"Application {app.name!r} failed: {type(error).__name__}: {error}"))
-        else:
-            request.live.count(calls.trace)
-            joined.answer(place, outputs)
         finally:
             CURRENT.reset(token)
 

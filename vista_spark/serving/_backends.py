@@ -8,10 +8,12 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from udfs.driver import driver_host
 from udfs.handlers import registered_frameworks
+from udfs.node import SupervisedThread
 from udfs.rpc import Endpoint, RefusedError, new_credentials
 from udfs.serving import ATTACHING, Attach, Attached, BackendWorker, Link
 from vista_spark.serving._backend_job import BackendJob
@@ -137,7 +139,7 @@ class Backends:
         for job, link in ending.values():
             # Stop the backend only after its job can no longer start it again.
             job.end()
-            thread = threading.Thread(target=_end, args=(job, link), name=f"end {job.name}", daemon=True)
+            thread = SupervisedThread(partial(_end, job, link), f"end {job.name}", lambda _: None)
             thread.start()
             self._ending.append(thread)
 
@@ -283,6 +285,8 @@ class Backends:
 
 
 def _end(job: BackendJob, link: Link | None) -> None:
-    if link is not None:
-        link.stop()
-    job.stop()
+    try:
+        if link is not None:
+            link.stop()
+    finally:
+        job.stop()

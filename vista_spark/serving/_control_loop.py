@@ -8,9 +8,11 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from optimizer.serving import Backend, InfeasibleError, Session, plan, replan, spread
+from udfs.node import SupervisedThread
 from udfs.rpc import CallError, RefusedError
 from udfs.serving import Link, Placed
 
@@ -124,7 +126,7 @@ class Control:
         self._applying = threading.Lock()
         self._wake = threading.Event()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="epochs", daemon=True)
+        self._thread = SupervisedThread(self._loop, "epochs")
 
     def start(self, pool: BackendPool) -> None:
         """Plan for the expected rates, have the backends open the models, and start to follow the traffic.
@@ -161,8 +163,12 @@ class Control:
             return 1.0
         if self._asleep:
             self._asleep = False
-            threading.Thread(target=self._pool.grow, args=(max(1, self._scaling.least),), daemon=True).start()
+            SupervisedThread(partial(self._pool.grow, max(1, self._scaling.least)), "grow", self._not_grown).start()
         return max(1.0, self._pool.took_s)
+
+    def _not_grown(self, _: BaseException) -> None:
+        """Let the next request start a backend, since this one could not."""
+        self._asleep = True
 
     def _loop(self) -> None:
         began, before = time.monotonic(), Counter(self._router.arrived)
@@ -185,26 +191,29 @@ class Control:
             )
             if not (changed or over or far):
                 continue
-            why = "a backend connected or was lost"
+            idle = arrived == before
             if over or far:
-                with self._applying:
-                    budgets = self.budgets(seconds) if self.budgets is not None else {}
-                    self._sessions = [
-                        self._within(session.at_rate(rates.get(session.name, session.rate)), budgets)
-                        for session in self._sessions
-                    ]
-                idle = arrived == before
                 began, before = now, arrived
-                why = "the epoch is over" if over else "traffic is far above the plan"
             try:
-                if (over or far) and self._scaling.elastic:
-                    why = self._scale(over=over, idle=idle) or why
-                failures = self._renew(why)
+                self._adapt(rates if over or far else {}, seconds, over=over, idle=idle)
             except Exception:  # noqa: BLE001 - the loop continues after any error of a plan
                 _LOG.exception("the plan of this epoch could not be made; the one before stays")
-                continue
-            for group, reason in failures.items():
-                _LOG.warning("%s could not be opened: %s", group, reason)
+
+    def _adapt(self, rates: Mapping[str, float], seconds: float, *, over: bool, idle: bool) -> None:
+        """Plan anew, for the measured rates of the last seconds if there are any."""
+        why = "a backend connected or was lost"
+        if rates:
+            with self._applying:
+                budgets = self.budgets(seconds) if self.budgets is not None else {}
+                self._sessions = [
+                    self._within(session.at_rate(rates.get(session.name, session.rate)), budgets)
+                    for session in self._sessions
+                ]
+            why = "the epoch is over" if over else "traffic is far above the plan"
+            if self._scaling.elastic:
+                why = self._scale(over=over, idle=idle) or why
+        for group, reason in self._renew(why).items():
+            _LOG.warning("%s could not be opened: %s", group, reason)
 
     def _within(self, session: Session, budgets: Mapping[str, float]) -> Session:
         """Set a group's deadline to the smallest of its sessions' SLOs and their budgets in applications."""

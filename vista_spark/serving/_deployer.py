@@ -6,6 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from udfs.node import SupervisedThread
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._model_resolution import newest
 
@@ -58,7 +59,7 @@ class Deployer:
         self._deploying = threading.Lock()
         self._refused: dict[str, str] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="aliases", daemon=True)
+        self._thread = SupervisedThread(self._follow, "aliases")
 
     @property
     def device(self) -> str:

@@ -275,3 +275,35 @@ def test_an_interrupt_of_the_user_ends_the_jobs_and_waits_for_them() -> None:
     finally:
         signal.signal(signal.SIGINT, former)
     assert over == ["work"]
+
+
+def test_a_supervisor_that_fails_ends_no_thread() -> None:
+    """Its exceptions are logged: lost workers start again, and silent ones are found."""
+    supervisor, started, looks = Played(), [], []
+
+    def job(name: str) -> list[str]:
+        started.append(name)
+        if len(started) == 1:
+            raise RuntimeError("lost")
+        assert supervisor.wait(10)
+        return [name]
+
+    def lose(_name: str, _why: str) -> None:
+        raise ZeroDivisionError("injected")
+
+    def look_after() -> tuple[str, ...]:
+        looks.append(1)
+        if len(looks) == 1:
+            raise ZeroDivisionError("injected")
+        return ("w0",) if len(looks) == 2 else ()
+
+    supervisor.lose, supervisor.look_after = lose, look_after  # type: ignore[method-assign]
+    session = Session(job)
+    run = jobs(session, supervisor, Worker("w0"))
+    run.start()
+    until = time.monotonic() + 10
+    while len(started) < 2 or "all" not in session.interrupted:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    supervisor.over.set()
+    run.stop()

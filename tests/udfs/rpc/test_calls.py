@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -501,3 +501,25 @@ def wait_until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def test_an_exception_while_a_connection_is_accepted_leaves_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("udfs.rpc._endpoint._LOOK_S", 0.05)
+    calls: list[int] = []
+    with Endpoint(
+        "127.0.0.1", CREDENTIALS, PROTOCOL, lambda request: Echo(request.text, request.table, {})
+    ) as endpoint:
+        add = endpoint._connections.add
+
+        def fail_once(connection: Any) -> None:
+            calls.append(1)
+            if len(calls) == 1:
+                raise ZeroDivisionError("injected")
+            add(connection)
+
+        monkeypatch.setattr(endpoint._connections, "add", fail_once)
+        with closing(Caller(endpoint.location, CREDENTIALS, PROTOCOL)) as caller:
+            request = Say(["a"], np.ones(1), {})
+            with suppress(CallError):
+                caller.call(request, timeout_s=1.0)
+            assert caller.call(request, timeout_s=20.0).text == ["a"]

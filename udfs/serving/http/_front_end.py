@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Literal, Self
 
 from optimizer.errors import InvalidArgumentError
+from udfs.node import SupervisedThread
 from udfs.serving.http._address import check_port, listening, token_of, url_of
 from udfs.serving.http._app import DRAIN_S, application, http_server
 from udfs.serving.http._limits import HttpLimits
@@ -87,6 +88,8 @@ class FrontEnd:
         traffic = Traffic()
         monitor = Monitor(router, traffic, gauges)
         app = application(router, traffic, monitor, limits or HttpLimits(), self.token, self._started.set)
+        self._app = app
+        self._closing = False
         self._server = http_server(app)
 
     @property
@@ -109,7 +112,7 @@ class FrontEnd:
         self._socket = listening(self.host, self.port)
         self.port = self._socket.getsockname()[1]
         # A daemon thread, so that a driver can end without closing the front end.
-        self._thread = threading.Thread(target=self._run, name=f"front-end-{self.port}", daemon=True)
+        self._thread = SupervisedThread(self._run, f"front-end-{self.port}")
         self._thread.start()
         if not self._started.wait(_START_S):
             self.close()
@@ -121,7 +124,7 @@ class FrontEnd:
 
     def close(self) -> None:
         """Refuse new requests, wait a few seconds for those in flight, and stop."""
-        self._server.should_exit = True
+        self._closing = self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(DRAIN_S + 5)
         if self._socket is not None:
@@ -134,4 +137,8 @@ class FrontEnd:
         self.close()
 
     def _run(self) -> None:
+        if self._server.started:
+            # It failed, and another one takes its place at the socket.
+            self._server = http_server(self._app)
+            self._server.should_exit = self._closing
         asyncio.run(self._server.serve(sockets=[self._socket] if self._socket else None))

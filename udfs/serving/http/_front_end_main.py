@@ -33,8 +33,10 @@ def _report_ready() -> None:
 
 
 def _end_with_parent(front_end: RemoteFrontEnd) -> None:
-    sys.stdin.buffer.read()
-    front_end.stop()
+    try:
+        sys.stdin.buffer.read()
+    finally:
+        front_end.stop()
 
 
 if __name__ == "__main__":

@@ -172,7 +172,10 @@ class FrontEndProcesses:
             turn += 1
             began, name = time.monotonic(), f"front-end-{number}-{turn}"
             self._service.admit(name)
-            code = self._run(number, name)
+            try:
+                code: object = self._run(number, name)
+            except Exception as error:  # noqa: BLE001 - the machine may have no memory or descriptor for a process now
+                code = error
             self._service.lost(name)
             with self._changed:
                 self._ready.discard(number)

@@ -8,9 +8,10 @@ import threading
 import time
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from udfs.node import SupervisedThread
 from udfs.rpc import Caller, CallError, RefusedError
 from udfs.serving import (
     BadRequestError,
@@ -103,7 +104,7 @@ class RemoteRouter:
         self._ready = False
         self._take(self._gather(0))
         for work, what in ((self._send, "to"), (self._collect, "from")):
-            threading.Thread(target=work, name=f"{what} the driver", daemon=True).start()
+            SupervisedThread(work, f"{what} the driver", self._lose).start()
 
     @property
     def models(self) -> Sequence[ServedModel]:
@@ -189,7 +190,7 @@ class RemoteRouter:
                     return
             try:
                 self._forward(_SILENCE_S)
-            except Exception as error:  # noqa: BLE001 - after any error no request would be answered
+            except (CallError, RefusedError) as error:
                 self._lose(error)
                 return
 
@@ -208,7 +209,28 @@ class RemoteRouter:
                 for request in waiting
                 if request.deadline > now and request.number in self._futures
             )
-            self._caller.call(Forward(self._name, asks, cancelled, counted, refused), timeout_s=timeout_s)
+            forward = Forward(self._name, asks, cancelled, counted, refused)
+            try:
+                self._caller.call(forward, timeout_s=timeout_s)
+            except (CallError, RefusedError):
+                raise
+            except Exception:
+                sendable = tuple(ask for ask in asks if self._is_sendable(ask))
+                if len(sendable) == len(asks):
+                    raise
+                self._caller.call(replace(forward, asks=sendable), timeout_s=timeout_s)
+
+    def _is_sendable(self, ask: Ask) -> bool:
+        """Return whether a request can be sent; it fails if not."""
+        try:
+            FORWARDING.encode(Forward(self._name, (ask,), (), (), ()))
+        except Exception as error:  # noqa: BLE001 - its request ends with this error
+            future = self._futures.pop(ask.number, None)
+            if future is not None:
+                with suppress(InvalidStateError):
+                    future.set_exception(RequestError(f"The request cannot be sent: {error}"))
+            return False
+        return True
 
     @property
     def _urgent(self) -> bool:
@@ -220,7 +242,7 @@ class RemoteRouter:
             try:
                 gathered = self._gather(after)
                 self._take(gathered)
-            except Exception as error:  # noqa: BLE001 - as above
+            except (CallError, RefusedError) as error:
                 self._lose(error)
                 return
             after = gathered.last
@@ -240,10 +262,15 @@ class RemoteRouter:
             with suppress(InvalidStateError):  # cancelled meanwhile
                 if reply.failure:
                     future.set_exception(_error(reply))
+                    continue
+                try:
+                    outputs = reply.outputs.read()
+                except Exception as error:  # noqa: BLE001 - the other replies are delivered
+                    future.set_exception(RequestError(f"The answer cannot be read: {error}"))
                 else:
-                    future.set_result(reply.outputs.read())
+                    future.set_result(outputs)
 
-    def _lose(self, error: Exception) -> None:
+    def _lose(self, error: BaseException) -> None:
         with self._changed:
             if self._closed:
                 return

@@ -183,7 +183,7 @@ def _reply(front_end: _FrontEnd, number: int, done: Future[Any]) -> None:
 def _answered(number: int, outputs: Any) -> Reply:
     try:
         arrays = Arrays.encode(dict(outputs))
-    except TypeError as error:
+    except Exception as error:  # noqa: BLE001 - whatever a router returned; the client must not wait
         return _failed(number, error)
     if arrays.nbytes > LARGEST_BYTES:
         return _failed(

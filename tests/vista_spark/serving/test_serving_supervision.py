@@ -1,0 +1,120 @@
+"""The driver's loops of serving go on after an exception, and an application's exception fails its request."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from udfs.node import _supervised_thread
+from vista_spark.serving._applications import Applications
+from vista_spark.serving._control_loop import Control
+from vista_spark.serving._deployer import Deployer
+from vista_spark.serving._scaling import Scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = 30.0
+
+
+class Once:
+    """A function that fails at its first call."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.calls = 0
+        self.result = result
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            raise ZeroDivisionError("injected")
+        return self.result
+
+
+def until(happened: Callable[[], object]) -> None:
+    end = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_supervised_thread, "_PAUSE_S", 0.01)
+
+
+def control() -> Control:
+    router: Any = SimpleNamespace(arrived=Counter(), route=lambda _: None)
+    catalog: Any = SimpleNamespace(sessions=[], members={"group": ()}, offers=[])
+    log: Any = SimpleNamespace(planned=lambda *_: None, close=lambda: None)
+    return Control(router, catalog, 0.02, Scaling(1, 1), log)
+
+
+@pytest.mark.parametrize("where", ["budgets", "rates"])
+def test_the_epochs_go_on_after_an_exception(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, once = control(), Once({})
+    pool: Any = SimpleNamespace(links={}, wanted=())
+    if where == "budgets":
+        made.budgets = once
+    else:
+        members = {"group": ()}
+        monkeypatch.setattr(made, "_catalog", SimpleNamespace(members=SimpleNamespace(items=Once(members.items()))))
+        once = made._catalog.members.items  # type: ignore[assignment]
+    made.start(pool)
+    until(lambda: once.calls > 3)
+    made.stop()
+
+
+def test_a_backend_that_could_not_be_asked_for_is_asked_for_again() -> None:
+    made = control()
+    made._scaling, grow = Scaling(0, 1), Once(())
+    made._pool = SimpleNamespace(grow=grow, took_s=2.0)  # type: ignore[assignment]
+    made._asleep = True
+    assert made.missed() == 2.0
+    until(lambda: made.asleep)
+    made.missed()
+    until(lambda: grow.calls == 2)
+    assert not made.asleep
+
+
+def test_aliases_are_followed_after_an_exception() -> None:
+    class Deployed:
+        looks = Once({})
+
+        @property
+        def deployments(self) -> Any:
+            return self.looks()
+
+    deployed: Any = Deployed()
+    nothing: Any = None
+    deployer = Deployer(nothing, deployed, nothing, None, None, 0.01)
+    deployer.start()
+    until(lambda: deployed.looks.calls > 3)
+    deployer.stop()
+
+
+@pytest.mark.parametrize("place", ["process", "count"])
+def test_an_application_that_ends_its_thread_fails_its_request(place: str) -> None:
+    def process(_: Any) -> Any:
+        return sys.exit("no more") if place == "process" else {"y": 1}
+
+    failures: list[BaseException] = []
+    joined = SimpleNamespace(future=SimpleNamespace(done=lambda: False), fail=failures.append, answer=lambda *_: None)
+    app = SimpleNamespace(name="app", process=process, outputs=())
+    live = SimpleNamespace(deployed=SimpleNamespace(app=app), count=Once())
+    request: Any = SimpleNamespace(live=live, joined=joined)
+    router: Any = None
+    applications = Applications(router, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vista_spark.serving._applications.request_of", lambda *_: None)
+        patch.setattr("vista_spark.serving._applications.outputs_of", lambda _, outputs: outputs)
+        applications._pool.submit(applications._run, request, 0, {}).result(SECONDS)
+    (failure,) = failures
+    assert type(failure).__name__ == "ModelFailedError"
+    assert ("SystemExit: no more" if place == "process" else "injected") in str(failure)
+    applications.stop()
