@@ -1,4 +1,12 @@
-"""Assignment of units to workers, and receipt of their reports (Cerebro, section 3.4.2, the scheduler)."""
+"""Assignment of units to workers, and processing of their reports (the scheduler of Cerebro, section 3.4.2).
+
+A unit is the training of a group of trials on one shard, or their evaluation on its validation rows. A trial's
+checkpoint has a version, the number of units that it has trained, and a digest, the hash of its content. The worker
+that has the checkpoint is the trial's holder. A hop is the transfer of a checkpoint from the holder to another worker.
+A trial is suspect if two workers died one after the other, each during a unit of this trial alone. It is urgent if the
+user asked to train it before the others. It is blocked if the user paused it, or if it is a clone whose source has to
+train the state to copy again.
+"""
 
 from __future__ import annotations
 
@@ -34,42 +42,43 @@ __all__ = ["Assignments"]
 
 
 class Assignments:
-    """Assignment of units to workers, and receipt of their reports. Its callers hold the run's lock."""
+    """Assignment of units to workers, and processing of their reports. Callers must hold the run's lock."""
 
     def __init__(self, state: RunState, groups: Groups, liveness: Liveness, recovery: Recovery) -> None:
         self._state = state
         self._groups = groups
         self._liveness = liveness
         self._recovery = recovery
-        self._numbers = itertools.count()
+        self._unit_numbers = itertools.count()
 
-    def take(self, worker: Attached) -> Assignment | None:
-        """Assign the next unit to a worker; ``None`` if it has one, or there is none for it.
+    def assign_next(self, worker: Attached) -> Assignment | None:
+        """Assign the next unit to a worker; return ``None`` if the worker has one already, or there is none for it.
 
-        A suspect trial waits until no worker has anything else to do, or until all others are an epoch ahead, and is
-        then the only one that runs: on a cluster its end may be that of the whole executor.
+        A suspect trial runs only while no other trial does: it may crash the executor, and their units with it. It
+        starts once this worker has no other unit to train. If the slowest suspect is an epoch behind the slowest other
+        trial, no worker gets a new unit until all are idle.
         """
         state = self._state
         if worker.assignment is not None or worker.abort:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
-        resting = {trial.trial_id for trial in state.running if trial.is_paused or state.waits(trial)}
-        suspects = {trial.trial_id for trial in state.trials if trial.suspect} - resting
-        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects | resting)
-        if choice is None and not state.assignments:
+        blocked = {trial.trial_id for trial in state.running if trial.is_paused or state.waits(trial)}
+        suspects = {trial.trial_id for trial in state.trials if trial.suspect} - blocked
+        unit = None if self._suspects_are_behind(suspects) else self._pop_unit(worker, suspects | blocked)
+        if unit is None and not state.assignments:
             for trial_id in sorted(suspects):
-                choice = choice or self._choose(worker, (suspects | resting) - {trial_id})
-        if choice is None:
+                unit = unit or self._pop_unit(worker, (suspects | blocked) - {trial_id})
+        if unit is None:
             return None
-        kind, trials, partition = choice
-        first = trials[0]
+        kind, trials, partition = unit
+        first, number = trials[0], next(self._unit_numbers)
         others = f" and {len(trials) - 1} others" if len(trials) > 1 else ""
         worker.assignment = Assignment(
-            unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{next(self._numbers)}",
+            unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{number}",
             kind=kind,
             group=self._groups.group_of(first),
-            starts=tuple(map(self._start, trials)),
+            starts=tuple(map(self._make_start, trials)),
             epoch=first.epoch,
             partition=partition,
             began=state.seconds,
@@ -77,29 +86,33 @@ class Assignments:
         )
         return worker.assignment
 
-    def describe(
+    def build_message(
         self, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
     ) -> TrainUnit | EvaluateUnit:
-        """Describe a worker's unit to it, with the checkpoints and shards that it keeps meanwhile."""
+        """Build the message that sends a unit to its worker.
+
+        ``drop`` has the checkpoints that the worker deletes, as trial id and version; ``holds`` has the numbers of the
+        shards that it keeps in memory.
+        """
         common: dict[str, Any] = {
             "drop": drop,
             "holds": holds,
             "unit_id": assignment.unit_id,
             "partition": assignment.partition,
-            "members": tuple(self._member(start, assignment) for start in assignment.starts),
+            "members": tuple(self._build_member(start, assignment) for start in assignment.starts),
             "loads": assignment.group.loads,
         }
         if assignment.kind == "evaluate":
             return EvaluateUnit(**common)
         return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=self._ends_epoch(assignment))
 
-    def report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
-        """Take the report of a worker's unit; that of another unit is ignored.
+    def apply_report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
+        """Apply a worker's report of its unit; ignore the report if the worker has another unit, or none.
 
         Raises
         ------
         udfs.rpc.RefusedError
-            The unit is of the other kind, or has other members.
+            The report is of evaluation instead of training or vice versa, or has other trials than the unit.
         """
         assignment = worker.assignment
         if assignment is None or assignment.unit_id != report.unit_id:
@@ -109,18 +122,18 @@ class Assignments:
             self._recovery.failed(worker, assignment, report)
             self._groups.regroup(assignment.trials)
             return
-        members = _of_each_trial(assignment, report)
+        members = _members_by_trial(assignment, report)
         worker.assignment = None
         pairs = [(start, members[start.trial.trial_id]) for start in assignment.starts]
-        done = [(start, member) for start, member in pairs if isinstance(member, MemberReport)]
-        if done:
+        succeeded = [(start, member) for start, member in pairs if isinstance(member, MemberReport)]
+        if succeeded:
             self._liveness.took(assignment)
-        events = self._events(worker, assignment, done)
+        events = self._build_events(worker, assignment, succeeded)
         self._state.events += events
         if assignment.kind == "train":
-            self._trained(worker, assignment, done)
+            self._apply_training(worker, assignment, succeeded)
         else:
-            self._evaluated(assignment, done)
+            self._apply_evaluation(assignment, succeeded)
         for event in events:
             self._state.observer.unit(event)
         for start, member in pairs:
@@ -130,13 +143,15 @@ class Assignments:
         self._groups.regroup(assignment.trials)
 
     def _ends_epoch(self, assignment: Assignment) -> bool:
+        """Return ``True`` if the trials have visited all other shards in this epoch."""
         return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
 
-    def _start(self, trial: Trial) -> Start:
-        # No worker has version 0: a clone's source, or the weights of an earlier run, are in the store.
+    def _make_start(self, trial: Trial) -> Start:
+        # A checkpoint that no attached worker holds comes from the store. So does version 0 of a clone (the state of
+        # its source) and of a trial that starts from the weights of an earlier run.
         return Start(trial, trial.version, trial.holder not in self._state.workers, trial.holder)
 
-    def _member(self, start: Start, assignment: Assignment) -> Member:
+    def _build_member(self, start: Start, assignment: Assignment) -> Member:
         trial = start.trial
         holder = self._state.workers.get(trial.holder or "")
         return Member(
@@ -150,36 +165,42 @@ class Assignments:
             stores=self._state.stores(trial, assignment.epoch, ends_epoch=self._ends_epoch(assignment)),
         )
 
-    def _trained(self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
+    def _apply_training(
+        self, worker: Attached, assignment: Assignment, succeeded: Sequence[tuple[Start, MemberReport]]
+    ) -> None:
         state, unit = self._state, Unit(assignment.group.group_id, assignment.partition)
-        for start, member in done:
+        for start, member in succeeded:
             if isinstance(member, TrainedMember):
-                before = start.trial.holder
+                previous_holder = start.trial.holder
                 start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
-                state.hopped(start.trial, before, start.version)
+                state.hopped(start.trial, previous_holder, start.version)
                 state.want_evaluation(start.trial)
-        if done:
-            state.hopper.finish(unit, max(sum(member.seconds for _, member in done), 1e-6))
+        if succeeded:
+            # The scheduler learns unit times, which must be positive.
+            state.hopper.finish(unit, max(sum(member.seconds for _, member in succeeded), 1e-6))
         else:
             state.hopper.fail(unit)
 
     @staticmethod
-    def _evaluated(assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
-        for start, member in done:
+    def _apply_evaluation(assignment: Assignment, succeeded: Sequence[tuple[Start, MemberReport]]) -> None:
+        for start, member in succeeded:
             if start.trial.running and start.version == start.trial.version:
                 start.trial.was_evaluated(assignment.partition, member.sums)
 
-    def _events(
-        self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]
+    def _build_events(
+        self, worker: Attached, assignment: Assignment, succeeded: Sequence[tuple[Start, MemberReport]]
     ) -> list[Event]:
-        """Make an event of each trial of a unit: its slice of the unit's time is its share of the seconds."""
+        """Build an event for each trial of a unit.
+
+        The events divide the time from the unit's start until now, in proportion to the reported seconds of the trials.
+        """
         ended = self._state.seconds
-        total = sum(member.seconds for _, member in done)
+        total = sum(member.seconds for _, member in succeeded)
         events: list[Event] = []
-        until = 0.0
-        for place, (start, member) in enumerate(done, 1):
-            until += member.seconds
-            last = place == len(done) or not total
+        elapsed = 0.0
+        for place, (start, member) in enumerate(succeeded, 1):
+            elapsed += member.seconds
+            is_last = place == len(succeeded) or not total
             events.append(
                 Event(
                     kind=assignment.kind,
@@ -188,11 +209,11 @@ class Assignments:
                     epoch=assignment.epoch,
                     partition=assignment.partition,
                     began=events[-1].ended if events else assignment.began,
-                    ended=ended if last else assignment.began + (ended - assignment.began) * until / total,
+                    ended=ended if is_last else assignment.began + (ended - assignment.began) * elapsed / total,
                     seconds=member.seconds,
                     fetched_bytes=member.fetched_bytes,
                     from_store=member.fetched_bytes > 0 and start.from_store,
-                    members=len(done),
+                    members=len(succeeded),
                     waited_seconds=member.waited_seconds,
                     frozen_seconds=member.frozen_seconds,
                     read_seconds=member.read_seconds,
@@ -202,34 +223,36 @@ class Assignments:
             )
         return events
 
-    def _is_their_turn(self, suspects: Collection[str]) -> bool:
-        """Return ``True`` if every suspect trial's peers are an epoch ahead of it, so that they wait for it."""
+    def _suspects_are_behind(self, suspects: Collection[str]) -> bool:
+        """Return ``True`` if the slowest suspect trial is in an earlier epoch than the slowest other trial."""
         epochs = {trial.trial_id: trial.epoch for trial in self._state.running}
-        behind = [epochs[trial_id] for trial_id in suspects]
-        others = [epoch for trial_id, epoch in epochs.items() if trial_id not in suspects]
-        return bool(behind) and bool(others) and min(behind) < min(others)
+        suspect_epochs = [epochs[trial_id] for trial_id in suspects]
+        other_epochs = [epoch for trial_id, epoch in epochs.items() if trial_id not in suspects]
+        return bool(suspect_epochs) and bool(other_epochs) and min(suspect_epochs) < min(other_epochs)
 
-    def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, tuple[Trial, ...], int] | None:
-        """Remove and give a unit, as its kind, its trials and its partition, for none of some trials.
+    def _pop_unit(self, worker: Attached, excluded: Collection[str]) -> tuple[str, tuple[Trial, ...], int] | None:
+        """Remove the next unit of a worker and return its kind, trials and partition, without the excluded trials.
 
         Evaluations come first: they are short, and a trial that waits for them falls behind the others.
         """
         state = self._state
-        evaluation = self._evaluation(worker, without)
+        evaluation = self._pop_evaluation(worker, excluded)
         if evaluation is not None:
             return "evaluate", *evaluation
-        hidden = {self._groups.group_of(state.trial[trial_id]).group_id for trial_id in without}
-        urgent = {self._groups.group_of(trial).group_id for trial in state.running if trial.urgent}
-        unit = (
-            state.hopper.next_unit(worker.name, without={*hidden, *(state.trial.keys() - urgent)}) if urgent else None
-        )
-        unit = unit or state.hopper.next_unit(worker.name, without=hidden)
-        return None if unit is None else ("train", self._groups.mates(state.trial[unit.config]), unit.partition)
+        # A group's id is the id of its first trial, which stands for the group in the scheduler (``state.hopper``).
+        excluded_ids = {self._groups.group_of(state.trial[trial_id]).group_id for trial_id in excluded}
+        urgent_ids = {self._groups.group_of(trial).group_id for trial in state.running if trial.urgent}
+        unit = None
+        if urgent_ids:
+            unit = state.hopper.next_unit(worker.name, without=excluded_ids | (state.trial.keys() - urgent_ids))
+        unit = unit or state.hopper.next_unit(worker.name, without=excluded_ids)
+        return None if unit is None else ("train", self._groups.members_with(state.trial[unit.config]), unit.partition)
 
-    def _evaluation(self, worker: Attached, without: Collection[str]) -> tuple[tuple[Trial, ...], int] | None:
-        """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others.
+    def _pop_evaluation(self, worker: Attached, excluded: Collection[str]) -> tuple[tuple[Trial, ...], int] | None:
+        """Remove an evaluation on a shard of the worker, and return its trials and partition.
 
-        All trials of a group that have not been evaluated on the shard are, at once.
+        Trials whose checkpoint the worker has come before those that need a hop. The evaluation includes all trials of
+        the group that are to be evaluated on the shard.
         """
         state = self._state
         ready = sorted(
@@ -237,24 +260,31 @@ class Assignments:
             for trial_id, partition in state.evaluations
             if partition in state.holdings[worker.name]
             and state.reachable(state.trial[trial_id])
-            and trial_id not in without
+            and trial_id not in excluded
         )
         if not ready:
             return None
         trial_id, partition = min(ready, key=lambda pair: state.trial[pair[0]].holder != worker.name)
-        of_shard = {name for name, at in ready if at == partition}
-        together = tuple(mate for mate in self._groups.mates(state.trial[trial_id]) if mate.trial_id in of_shard)
-        state.evaluations -= {(mate.trial_id, partition) for mate in together}
-        return together, partition
+        ready_ids = {ready_id for ready_id, ready_partition in ready if ready_partition == partition}
+        members = self._groups.members_with(state.trial[trial_id])
+        trials = tuple(trial for trial in members if trial.trial_id in ready_ids)
+        state.evaluations -= {(trial.trial_id, partition) for trial in trials}
+        return trials, partition
 
 
-def _of_each_trial(
+def _members_by_trial(
     assignment: Assignment, report: TrainReport | EvaluateReport
 ) -> dict[str, TrainedMember | EvaluatedMember | MemberFailure]:
-    """Return the report's members by trial, after a check that they are those of the unit."""
-    if isinstance(report, TrainReport) != (assignment.kind == "train"):
-        raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
+    """Return the members of a report by trial id, after a check that they are the trials of the unit."""
+    is_training = assignment.kind == "train"
+    if isinstance(report, TrainReport) != is_training:
+        expected = "a TrainReport" if is_training else "an EvaluateReport"
+        raise RefusedError(f"report must be {expected} of {assignment.unit_id}, got {type(report).__name__}.")
     members = {member.trial_id: member for member in report.members}
-    if len(report.members) > len(members) or members.keys() != {trial.trial_id for trial in assignment.trials}:
-        raise RefusedError(f"a report of {', '.join(members) or 'no trial'} for {assignment.unit_id}")
+    trial_ids = [trial.trial_id for trial in assignment.trials]
+    if sorted(member.trial_id for member in report.members) != sorted(trial_ids):
+        raise RefusedError(
+            f"report of {assignment.unit_id} must have the trials {', '.join(trial_ids)}, got "
+            f"{', '.join(members) or 'none'}."
+        )
     return members

@@ -39,7 +39,7 @@ class Groups:
         """Return the group that a trial is in, or was in last."""
         return self._of.get(trial.trial_id) or Group((trial,))
 
-    def mates(self, trial: Trial) -> tuple[Trial, ...]:
+    def members_with(self, trial: Trial) -> tuple[Trial, ...]:
         """List the trials of a trial's group that have not left it, itself among them."""
         group = self._of.get(trial.trial_id)
         return (trial,) if group is None else self._members(group)

@@ -123,17 +123,17 @@ class Answers:
                 return Stop()
             worker.asked = worker.seen
             if request.report is not None:
-                self._assignments.report(worker, request.report)
+                self._assignments.apply_report(worker, request.report)
                 self._epochs.step()
             while not state.over and state.workers.get(worker.name) is worker:
                 begun = time.perf_counter()
-                assignment = self._assignments.take(worker) if request.takes else None
+                assignment = self._assignments.assign_next(worker) if request.takes else None
                 state.decision_seconds += time.perf_counter() - begun
                 drop, worker.drop = tuple(worker.drop), []
                 holds = tuple(sorted(state.holdings[worker.name]))
                 if assignment is not None:
                     state.given[worker.attempt] = assignment.trials
-                    return self._assignments.describe(assignment, drop=drop, holds=holds)
+                    return self._assignments.build_message(assignment, drop=drop, holds=holds)
                 remaining = until - time.monotonic()
                 if request.takes:
                     worker.idle_at = state.changes
