@@ -52,11 +52,12 @@ class Grouping(Protocol):
         group.
         """
 
-    def split(self, group: Group, why: str) -> None:
-        """Handle a group that lost its worker or its memory, and trains one by one until the end of its epoch.
+    def record_failure(self, group: Group, why: str) -> None:
+        """Record that a group of several trials lost its worker, or ran out of memory.
 
-        With the run's lock held, maybe during a call of :meth:`groups`: it returns at once. The trials come to
-        :meth:`groups` again when they enter their next epoch.
+        Its trials train one by one until the end of the epoch, and come to :meth:`groups` again for their next epoch,
+        where they may form smaller groups. The caller holds the run's lock, maybe during a call of :meth:`groups`:
+        return at once.
         """
 
 
@@ -74,5 +75,5 @@ class Singles:
         """Make a group of each."""
         return [Group((trial,)) for trial in trials]
 
-    def split(self, group: Group, why: str) -> None:
-        """Do nothing: there is nothing to split."""
+    def record_failure(self, group: Group, why: str) -> None:
+        """Do nothing: groups of one trial cannot be smaller."""

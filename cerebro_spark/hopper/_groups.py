@@ -104,7 +104,7 @@ class Groups:
         for group in dict.fromkeys(self._of[trial.trial_id] for trial in trials if trial.trial_id in self._of):
             if len(group.trials) > 1:
                 _LOG.warning("%d configurations that trained together train one by one: %s", len(group.trials), why)
-                self._grouping.split(group, why)
+                self._grouping.record_failure(group, why)
                 for trial in self._in_epoch(group):
                     self._form(replace(group, trials=(trial,)))
 

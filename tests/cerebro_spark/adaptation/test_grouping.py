@@ -56,10 +56,10 @@ def members(groups: list[Group]) -> list[list[int]]:
 def test_a_group_that_was_too_large_is_halved_and_so_is_one_with_more() -> None:
     groups = planned()
     (group,) = groups.groups(trials(*range(5)))
-    groups.split(group, "killed")
+    groups.record_failure(group, "killed")
     halves = groups.groups(trials(*range(5)))
     assert members(halves) == [[0, 1, 2], [3, 4]]
-    groups.split(halves[0], "out of memory")
+    groups.record_failure(halves[0], "out of memory")
     assert members(groups.groups(trials(*range(5)))) == [[0, 1], [2], [3, 4]]
     # A new trial causes a new plan: the groups that were too large stay apart, the others may be joined.
     again = members(groups.groups(trials(*range(6))))
@@ -75,7 +75,7 @@ def test_pairs_that_are_too_large_train_alone() -> None:
     for _ in range(3):
         for group in groups.groups(trials(0, 1, 2, 3)):
             if len(group.trials) > 1:
-                groups.split(group, "killed")
+                groups.record_failure(group, "killed")
     assert members(groups.groups(trials(0, 1, 2, 3))) == [[0], [1], [2], [3]]
 
 

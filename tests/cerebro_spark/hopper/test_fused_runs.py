@@ -76,7 +76,7 @@ class All:
     def groups(self, trials: Sequence[Trial]) -> list[Group]:
         return [Group(tuple(trials), self.loads)]
 
-    def split(self, group: Group, why: str) -> None:
+    def record_failure(self, group: Group, why: str) -> None:
         """Do nothing."""
 
 

@@ -46,7 +46,7 @@ class Pairs:
             Group(tuple(members), loads=("a3f0",), order=f"c{place * self.size:03}") for place, members in pairs.items()
         ]
 
-    def split(self, group: Group, why: str) -> None:
+    def record_failure(self, group: Group, why: str) -> None:
         self.broken.append(([trial.trial_id for trial in group.trials], why))
 
 
