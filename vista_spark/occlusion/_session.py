@@ -22,7 +22,7 @@ from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
 from vista_spark.network import has_random_weights, network, warn_of_random_weights
 from vista_spark.occlusion._base_explanation import notes_of
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._cluster_places import Spread
+from vista_spark.occlusion._cluster_places import ClusterComputation
 from vista_spark.occlusion._explanation import Explanation, shown_image
 from vista_spark.occlusion._monitor import Monitor
 from vista_spark.occlusion._options import ImageKeywords, OcclusionOptions
@@ -277,21 +277,21 @@ class ExplainerSession:
         """Explain an image by one patch."""
         options, pixels = query.options, query.pixels
         occluder = open_occluder(self._framework, self._ready, occlusion)
-        spread = None if self._spark is None else self._spread(occlusion, options)
+        cluster = None if self._spark is None else self._use_cluster(occlusion, options)
         pace = occluder.pace()
         if options.on_estimate is not None or options.on_progress is not None:
             self._warm_up()
-        if spread is not None and options.on_estimate is not None:
-            pace.assume(spread.run_seconds(pace.work))
+        if cluster is not None and options.on_estimate is not None:
+            pace.assume(cluster.estimate_run_seconds(pace.work))
         started = time.perf_counter()
         opened = self._views.get(pixels, "bfloat16" if occlusion.in_bfloat16 else "float32", occluder.opened)
-        if spread is None and self._run_seconds is not None:
+        if cluster is None and self._run_seconds is not None:
             pace.assume(self._run_seconds)
         monitor = Monitor(
             pace,
             options,
             extra_seconds=(self._run_seconds or 0.0) * len(occluder.places_again),
-            at_once=spread is not None,
+            at_once=cluster is not None,
             single=query.is_single,
             started=started,
             is_cancelled=query.is_cancelled,
@@ -301,7 +301,7 @@ class ExplainerSession:
         names = roster.fitting_class_names(options.class_names, usual, occluder.settle(opened).size)
         targets = occluder.largest(opened, query.targets) if isinstance(query.targets, int) else query.targets
         try:
-            maps = occluder.heat_maps(opened, targets, monitor, spread, coarse_first=options.is_watched)
+            maps = occluder.heat_maps(opened, targets, monitor, cluster, coarse_first=options.is_watched)
         except TargetError as error:
             raise InvalidArgumentError(str(error)) from None
         seconds = time.perf_counter() - started
@@ -331,12 +331,13 @@ class ExplainerSession:
             model.run(feeds, list(model.graph.outputs))
             self._run_seconds = time.perf_counter() - started
 
-    def _spread(self, occlusion: Occlusion, options: OcclusionOptions) -> Spread:
-        """Distribute the places of a heat map over the tasks of the cluster."""
+    def _use_cluster(self, occlusion: Occlusion, options: OcclusionOptions) -> ClusterComputation:
+        """Prepare the computation of a heat map's places by the tasks of the cluster."""
         spark: Any = self._spark
         watched = (options.on_update, options.on_progress, options.cancel)
         rounds = 1 if all(each is None for each in watched) else _ROUNDS
-        return Spread(spark, self._net.shipped(spark).source, occlusion, task_slots(spark), rounds, self._device)
+        source = self._net.shipped(spark).source
+        return ClusterComputation(spark, source, occlusion, task_slots(spark), rounds, self._device)
 
     @cached_property
     def _net(self) -> Network:
