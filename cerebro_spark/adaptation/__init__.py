@@ -4,7 +4,7 @@ from cerebro_spark.adaptation._adaptation import Adaptation
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._figures import cycles_figure
 from cerebro_spark.adaptation._materialise import Materialised, materialise
-from cerebro_spark.adaptation._measure import Measured, measure
+from cerebro_spark.adaptation._measure import WorkerRates, measure_workers
 from cerebro_spark.adaptation._pool_ranking import check_how
 
 __all__ = [
@@ -12,9 +12,9 @@ __all__ = [
     "Cycle",
     "CycleResult",
     "Materialised",
-    "Measured",
+    "WorkerRates",
     "check_how",
     "cycles_figure",
     "materialise",
-    "measure",
+    "measure_workers",
 ]

@@ -1,4 +1,9 @@
-"""Measurement of the rates of the workers for the planner."""
+"""Measurement of the rates at which workers run frozen layers and read their stored outputs.
+
+The planner compares both: it stores the outputs of a frozen layer if reading them is faster than running the trunk,
+which is the frozen layers of a model up to those that train. The expression of a layer is a hash of it and all layers
+below it.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +24,12 @@ if TYPE_CHECKING:
     from udfs.adaptation import FeatureStore, ModelOpener
     from udfs.shards import GrowingData
 
-__all__ = ["Measured", "measure"]
+__all__ = ["WorkerRates", "measure_workers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Mean rates of the workers while all of them are busy."""
+class WorkerRates:
+    """Mean rates of the workers, measured while all of them are busy: of reading, and of running the trunk."""
 
     reader: ReaderSpeed
     trunk: TrunkSpeed
@@ -32,7 +37,7 @@ class Measured:
     def costs(self, *, cold: bool = False) -> Costs:
         """Return the costs for the planner.
 
-        With ``cold``, every epoch reads stored layers from the disk, since they exceed the memory; otherwise they are
+        Set ``cold`` if the stored outputs exceed the memory: every epoch then reads them from disk. By default they are
         in memory from the second epoch on.
         """
         return Costs(
@@ -41,7 +46,7 @@ class Measured:
         )
 
 
-def measure(  # noqa: PLR0913 - options by name
+def measure_workers(  # noqa: PLR0913 - options by name
     backend: SparkBackend,
     data: GrowingData,
     features: FeatureStore,
@@ -52,23 +57,49 @@ def measure(  # noqa: PLR0913 - options by name
     batch_size: int,
     seconds: float = 1.0,
     nbytes: int = 1 << 24,
-) -> Measured:
-    """Run a part of a configuration's trunk and read stored outputs in all workers at the same time.
+) -> WorkerRates:
+    """Measure in all workers at the same time, in one Spark job: run a model's trunk, then write and read outputs.
 
-    The first rows of the data are the batch. ``stops`` are expressions of frozen layers in topological order; times are
-    measured from each to the next, for ``seconds`` each. Each worker writes and reads ``nbytes``.
+    Parameters
+    ----------
+    backend : SparkBackend
+        Workers.
+    data : GrowingData
+        Records, of which the first `batch_size` for training are the input of the trunk.
+    features : FeatureStore
+        Store of the outputs. Each worker writes synthetic ones, reads them and deletes them.
+    params : mapping of str to object
+        Configuration whose model is opened.
+    opener : ModelOpener
+        Function that opens the model of a configuration in a worker.
+    stops : sequence of str
+        Expressions of frozen layers that a plan may store, in topological order. The layers from one stop to the next
+        are timed together.
+    batch_size : int
+        Records of a batch, for running and for reading.
+    seconds : float
+        Least duration of the measurement of each part of the trunk. Default 1.
+    nbytes : int
+        Bytes that each worker writes and reads. Default 16 MiB.
+
+    Returns
+    -------
+    WorkerRates
+        Means over the workers.
 
     Raises
     ------
     InvalidArgumentError
-        There is no stop.
+        `stops` is empty.
     StoreError
         Writing to the store fails.
     BusyError, TooFewSlotsError
-        The cluster has no task slots for the job.
+        The cluster does not have enough task slots for the workers.
     """
     if not stops:
-        raise InvalidArgumentError("stops must have expressions of layers that a plan may store, got none")
+        raise InvalidArgumentError(
+            "stops must have at least one expression of a layer that a plan may store, got none."
+        )
     backend.admit()
     task = MeasuringTask(
         features,
@@ -84,10 +115,10 @@ def measure(  # noqa: PLR0913 - options by name
     workers = backend.num_workers
     job = backend.spark.range(0, workers, 1, workers).mapInArrow(task, task.schema)
     rows = collect_rows(job)
-    times = [[LayerTime(**entry) for entry in json.loads(row["segments"])] for row in rows]
+    worker_times = [[LayerTime(**entry) for entry in json.loads(row["segments"])] for row in rows]
     segments = tuple(
-        LayerTime(parts[0].expression, parts[0].flops, fmean(part.seconds for part in parts))
-        for parts in zip(*times, strict=True)
+        LayerTime(times[0].expression, times[0].flops, fmean(time.seconds for time in times))
+        for times in zip(*worker_times, strict=True)
     )
     reader = ReaderSpeed(fmean(row["cold"] for row in rows), fmean(row["warm"] for row in rows))
-    return Measured(reader, TrunkSpeed(segments))
+    return WorkerRates(reader, TrunkSpeed(segments))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
-from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.adaptation._measure import measure_workers
 from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training, work_of
 from cerebro_spark.adaptation._trunk_passes import frozen_flops_of, passes_of
 from cerebro_spark.errors import FeatureSpaceError
@@ -70,7 +70,7 @@ class StoredLayers:
         if deepest is None:
             return Rates.of(_ANY_COSTS)
         params, stops = deepest
-        measured = measure(
+        rates = measure_workers(
             self.backend,
             self.data,
             self.features,
@@ -80,9 +80,9 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             seconds=_MEASURED_S,
         )
-        flops = measured.trunk.flops_per_second
+        flops = rates.trunk.flops_per_second
         # The first cycle measures trained layers.
-        return Rates(frozen=flops, learning=flops, cold=measured.reader.cold, warm=measured.reader.warm)
+        return Rates(frozen=flops, learning=flops, cold=rates.reader.cold, warm=rates.reader.warm)
 
     def choose(
         self,

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from sessions import CONNECT, pytest_on_connect
 from trunks import WIDTHS, OpenedTrunk, open_trunk, passed
 
-from cerebro_spark.adaptation import Materialised, materialise, measure
+from cerebro_spark.adaptation import Materialised, materialise, measure_workers
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError
 from cerebro_spark.hopper import SparkBackend
@@ -255,13 +255,13 @@ def test_what_is_measured_is_what_the_planner_takes(
 ) -> None:
     stops = list(wants(log, 2, 6))
     held = replace(features, bytes_per_second=1e6)
-    found = measure(backend, data, held, {}, open_trunk, stops, batch_size=SIZE, seconds=0.01, nbytes=1 << 18)
-    assert [one.expression for one in found.trunk.segments] == stops
-    assert 0 < found.costs(cold=True).bytes_per_second <= 1e6
-    assert found.costs().flops_per_second == found.trunk.flops_per_second > 0
+    rates = measure_workers(backend, data, held, {}, open_trunk, stops, batch_size=SIZE, seconds=0.01, nbytes=1 << 18)
+    assert [one.expression for one in rates.trunk.segments] == stops
+    assert 0 < rates.costs(cold=True).bytes_per_second <= 1e6
+    assert rates.costs().flops_per_second == rates.trunk.flops_per_second > 0
     assert features.store.list("features") == []
-    with pytest.raises(InvalidArgumentError, match="stops must have expressions"):
-        measure(backend, data, features, {}, open_trunk, [], batch_size=SIZE)
+    with pytest.raises(InvalidArgumentError, match="stops must have at least one expression"):
+        measure_workers(backend, data, features, {}, open_trunk, [], batch_size=SIZE)
 
 
 @pytest.mark.extended
