@@ -150,7 +150,7 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.PowerTransform: _power_transform,
     ops.Ufunc: _ufunc,
 }
-"""How to write an operator, by its class."""
+"""Functions that add the nodes of an operator to an ONNX graph, by operator class."""
 
 OF_WIDTH: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Patch: _patched}
 """Those that also take the number of columns of their input."""

@@ -93,4 +93,4 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Votes: _votes,
     ops.WeightedMedian: _weighted_median,
 }
-"""How to write an operator, by its class."""
+"""Functions that add the nodes of an operator to an ONNX graph, by operator class."""

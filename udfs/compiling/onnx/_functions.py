@@ -143,7 +143,7 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.OrderedSum: _ordered_sum,
     ops.Power: lambda graph, operator, x: graph.add("Pow", x, graph.constant(operator.exponent, x.dtype)),
 }
-"""How to write an operator, by its class."""
+"""Functions that add the nodes of an operator to an ONNX graph, by operator class."""
 
 OF_WIDTH: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Reduce: _reduce, ops.Shares: _shares}
 """Those that also take the number of columns of their input."""

@@ -112,4 +112,4 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Recode: _recode,
     ops.Replace: _replace,
 }
-"""How to write an operator, by its class."""
+"""Functions that add the nodes of an operator to an ONNX graph, by operator class."""

@@ -113,4 +113,4 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Softmax: lambda graph, _, x: softmax(graph, x),
     ops.Within: _same,
 }
-"""How to write an operator, by its class."""
+"""Functions that add the nodes of an operator to an ONNX graph, by operator class."""

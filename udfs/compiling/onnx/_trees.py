@@ -79,4 +79,4 @@ def _leaves(graph: Graph, operator: ops.Leaves, leaf: Table) -> Table:
 
 
 LEAVES: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Leaves: _leaves}
-"""How to write an operator whose first input is the leaves that trees found."""
+"""Functions that add the nodes of an operator on leaves to an ONNX graph, by operator class."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class KnownModule(torch.nn.Module):
 
     def __init__(self, operator: Known) -> None:
         super().__init__()
-        self.register_buffer("limits", tensor_of(np.maximum(operator.sizes - 1, 0)))
+        self.register_buffer("limits", to_tensor(np.maximum(operator.sizes - 1, 0)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on codes of shape (rows, columns)."""
@@ -43,7 +43,7 @@ class RecodeModule(torch.nn.Module):
 
     def __init__(self, operator: Recode) -> None:
         super().__init__()
-        self.register_buffer("values", tensor_of(operator.values))
+        self.register_buffer("values", to_tensor(operator.values))
         self.register_buffer("starts", _starts(operator.sizes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ class OneHotModule(torch.nn.Module):
 
 
 def _starts(sizes: NDArray[np.int64]) -> torch.Tensor:
-    return tensor_of(np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)[: len(sizes)])
+    return to_tensor(np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)[: len(sizes)])
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
@@ -80,4 +80,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.OneHot: OneHotModule,
     ops.Recode: RecodeModule,
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import Apply, tensor_of
+from udfs.compiling.torch._numbers import Apply, to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class PowerTransformModule(torch.nn.Module):
     def __init__(self, operator: PowerTransform) -> None:
         super().__init__()
         self.method = operator.method
-        self.register_buffer("lambdas", tensor_of(operator.lambdas))
+        self.register_buffer("lambdas", to_tensor(operator.lambdas))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -117,13 +117,13 @@ class QuantilesModule(torch.nn.Module):
         forwards = (("up", up, "references", operator.references),)
         turned = (("down", -up[:, ::-1], "backwards", -operator.references[::-1]),)
         for known, places, values, heights in forwards + turned:
-            self.register_buffer(known, tensor_of(places))
-            self.register_buffer(values, tensor_of(heights))
+            self.register_buffer(known, to_tensor(places))
+            self.register_buffer(values, to_tensor(heights))
             with np.errstate(all="ignore"):
                 slopes = np.diff(heights) / np.diff(places)
-            self.register_buffer(f"{known}_slopes", tensor_of(np.pad(slopes, ((0, 0), (0, 1)))))
-        self.register_buffer("first", tensor_of(operator.quantiles[0]))
-        self.register_buffer("last", tensor_of(operator.quantiles[-1]))
+            self.register_buffer(f"{known}_slopes", to_tensor(np.pad(slopes, ((0, 0), (0, 1)))))
+        self.register_buffer("first", to_tensor(operator.quantiles[0]))
+        self.register_buffer("last", to_tensor(operator.quantiles[-1]))
         # The library clips before the quantiles of 1e-7 and of 1 - 1e-7, less a step.
         edge = torch.tensor(_BOUND - np.spacing(1), dtype=torch.float64)
         self.low, self.high = float(torch.special.ndtri(edge)), float(torch.special.ndtri(1 - edge))
@@ -168,7 +168,7 @@ class BinsModule(torch.nn.Module):
         ends = np.cumsum(operator.sizes)
         self.columns = len(ends)
         for place, (end, size) in enumerate(zip(ends, operator.sizes, strict=True)):
-            self.register_buffer(f"edges_{place}", tensor_of(operator.edges[end - size : end]))
+            self.register_buffer(f"edges_{place}", to_tensor(operator.edges[end - size : end]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -189,8 +189,8 @@ class MonomialsModule(torch.nn.Module):
         self.rounds, self.products = len(ends), len(operator.left)
         self.runs = [_runs(operator.left[a:b], operator.right[a:b]) for a, b in pairwise([0, *ends.tolist()])]
         for number, (end, size) in enumerate(zip(ends, operator.rounds, strict=True)):
-            self.register_buffer(f"left_{number}", tensor_of(operator.left[end - size : end]))
-            self.register_buffer(f"right_{number}", tensor_of(operator.right[end - size : end]))
+            self.register_buffer(f"left_{number}", to_tensor(operator.left[end - size : end]))
+            self.register_buffer(f"right_{number}", to_tensor(operator.right[end - size : end]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -266,4 +266,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Quantiles: QuantilesModule,
     ops.Ufunc: UfuncModule,
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -8,7 +8,7 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._neighbors import NeighborsModule
-from udfs.compiling.torch._numbers import tensor_of, unit_rows
+from udfs.compiling.torch._numbers import to_tensor, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class DistancesModule(torch.nn.Module):
     def __init__(self, operator: Distances) -> None:
         super().__init__()
         self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
-        points = tensor_of(operator.points)
+        points = to_tensor(operator.points)
         self.register_buffer("points", unit_rows(points) if operator.metric == "cosine" else points)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -83,4 +83,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Distances: DistancesModule,
     ops.Neighbors: NeighborsModule,
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import Apply, tensor_of
+from udfs.compiling.torch._numbers import Apply, to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,8 +62,8 @@ class VotesModule(torch.nn.Module):
 
     def __init__(self, operator: Votes) -> None:
         super().__init__()
-        self.register_buffer("hits", tensor_of(operator.hits))
-        self.register_buffer("misses", tensor_of(operator.misses))
+        self.register_buffer("hits", to_tensor(operator.hits))
+        self.register_buffer("misses", to_tensor(operator.misses))
         self.register_buffer("classes", torch.arange(operator.classes))
         self.voters = len(operator.hits)
 
@@ -106,7 +106,7 @@ class WeightedMedianModule(torch.nn.Module):
 
     def __init__(self, operator: WeightedMedian) -> None:
         super().__init__()
-        self.register_buffer("weights", tensor_of(operator.weights))
+        self.register_buffer("weights", to_tensor(operator.weights))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -123,7 +123,7 @@ class ConstantModule(torch.nn.Module):
 
     def __init__(self, operator: Constant) -> None:
         super().__init__()
-        self.register_buffer("values", tensor_of(operator.values))
+        self.register_buffer("values", to_tensor(operator.values))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of any table."""
@@ -144,4 +144,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Votes: VotesModule,
     ops.WeightedMedian: WeightedMedianModule,
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

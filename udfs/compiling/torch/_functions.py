@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import Apply, tensor_of
+from udfs.compiling.torch._numbers import Apply, to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,9 +113,9 @@ class OrderedSumModule(torch.nn.Module):
         super().__init__()
         self.ends = list(pairwise(operator.starts.tolist()))
         self.runs = [_neighbours(operator.columns[start:end]) for start, end in self.ends]
-        self.register_buffer("columns", tensor_of(operator.columns))
-        self.register_buffer("weights", tensor_of(operator.weights))
-        self.register_buffer("bias", tensor_of(operator.bias))
+        self.register_buffer("columns", to_tensor(operator.columns))
+        self.register_buffer("weights", to_tensor(operator.weights))
+        self.register_buffer("bias", to_tensor(operator.bias))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -162,4 +162,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Shares: _shares,
     ops.Within: lambda _: torch.nn.Identity(),
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

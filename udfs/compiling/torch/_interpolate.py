@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class InterpolateModule(torch.nn.Module):
         with np.errstate(over="ignore"):
             slope = np.append((y[1:] - y[:-1]) / (x[1:] - x[:-1]), x.dtype.type(0))
         for name, array in (("x", x), ("y", y), ("slope", slope)):
-            self.register_buffer(name, tensor_of(array))
+            self.register_buffer(name, to_tensor(array))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, 1)."""
@@ -51,4 +51,4 @@ class InterpolateModule(torch.nn.Module):
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {ops.Interpolate: InterpolateModule}
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -49,4 +49,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Link: lambda operator: Apply(_FUNCTIONS[operator.kind]),
     ops.NarrowIntegers: lambda _: torch.nn.Identity(),
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class ReplaceModule(torch.nn.Module):
     def __init__(self, operator: Replace) -> None:
         super().__init__()
         for name, array in operator.arrays().items():
-            self.register_buffer(name, tensor_of(array))
+            self.register_buffer(name, to_tensor(array))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -63,11 +63,11 @@ class CodeLookupModule(torch.nn.Module):
             table[-1] = operator.missing[members]
             for answer, span in enumerate(spans):
                 table[np.searchsorted(keys, operator.key[span]), answer] = operator.value[span]
-            self.register_buffer(f"key_{place}", tensor_of(np.append(keys, np.nan)))
-            self.register_buffer(f"table_{place}", tensor_of(table))
+            self.register_buffer(f"key_{place}", to_tensor(np.append(keys, np.nan)))
+            self.register_buffer(f"table_{place}", to_tensor(table))
             order += members.tolist()
         self.sorted = order == sorted(order)
-        self.register_buffer("order", tensor_of(np.argsort(np.asarray(order, np.int64))))
+        self.register_buffer("order", to_tensor(np.argsort(np.asarray(order, np.int64))))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -87,4 +87,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.CodeLookup: CodeLookupModule,
     ops.Replace: ReplaceModule,
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,8 +30,8 @@ class NearestFillModule(torch.nn.Module):
     def __init__(self, operator: NearestFill) -> None:
         super().__init__()
         self.count, self.by_distance, self.step = operator.count, operator.by_distance, operator.step
-        self.register_buffer("points", tensor_of(operator.points))
-        self.register_buffer("means", tensor_of(operator.means))
+        self.register_buffer("points", to_tensor(operator.points))
+        self.register_buffer("means", to_tensor(operator.means))
         self.largest = float(torch.nan_to_num(self.points).square().sum(dim=1).max())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -99,4 +99,4 @@ def _differ(among: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {ops.NearestFill: NearestFillModule}
-"""How to make the module of the operator."""
+"""Constructors of modules, by operator class."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from udfs.compiling.torch._numbers import tensor_of, unit_rows
+from udfs.compiling.torch._numbers import to_tensor, unit_rows
 
 if TYPE_CHECKING:
     from optimizer.compiling import Neighbors
@@ -100,9 +100,9 @@ class NeighborsModule(torch.nn.Module):
         self.by_distance, self.expanded = operator.by_distance, operator.rounding == "expanded"
         ends = [*operator.groups.tolist(), operator.values.shape[1]]
         self.groups = list(pairwise(ends))
-        points = tensor_of(operator.points)
+        points = to_tensor(operator.points)
         self.register_buffer("points", unit_rows(points) if self.metric == "cosine" else points)
-        self.register_buffer("values", tensor_of(operator.values))
+        self.register_buffer("values", to_tensor(operator.values))
         self.largest = float(points.square().sum(dim=1).max())
         wanted = self.count + 1 + _SPARE
         self.shortlist = None

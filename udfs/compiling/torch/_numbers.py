@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         Select,
     )
 
-__all__ = ["MODULES", "Apply", "ImputeModule", "LinearModule", "SelectModule", "tensor_of", "unit_rows"]
+__all__ = ["MODULES", "Apply", "ImputeModule", "LinearModule", "SelectModule", "to_tensor", "unit_rows"]
 
 _OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": torch.add,
@@ -36,7 +36,7 @@ _OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 _ORDERS = {"l1": 1, "l2": 2, "max": float("inf")}
 
 
-def tensor_of(array: object) -> torch.Tensor:
+def to_tensor(array: object) -> torch.Tensor:
     """Copy an array into a tensor, for arrays that are read-only."""
     return torch.from_numpy(np.array(array))
 
@@ -60,7 +60,7 @@ class SelectModule(torch.nn.Module):
 
     def __init__(self, operator: Select) -> None:
         super().__init__()
-        self.register_buffer("columns", tensor_of(operator.columns.astype(np.int64)))
+        self.register_buffer("columns", to_tensor(operator.columns.astype(np.int64)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -80,7 +80,7 @@ class ArithmeticModule(torch.nn.Module):
     def __init__(self, operator: Arithmetic) -> None:
         super().__init__()
         self.operation, self.rounded = _OPERATIONS[operator.kind], operator.rounded
-        self.register_buffer("operand", tensor_of(operator.operand))
+        self.register_buffer("operand", to_tensor(operator.operand))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -96,7 +96,7 @@ class ImputeModule(torch.nn.Module):
     def __init__(self, operator: Impute) -> None:
         super().__init__()
         self.missing = operator.missing
-        self.register_buffer("values", tensor_of(operator.values))
+        self.register_buffer("values", to_tensor(operator.values))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -117,11 +117,11 @@ class LinearModule(torch.nn.Module):
 
     def __init__(self, operator: Linear) -> None:
         super().__init__()
-        self.register_buffer("weights", tensor_of(operator.weights))
-        self.register_buffer("bias", tensor_of(operator.bias))
+        self.register_buffer("weights", to_tensor(operator.weights))
+        self.register_buffer("bias", to_tensor(operator.bias))
         # Of few columns, libraries of matrix products are faster by a factor of two where each is contiguous.
         thin = 1 < operator.weights.shape[1] <= _THIN
-        self.register_buffer("turned", tensor_of(operator.weights.T.copy()) if thin else None)
+        self.register_buffer("turned", to_tensor(operator.weights.T.copy()) if thin else None)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -203,4 +203,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Sigmoid: lambda _: Apply(torch.sigmoid),
     ops.Softmax: lambda _: Apply(lambda x: torch.softmax(x, dim=1)),
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

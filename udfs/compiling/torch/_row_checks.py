@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 from udfs.compiling.torch._texts import rows_with
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def broken(operator: Operator, value: torch.Tensor, tables: Sequence[torch.Tenso
     if isinstance(operator, ops.HasText):
         return rows_with(value, torch.isnan)
     if isinstance(operator, ops.Known):
-        return (tables[0] >= tensor_of(operator.sizes)).any(dim=1)
+        return (tables[0] >= to_tensor(operator.sizes)).any(dim=1)
     if isinstance(operator, ops.Reject):
         return (tables[1] != 0).any(dim=1)
     if isinstance(operator, ops.Within):

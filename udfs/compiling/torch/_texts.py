@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ class DampedModule(torch.nn.Module):
     def __init__(self, operator: Damped) -> None:
         super().__init__()
         self.sublinear, self.norm = operator.sublinear, operator.norm
-        self.register_buffer("weights", tensor_of(operator.weights))
+        self.register_buffer("weights", to_tensor(operator.weights))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -45,17 +45,17 @@ def sparse_tensor(rows: SparseRows) -> torch.Tensor:
     """Make a sparse tensor of shape (rows, width), sorted by row and column."""
     starts = torch.from_numpy(rows.starts)
     places = torch.repeat_interleave(torch.arange(len(rows)), starts.diff())
-    indices = torch.stack([places, tensor_of(rows.columns)])
+    indices = torch.stack([places, to_tensor(rows.columns)])
     # Rows are sorted and no column comes twice: BagReader sees to it.
     return torch.sparse_coo_tensor(
-        indices, tensor_of(rows.values), (len(rows), rows.width), is_coalesced=True, check_invariants=False
+        indices, to_tensor(rows.values), (len(rows), rows.width), is_coalesced=True, check_invariants=False
     )
 
 
 def scaled(x: torch.Tensor, operator: Arithmetic) -> torch.Tensor:
     """Multiply or divide the columns of a sparse table."""
     indices, values = x.indices(), x.values()
-    operand = tensor_of(operator.operand)[indices[1]]
+    operand = to_tensor(operator.operand)[indices[1]]
     operand = operand.to(x.dtype) if operator.rounded else operand
     values = (values * operand if operator.kind == "multiply" else values / operand).to(x.dtype)
     return torch.sparse_coo_tensor(indices, values, x.shape, is_coalesced=True, check_invariants=False)
@@ -82,4 +82,4 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Damped: DampedModule,
     ops.HasText: lambda _: torch.nn.Identity(),
 }
-"""How to make the module of an operator, by its class."""
+"""Constructors of modules, by operator class."""

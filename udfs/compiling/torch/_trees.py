@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from udfs.compiling.torch._native_trees import NativeTrees
-from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._numbers import to_tensor
 from udfs.compiling.torch._tree_layout import order_siblings
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ class _Traversal(_Leaves):
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         self.counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)))]
-        self.register_buffer("root", tensor_of(place[trees.root[by_depth]]))
-        self.register_buffer("feature", tensor_of(self.columns[order]))
-        self.register_buffer("threshold", tensor_of(trees.threshold[order]))
-        self.register_buffer("child", tensor_of(place[trees.left[order]]))
-        self.register_buffer("node", tensor_of(order))
-        self.register_buffer("tree", tensor_of(np.argsort(by_depth, kind="stable")))
+        self.register_buffer("root", to_tensor(place[trees.root[by_depth]]))
+        self.register_buffer("feature", to_tensor(self.columns[order]))
+        self.register_buffer("threshold", to_tensor(trees.threshold[order]))
+        self.register_buffer("child", to_tensor(place[trees.left[order]]))
+        self.register_buffer("node", to_tensor(order))
+        self.register_buffer("tree", to_tensor(np.argsort(by_depth, kind="stable")))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the leaves of shape (rows, trees)."""
@@ -106,10 +106,10 @@ class _Perfect(_Leaves):
         self.depth = int(trees.depths().max(initial=0))
         level = trees.root.astype(np.int64)[:, None]
         for number in range(self.depth):
-            self.register_buffer(f"feature_{number}", tensor_of(self.columns[level].reshape(-1)))
-            self.register_buffer(f"threshold_{number}", tensor_of(trees.threshold[level].reshape(-1)))
+            self.register_buffer(f"feature_{number}", to_tensor(self.columns[level].reshape(-1)))
+            self.register_buffer(f"threshold_{number}", to_tensor(trees.threshold[level].reshape(-1)))
             level = np.stack([trees.left[level], trees.right[level]], axis=-1).reshape(len(level), -1).astype(np.int64)
-        self.register_buffer("node", tensor_of(level.reshape(-1)))
+        self.register_buffer("node", to_tensor(level.reshape(-1)))
         self.register_buffer("tree", torch.arange(len(trees.root)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -155,8 +155,8 @@ class _Gemm(_Leaves):
             ("turns", turns),
             ("lefts", lefts),
         ):
-            self.register_buffer(name, tensor_of(array))
-        self.register_buffer("node", tensor_of(node.reshape(-1)))
+            self.register_buffer(name, to_tensor(array))
+        self.register_buffer("node", to_tensor(node.reshape(-1)))
         self.register_buffer("first", torch.arange(len(paths)) * leaves)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -204,10 +204,10 @@ class TreesModule(torch.nn.Module):
         self.divisor = trees.divisor
         rounds, columns = _rounds(trees), len(trees.base)
         self.shape = (len(rounds), columns)
-        self.register_buffer("rounds", tensor_of(rounds.reshape(-1)))
+        self.register_buffer("rounds", to_tensor(rounds.reshape(-1)))
         nothing = np.zeros((1, trees.value.shape[1]), trees.value.dtype)
-        self.register_buffer("value", tensor_of(np.concatenate([trees.value, nothing])))
-        self.register_buffer("base", tensor_of(trees.base).reshape(1, 1, columns))
+        self.register_buffer("value", to_tensor(np.concatenate([trees.value, nothing])))
+        self.register_buffer("base", to_tensor(trees.base).reshape(1, 1, columns))
         self.filled = bool((rounds == len(trees.root)).any())
         self.single = trees.value.dtype == np.float32
         self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
