@@ -26,9 +26,9 @@ class Phase:
 class Group:
     """Candidates that train together, with one read and pass of the trunk per batch, and a step per branch.
 
-    A new phase begins where members end and the others need other layers of the trunk. ``compute_flops`` and
-    ``load_flops`` are computed, with those of the branches, and missed while reading, over all records and epochs.
-    ``memory_bytes`` is the predicted peak.
+    A new phase begins where members end and the others need other layers of the trunk. ``compute_flops`` are those of
+    the trunk and the branches over all records and epochs, and ``load_flops`` the cost of reading: the FLOPs that the
+    worker could compute in that time. ``memory_bytes`` is the predicted peak.
     """
 
     members: tuple[str, ...]
@@ -50,5 +50,5 @@ class Group:
 
     @property
     def flops(self) -> int:
-        """Sum of computed and missed FLOPs."""
+        """Total cost: FLOPs to compute, and the cost of reading in FLOPs."""
         return self.compute_flops + self.load_flops

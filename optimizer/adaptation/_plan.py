@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._formatting import count, group_lines, listed, plural
+from optimizer.adaptation._formatting import describe_group, format_count, format_flops, format_names
 from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
@@ -67,20 +67,22 @@ class AdaptationPlan(ExplainedInNotebooks):
 
     def explain(self) -> str:
         """Describe the materialised layers, the groups, the predicted costs and the limitations."""
-        workers = plural(self.workers, "worker")
-        what = f"{plural(len(self.feeds), 'candidate')} in {plural(len(self.groups), 'group')}"
+        workers = format_count(self.workers, "worker")
+        what = f"{format_count(len(self.feeds), 'candidate')} in {format_count(len(self.groups), 'group')}"
         kept = (
-            f"{listed(self.materialised)}, {size(self.materialised_bytes)} on disk" if self.materialised else "nothing"
+            f"{format_names(self.materialised)}, {size(self.materialised_bytes)} on disk"
+            if self.materialised
+            else "nothing"
         )
         fewer = self.current_flops / max(self.flops, 1)
         doubt = "" if self.optimal else "; the solver ran out of time, so there may be better layers"
-        current = f"{fewer:.2f} times fewer than current practice ({count(self.current_flops)})"
+        current = f"{fewer:.2f} times fewer than current practice ({format_flops(self.current_flops)})"
         return "\n".join(
             [
-                f"{what}, {plural(self.records, 'record')}, {workers}",
+                f"{what}, {format_count(self.records, 'record')}, {workers}",
                 f"materialised: {kept}",
-                *(line for number, group in enumerate(self.groups, 1) for line in group_lines(number, group)),
-                f"FLOPs: {count(self.flops)}, {current}",
+                *(line for number, group in enumerate(self.groups, 1) for line in describe_group(number, group)),
+                f"FLOPs: {format_flops(self.flops)}, {current}",
                 f"equation 11: {self.theoretical_speedup:.2f} times fewer if all frozen outputs were read at no cost",
                 f"predicted: {self.seconds:,.1f} s on {workers}{doubt}",
                 *(f"note: {note}" for note in self.notes),

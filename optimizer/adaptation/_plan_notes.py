@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.adaptation._formatting import listed
+from optimizer.adaptation._formatting import format_names
 from optimizer.adaptation._trunk import stored_bytes
 from optimizer.graph import materialisable
 
@@ -25,11 +25,11 @@ def notes(parts: Sequence[Branch], problem: Problem, *, keeps: bool, groups: int
 def _notes(parts: Sequence[Branch], problem: Problem, *, keeps: bool, groups: int, disk_bytes: int) -> Iterator[str]:
     whole = [name for branch in parts if set(branch.feeds) <= set(branch.graph.inputs) for name in branch.members]
     if whole:
-        yield f"nothing below what learns is frozen in {listed(whole)}: trains whole, from the records"
+        yield f"nothing below what learns is frozen in {format_names(whole)}: trains whole, from the records"
     drawing = dict.fromkeys(name for branch in parts for name in _drawing(branch))
     if drawing:
         yield (
-            f"random numbers are drawn by {listed(list(drawing))}: neither these layers nor those above are "
+            f"random numbers are drawn by {format_names(list(drawing))}: neither these layers nor those above are "
             "materialised"
         )
     frozen = len(whole) < sum(len(branch.members) for branch in parts)

@@ -116,7 +116,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     >>> print(chosen.explain())
     2 candidates in 1 group, 1,000 records, 1 worker
     materialised: conv, 9.5 MiB on disk
-    group 1: 2 members (slow, fast), batch 16, 841.1 KiB, 1.5 G FLOPs computed, 500.0 G missed while reading
+    group 1: 2 members (slow, fast), batch 16, 841.1 KiB, 1.5 G FLOPs computed, reading costs as much as 500.0 G
       5 epochs: reads conv; computes none
     FLOPs: 501.5 G, 47.86 times fewer than current practice (24.0 T)
     equation 11: 13334.33 times fewer if all frozen outputs were read at no cost

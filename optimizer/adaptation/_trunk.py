@@ -22,7 +22,7 @@ __all__ = ["Node", "Trunk", "stored_bytes", "trunk_of"]
 class Node:
     """Layer of the trunk, with the layers that run exactly if it runs.
 
-    ``layers`` are those to run for the node, its own included. ``flops``, ``load`` (FLOPs missed while reading) and
+    ``layers`` are those to run for the node, its own included. ``flops``, ``load`` (cost of reading in FLOPs) and
     ``nbytes`` are for one record. A ``source`` is a graph input, which is only read. ``storable`` nodes may be stored
     by some best plan.
     """
