@@ -1,4 +1,8 @@
-"""Detection of labels that the models have no output for, on the driver before anything is computed."""
+"""Detection of labels for which the models have no output, before frozen layers are computed and models trained.
+
+A classifier with three outputs accepts the labels 0, 1 and 2. Only the smallest and the largest label of a batch of
+records have to be tried: a label between them has an output if both have one.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +40,42 @@ class Extreme:
 def find_extremes(
     batch: DataFrame, label_columns: Sequence[str], id_column: str, weight_column: str | None
 ) -> tuple[Extreme, ...]:
-    """Find the smallest and the largest number of each label in one job; vectors and arrays of fractions are skipped.
+    """Find the smallest and the largest number of each label column in one Spark job.
 
-    Rows without a weight above 0 are left out.
+    Vectors and arrays of fractions are skipped, since they are not class numbers. Rows without a weight above 0 are
+    ignored.
     """
-    wanted = {name: ends for name in label_columns if (ends := _ends(name, batch.schema[name].dataType)) is not None}
-    if not wanted:
+    ranges = {
+        name: least_and_most
+        for name in label_columns
+        if (least_and_most := _range_of_row(name, batch.schema[name].dataType)) is not None
+    }
+    if not ranges:
         return ()
     if weight_column is not None:
         batch = batch.where(F.col(quoted(weight_column)) > 0)
     record = F.col(quoted(id_column)).alias("record")
     columns = [
         choose(F.when(value.isNotNull(), F.struct(value.alias("value"), record))).alias(f"{place} {end}")
-        for place, ends in enumerate(wanted.values())
-        for end, choose, value in (("least", F.min, ends[0]), ("most", F.max, ends[1]))
+        for place, (least, most) in enumerate(ranges.values())
+        for end, choose, value in (("least", F.min, least), ("most", F.max, most))
     ]
     (row,) = batch.select(*columns).collect()
     return tuple(
         Extreme(name, row[f"{place} {end}"]["value"], row[f"{place} {end}"]["record"])
-        for place, name in enumerate(wanted)
+        for place, name in enumerate(ranges)
         for end in ("least", "most")
         if row[f"{place} {end}"] is not None
     )
 
 
 def check_labels(extremes: Sequence[Extreme], data: GrowingData, session: Session) -> None:
-    """Evaluate a model on a record with each of some labels, and raise if it has no output for one.
+    """Evaluate a model on a training record with each extreme label in place of its own.
 
-    The message of the LabelError names the record, the label and the classes.
+    Raises
+    ------
+    LabelError
+        The model has no output for a label. The message names the label, its record and the classes of the model.
     """
     if not extremes:
         return
@@ -72,27 +84,28 @@ def check_labels(extremes: Sequence[Extreme], data: GrowingData, session: Sessio
     places = {group.name: place for place, group in enumerate(data.labels)}
     for extreme in extremes:
         place = places[extreme.column]
-        # An error that a label of 0 causes too is not due to the label.
-        if _refusal(session, row, place, 0) is not None:
+        # A model that raises an error for class 0 as well, which every classifier has, fails for another reason.
+        if _evaluation_error(session, row, place, 0) is not None:
             continue
-        why = _refusal(session, row, place, extreme.value)
-        if why is not None:
+        error = _evaluation_error(session, row, place, extreme.value)
+        if error is not None:
             shape = outputs[min(place, len(outputs) - 1)].shape[1:]
-            model = f"{shape[0]} classes, 0 to {shape[0] - 1}" if len(shape) == 1 else f"outputs of the shape {shape}"
+            # A single output tells two classes apart.
+            last = max(shape[0], 2) - 1 if len(shape) == 1 else None
+            rule = f"have an output of shape {shape} in" if last is None else f"be in 0..{last}, the classes of"
             raise LabelError(
-                f"label {extreme.column!r} of record {extreme.record!r} must have an output of the model, which has "
-                f"{model}, "
-                f"got {extreme.value:g} ({why}): correct the label, leave out the record, or begin a campaign with "
-                "another "
-                "name and models with more classes"
+                f"label {extreme.column!r} must {rule} the model, got {extreme.value:g} in record "
+                f"{extreme.record!r} ({error}): correct the label, leave out the record, or start a campaign with "
+                "another name and models with more classes"
             )
 
 
-def _ends(name: str, kind: DataType) -> tuple[Column, Column] | None:
+def _range_of_row(name: str, kind: DataType) -> tuple[Column, Column] | None:
+    """Return the smallest and the largest number of a label in each row; ``None`` if the label is no class number."""
     column = F.col(quoted(name))
     if is_numeric(kind):
-        known = column if isinstance(kind, IntegralType) else F.when(~F.isnan(column.cast("double")), column)
-        value = known.cast("double")
+        without_nan = column if isinstance(kind, IntegralType) else F.when(~F.isnan(column.cast("double")), column)
+        value = without_nan.cast("double")
         return value, value
     while isinstance(kind, ArrayType) and isinstance(kind.elementType, ArrayType):
         column, kind = F.flatten(column), kind.elementType
@@ -101,8 +114,8 @@ def _ends(name: str, kind: DataType) -> tuple[Column, Column] | None:
     return None
 
 
-def _refusal(session: Session, row: Tensors, place: int, value: float) -> str | None:
-    """Return the error that the model raises for a label; ``None`` without one."""
+def _evaluation_error(session: Session, row: Tensors, place: int, value: float) -> str | None:
+    """Return the error that the model raises for a label, ``None`` if it accepts the label."""
     labels = [array.copy() for array in row.labels]
     labels[place].flat[0] = value
     try:

@@ -107,15 +107,15 @@ def _wrong_label(params: dict[str, Any]) -> ModelTrainer:
             [*FIRST, (77, [0.0] * WIDE, 7)],
             {},
             LabelError,
-            r"label 'y' of record 77 must have an output .* 3 classes, 0 to 2, got 7 \(IndexError",
+            r"label 'y' must be in 0\.\.2, the classes of the model, got 7 in record 77 \(IndexError",
         ),
         (
             [*FIRST, (78, [0.0] * WIDE, -1)],
             {},
             LabelError,
-            "label 'y' of record 78 must have .* 3 classes, 0 to 2, got -1",
+            r"label 'y' must be in 0\.\.2, .*, got -1 in record 78",
         ),
-        (FIRST, {"trainer_fn": _wrong_label}, LabelError, "'y' of record .* must have .* 2 classes, 0 to 1, got 2"),
+        (FIRST, {"trainer_fn": _wrong_label}, LabelError, r"'y' must be in 0\.\.1, .*, got 2 in record"),
         (FIRST, {"memory_bytes": 1 << 20}, InfeasiblePlanError, "memory_bytes"),
     ],
     ids=[
@@ -150,12 +150,12 @@ def test_first_batches_that_are_refused(
 def test_a_campaign_that_was_refused_goes_on_with_what_is_mended(spark: SparkSession, store: Store) -> None:
     """A fit after one that failed, in a first and in a later cycle; and while another one goes on."""
     made = campaign(spark, store, search_space=SPACE)
-    with pytest.raises(LabelError, match=r"record 59 must have .*got 3"):
+    with pytest.raises(LabelError, match=r"got 3 in record 59"):
         made.fit(frame(spark, *FIRST[:-1], (59, FIRST[59][1], 3)))
     # No row has the last class, for which the models have an output: it may come later.
     first = made.fit(frame(spark, *(row for row in FIRST if row[2] < 2)))
     assert [trial.status for trial in first.trials] == ["finished"]
-    with pytest.raises(LabelError, match=r"record 100 must have .* 3 classes, 0 to 2, got 9"):
+    with pytest.raises(LabelError, match=r"must be in 0\.\.2, .*, got 9 in record 100"):
         made.fit(frame(spark, (100, [0.0] * WIDE, 9)))
     with pytest.raises(EmptyInputError):
         made.fit(frame(spark))
@@ -222,7 +222,7 @@ def _keras(params: dict[str, Any]) -> ModelTrainer:
 @pytest.mark.extended
 def test_keras_is_refused_alike(spark: SparkSession, store: Store) -> None:
     made = partial(campaign, spark, store, trainer_fn=_keras)
-    with pytest.raises(LabelError, match=r"label 'y' of record 77 must have .* 3 classes, 0 to 2, got 7"):
+    with pytest.raises(LabelError, match=r"label 'y' must be in 0\.\.2, .*, got 7 in record 77"):
         made(search_space={"learns": [True]}).fit(frame(spark, *FIRST, (77, [0.0] * WIDE, 7)))
     with pytest.raises(TrainerError, match="must have a trainable layer with weights, and 'sequential"):
         made(search_space={"learns": [False]}).fit(frame(spark, *FIRST))
