@@ -130,7 +130,7 @@ def adapt_command(
         # Sessions and columns come later; the rest is checked now.
         absent: Any = None
         before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
-        _check_order(tables, before, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
+        _check_order(tables, before, table_format=table_format, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
         _check_tables(tables, pool, settings, master, table_format)
         check_place(str(out))
 
@@ -185,13 +185,18 @@ def _check_order(
     tables: Sequence[str],
     before: Adaptation,
     *,
+    table_format: str | None,
     pool: str | None,
     how: str | None,
     ask: int | None,
     resume: bool,
     plan: bool,
 ) -> None:
-    """Check that what is asked for can be done in this state of the campaign, and together."""
+    """Check that the options can be used together, and in this state of the campaign."""
+    if table_format is not None and not tables and pool is None:
+        raise InvalidArgumentError(
+            f"--table-format must be given with --table or --pool, which it describes, got {table_format} alone."
+        )
     if resume and not before.run_ids:
         raise RunError(f"{before.store.uri} has no cycle of an adaptation {before.name!r}: begin one with --table.")
     if plan and (resume or pool is not None):

@@ -1,4 +1,8 @@
-"""``cerebro tune``: many configurations over one table, from a file of a search to pictures and a model."""
+"""Command ``cerebro tune``: train many configurations on one table, and write their results, plots and best model.
+
+The search file is a Python file with ``trainer_fn``, which creates the model of a configuration, and ``search_space``,
+the hyperparameters to try. A procedure is the algorithm that decides which configurations train for how many epochs.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +37,27 @@ from udfs.driver.options import OptionGroup, with_options
 from udfs.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from types import ModuleType
 
 __all__ = ["tune_command"]
 
+# Settings with which the rows of a run were prepared.
+_PREPARATION = ["feature_columns", "test_fraction", "num_shards"]
+
 _SEARCHES = [getattr(cerebro_spark, name) for name in PROCEDURES.values()]
 
-# Settings that the file may have, too; an option wins.
-_NAMED = [
+# Settings of the search that are both options and names in the search file; an option takes precedence.
+_SETTINGS = [
     *("feature_columns", "label_columns", "weight_column", "num_epochs", "num_configurations", "population"),
     *("max_epochs", "eta", "max_configurations", "max_total_epochs", "max_seconds", "price", "max_cost"),
     *("sampler", "concurrency", "keep", "metric", "test_fraction", "num_shards"),
 ]
+# Options that --resume refuses. The store has the procedure, the seed and the prepared rows of the run.
+_STORED = ["table", "table_format", "run_id", "procedure", "seed", "errors", *_PREPARATION]
+# The store has the other settings of a grid search as well; a resumed one may train longer.
+_STORED_OF_GRID = ["schedule", "replicas", *(name for name in _SETTINGS if name != "num_epochs")]
+
 # Several procedures share these, each with its own description.
 _OVERRIDES: dict[str, dict[str, Any]] = {
     "num_epochs": {
@@ -69,27 +81,30 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
         overrides=CHOICES,
         defaults={"experiment": "model-selection"},
     ),
-    named=OptionGroup(_SEARCHES, _NAMED, overrides=RENAMED | _OVERRIDES, defaults=dict.fromkeys(_NAMED)),
+    options=OptionGroup(_SEARCHES, _SETTINGS, overrides=RENAMED | _OVERRIDES, defaults=dict.fromkeys(_SETTINGS)),
 )
 def tune_command(
     search: Annotated[Path, typer.Argument(help="Python file with trainer_fn and search_space.")],
     out: OutFolder,
     workers: dict[str, Any],
     common: dict[str, Any],
-    named: dict[str, Any],
-    table: Annotated[str | None, typer.Option(help=f"Data: {TABLES}; not needed with --resume.")] = None,
+    options: dict[str, Any],
+    context: typer.Context,
+    table: Annotated[str | None, typer.Option(help=f"Data of a new run: {TABLES}.")] = None,
     table_format: TableFormat = None,
     store: StoreUri = None,
     procedure: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(PROCEDURES)}; the file's by default, or grid.",
+            help=f"Procedure of the search: {', '.join(PROCEDURES)}. Default: that of the file, or grid.",
             parser=choice(*PROCEDURES),
             metavar="PROCEDURE",
         ),
     ] = None,
-    run_id: Annotated[str | None, typer.Option(help="Name of the run in the store.")] = None,
-    resume: Annotated[str | None, typer.Option(help="Run to continue.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the new run in the store.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Name of a run to continue. Options that only a new run uses are refused.")
+    ] = None,
     as_json: Json = False,
     master: Master = None,
 ) -> None:
@@ -98,31 +113,32 @@ def tune_command(
         if run_id is not None:
             check_name(run_id, "a run")
         module = load_search(search)
-        place = Store.from_uri(store or str((out / "store").resolve()))
-        begun = None if resume is None else Journal(place, resume).spec()
-        kind = getattr(cerebro_spark, begun.procedure if begun else _search_class(procedure, module))
+        run_store = Store.from_uri(store or str((out / "store").resolve()))
+        spec = None if resume is None else Journal(run_store, resume).spec()
+        search_class = getattr(cerebro_spark, spec.procedure if spec else _search_class_name(procedure, module))
+        is_grid = search_class is cerebro_spark.GridSearch
         make_backend: Callable[[Any], SparkBackend] = partial(SparkBackend, **workers)
-        if begun is not None:
-            common["seed"] = begun.seed
+        if spec is not None:
+            _refuse_unused(context, [*_STORED, *(_STORED_OF_GRID if is_grid else ())])
+            common["seed"] = spec.seed
         make_search = partial(
-            kind, store=place, trainer_fn=module.trainer_fn, search_space=module.search_space, **common
+            search_class, store=run_store, trainer_fn=module.trainer_fn, search_space=module.search_space, **common
         )
         settings: dict[str, Any] = {}
-        is_grid = kind is cerebro_spark.GridSearch
-        if begun is None or not is_grid:
-            settings = search_settings(module, named, kind)
-            # Sessions and columns come later; the rest is checked now.
+        if spec is None or not is_grid:
+            settings = search_settings(module, options, search_class)
+            # Check the settings before Spark starts; the session and the columns are known later.
             absent: Any = None
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
-        if begun is None:
+        if spec is None:
             _check_table(table, settings, master, table_format)
         check_place(str(out))
     run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
 
     def remedy() -> str:
-        if Journal(place, run).begun:
-            return f"run {run} goes on with: cerebro tune {search} --resume {run} --out {out}"
-        return "no run had begun; the same command uses the rows that were prepared"
+        if Journal(run_store, run).begun:
+            return f"continue run {run} with: cerebro tune {search} --resume {run} --out {out}"
+        return "no configuration was trained; the same command starts the search and reuses prepared rows"
 
     with ended_by_interrupt(remedy):
         with Console(stderr=as_json).status("starting Spark"):
@@ -131,17 +147,17 @@ def tune_command(
         if resume is None:
             assert table is not None
             df = read_table(spark, table, table_format)
-            others = labels_and_weight(settings)
-            settings.setdefault("feature_columns", [name for name in df.columns if name not in others])
+            other_columns = labels_and_weight(settings)
+            settings.setdefault("feature_columns", [name for name in df.columns if name not in other_columns])
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, common["experiment"])
         if resume is not None and is_grid:
             selection = Selection.resume(
-                place,
+                run_store,
                 resume,
                 backend=backend,
                 trainer_fn=module.trainer_fn,
-                num_epochs=named.get("num_epochs"),
+                num_epochs=options.get("num_epochs"),
                 experiment=common["experiment"],
             )
         elif resume is not None:
@@ -151,15 +167,28 @@ def tune_command(
         write_selection(selection, out, as_json=as_json)
 
 
-def _search_class(procedure: str | None, module: ModuleType) -> str:
+def _refuse_unused(context: typer.Context, names: Collection[str]) -> None:
+    """Refuse options on the command line that a resumed run does not use."""
+    for option in context.command.params:
+        source = None if option.name is None else context.get_parameter_source(option.name)
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            raise InvalidArgumentError(
+                f"{option.opts[0]} must be left out with --resume, which continues with what the store has, got "
+                f"{context.params[option.name]}."
+            )
+
+
+def _search_class_name(procedure: str | None, module: ModuleType) -> str:
+    """Return the class in ``cerebro_spark`` of the procedure, from the option or else from the search file."""
     name = procedure or getattr(module, "procedure", "grid")
     if name not in PROCEDURES:
         raise InvalidArgumentError(choice_error(f"procedure of {module.__file__}", name, PROCEDURES))
     return PROCEDURES[name]
 
 
-def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None, form: str | None) -> None:
+def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None, table_format: str | None) -> None:
+    """Check that the table of a new run can be read and has the columns of the settings."""
     if table is None:
-        raise InvalidArgumentError("--table must name the data, unless a run is resumed.")
+        raise InvalidArgumentError("--table must name the data of a new run, got none. --resume continues a run.")
     columns = [*feature_names(settings.get("feature_columns", ())), *labels_and_weight(settings)]
-    check_table(table, columns, "--table", master, form)
+    check_table(table, columns, "--table", master, table_format)

@@ -154,6 +154,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("", ("--plan",), "--table must name newly labelled records"),
         ("", ("--resume",), "no cycle of an adaptation 'parity': begin one with --table"),
         ("", (*SMALL, "--plan", "--pool", "{folder}/t.parquet"), "--plan must be given without --pool"),
+        ("", ("--resume", "--table-format", "csv"), "--table-format must be given with --table or --pool"),
         ("", (*SMALL, "--ask", "5"), "--ask must be given with --pool"),
         ("", (*SMALL, "--how", "margin"), "--how must be given with --pool"),
         ("", (*SMALL, "--pool", "{folder}/t.parquet", "--how", "margins"), "did you mean 'margin'"),

@@ -24,7 +24,7 @@ from cerebro_spark import PreparedData, Store, TunedModel
 from cerebro_spark.cli import app
 from cerebro_spark.cli._search_file import load_search
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.hopper import Journal
+from cerebro_spark.hopper import Journal, RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,7 +236,7 @@ def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path
     assert "Traceback" not in errors
     assert "\tat " not in errors
     assert errors.splitlines()[-1] == (
-        f"Interrupted: run slow goes on with: cerebro tune {search} --resume slow --out {out}"
+        f"Interrupted: continue run slow with: cerebro tune {search} --resume slow --out {out}"
     )
 
 
@@ -300,6 +300,62 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
     assert done.exit_code == 2, done.output + repr(done.exception)
     assert reason in " ".join(done.output.replace("│", " ").split())
     assert sorted(path for path in tmp_path.iterdir() if path.name != "__pycache__") == before
+
+
+def _store_run(folder: Path, procedure: str) -> None:
+    """Write the settings of a run that has not trained."""
+    spec = RunSpec("first", "data", [{"lr": 1}], "m:f", 2, 3, "fixed", 1, "loss", False, "rolling", procedure)
+    Journal(Store.from_uri(str(folder)), "first").begin(spec)
+
+
+@pytest.mark.parametrize(
+    ("procedure", "options"),
+    [
+        ("Hyperband", ("--table", "t.parquet")),
+        ("Hyperband", ("--table-format", "csv")),
+        ("Hyperband", ("--run-id", "second")),
+        ("Hyperband", ("--procedure", "grid")),
+        ("Hyperband", ("--seed", "0")),
+        ("Hyperband", ("--features", "x")),
+        ("Hyperband", ("--num-shards", "2")),
+        ("GridSearch", ("--run-id", "second")),
+        ("GridSearch", ("--procedure", "grid")),
+        ("GridSearch", ("--labels", "y")),
+        ("GridSearch", ("--metric", "accuracy")),
+        ("GridSearch", ("--replicas", "2")),
+        ("GridSearch", ("--max-epochs", "3")),
+    ],
+)
+def test_a_resumed_run_refuses_options_that_it_does_not_use(
+    procedure: str, options: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "search.py").write_text(SEARCH)
+    _store_run(tmp_path / "store", procedure)
+    command = ["tune", str(tmp_path / "search.py"), "--out", str(tmp_path), "--resume", "first"]
+    done = CliRunner().invoke(app, [*command, *options], env={"COLUMNS": "400"})
+    assert done.exit_code == 2, done.output + repr(done.exception)
+    assert f"{options[0]} must be left out with --resume" in done.output
+
+
+@pytest.mark.parametrize(
+    ("procedure", "line", "options"),
+    [
+        ("GridSearch", "", ("--num-epochs", "5", "--experiment", "mine", "--num-workers", "1")),
+        ("ASHA", "max_epochs = 4", ("--max-seconds", "9", "--labels", "y", "--replicas", "1", "--metric", "loss")),
+    ],
+)
+def test_a_resumed_run_takes_the_other_options(
+    procedure: str, line: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cerebro_spark.cli._tune.launch", launch)
+    (tmp_path / "search.py").write_text(f"{SEARCH}\n{line}\n")
+    _store_run(tmp_path / "store", procedure)
+    command = ["tune", str(tmp_path / "search.py"), "--out", str(tmp_path), "--resume", "first"]
+    done = CliRunner().invoke(app, [*command, *options], env={"COLUMNS": "400"})
+    assert "continue run first with: cerebro tune" in done.output
 
 
 def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
