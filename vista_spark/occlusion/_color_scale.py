@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ColorScale", "fitting_scale", "seed_scale"]
+__all__ = ["ColorScale", "fitting_scale", "krypton_scale"]
 
 # Relative change that counts as rounding: exact and naive heat maps may differ by a tenth of it.
 _FLAT = 1e-4
@@ -68,14 +68,14 @@ def fitting_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
     return ColorScale(low, high, centre, _extend(known, low, high), largest, is_flat)
 
 
-def seed_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
+def krypton_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
     """Return the limits of Krypton's pictures: 0.75 and 1.25 times the probability, at most 1 (section 6.5).
 
     Values are NaN where a place is not computed.
 
     Examples
     --------
-    >>> seed_scale(np.array([0.5, 0.75]), 0.8).extend
+    >>> krypton_scale(np.array([0.5, 0.75]), 0.8).extend
     'min'
     """
     known = _known(values)

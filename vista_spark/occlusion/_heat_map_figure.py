@@ -1,4 +1,8 @@
-"""Figures of heat maps: over an image, below a series, or as a plane."""
+"""Matplotlib figures of heat maps: over an image, below a series, or as a plane.
+
+A heat map has a value for each place of a patch that covers a part of the input: the score of the target, such as the
+probability of a class, with the patch there. The middle of the colour scale is the score of the whole input.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from optimizer.errors import nearest
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._caption import caption, map_title
 from vista_spark.occlusion._caveats import RANDOM_WEIGHTS, score_kind
-from vista_spark.occlusion._color_scale import fitting_scale, seed_scale
+from vista_spark.occlusion._color_scale import fitting_scale, krypton_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._base_explanation import Explained
     from vista_spark.occlusion._color_scale import ColorScale
 
-__all__ = ["PALETTE", "cell_edges", "color_map", "draw_over_image", "plot_image", "plot_tensor", "scale_of"]
+__all__ = ["PALETTE", "cell_edges", "color_map", "color_scale", "draw_over_image", "plot_image", "plot_tensor"]
 
 PALETTE = "RdBu"
 """Red where covering a place lowers the score, blue where it raises it.
@@ -32,17 +36,22 @@ Red marks important places in Krypton's pictures as well, and red and blue diffe
 blindness, unlike red and green or the colours of jet.
 """
 
-_SEED_PALETTE = "jet_r"
+# Colours of the figures in the Krypton paper. They come with fixed limits and the same opacity everywhere.
+_KRYPTON_PALETTE = "jet_r"
+_KRYPTON_OPACITY = 0.6
 
-# Opacity of the colours over an image: none where a place changes nothing, so that the image shows there.
-_OPACITY, _RISE = 0.9, 0.7
-_SEED_OPACITY = 0.6
+# Opacity of other colours over an image: 0 in the middle of the scale, where a place changes nothing, so that the image
+# is visible there, and _MAX_OPACITY at both ends. An exponent below 1 makes small changes visible too.
+_MAX_OPACITY, _OPACITY_EXPONENT = 0.9, 0.7
 
-# Largest share of white in the grey image under the colours, so that dark colours are seen on dark images.
-_BRIGHTENED = 0.25
+# Grey level of black pixels under the colours, so that dark colours are visible on dark images.
+_BLACK_LEVEL = 0.25
 
+# Number of colours in a colour map.
 _COLORS = 256
-_TITLE, _SMALL = 9, 8
+
+# Font sizes in points.
+_TITLE_SIZE, _TEXT_SIZE = 9, 8
 
 
 def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = PALETTE) -> Figure:
@@ -53,9 +62,9 @@ def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = 
     left, right = figure.subplots(1, 2)
     left.imshow(image)
     left.set_axis_off()
-    left.set_title(f"predicted: {explanation.name_of(explanation.predicted)}", fontsize=_TITLE, wrap=True)
+    left.set_title(f"predicted: {explanation.name_of(explanation.predicted)}", fontsize=_TITLE_SIZE, wrap=True)
     shown = draw_over_image(explanation, image, right, palette)
-    right.set_title(map_title(explanation, scale_of(explanation, palette)), fontsize=_TITLE, wrap=True)
+    right.set_title(map_title(explanation, color_scale(explanation, palette)), fontsize=_TITLE_SIZE, wrap=True)
     _color_bar(figure, shown, right, explanation)
     _add_caption(figure, explanation)
     return figure
@@ -67,11 +76,12 @@ def draw_over_image(explanation: Explained, image: NDArray[np.uint8], axes: Axes
     Raises
     ------
     InvalidArgumentError
-        An unknown palette; ``"jet_r"`` for a score that is not a probability.
+        The palette is unknown, or ``"jet_r"`` for a score that is not a probability.
     """
     height, width = image.shape[:2]
     brightness = image.mean(axis=2) / 255
-    axes.imshow(_BRIGHTENED + (1 - _BRIGHTENED) * brightness, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0))
+    grey = _BLACK_LEVEL + (1 - _BLACK_LEVEL) * brightness
+    axes.imshow(grey, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0))
     axes.set_axis_off()
     return _mesh(explanation, axes, palette, is_translucent=True)
 
@@ -82,7 +92,7 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
     Raises
     ------
     InvalidArgumentError
-        A heat map of three axes; a palette as for :func:`draw_over_image`.
+        The heat map has three axes, or the palette is one that :func:`draw_over_image` refuses.
     """
     from udfs.driver.figure import NotebookFigure
 
@@ -91,50 +101,53 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
         raise InvalidArgumentError(
             f"heat_map must have 1 or 2 axes to be drawn, got {heat_map.ndim}; draw its planes, such as heat_map[0]"
         )
-    scale = scale_of(explanation, palette)
+    scale = color_scale(explanation, palette)
     figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
     if heat_map.ndim == 1:
         above, below = figure.subplots(2, 1, sharex=True)
         above.plot(tensor.T, linewidth=0.8)
         predicted = explanation.name_of(explanation.predicted)
-        above.set_title(f"predicted: {predicted}; {len(tensor)} channels", fontsize=_TITLE)
+        above.set_title(f"predicted: {predicted}; {len(tensor)} channels", fontsize=_TITLE_SIZE)
         below.plot(_middles(grid, 0), heat_map, marker=".", color="black", linewidth=0.8)
         below.axhline(explanation.probability, linestyle=":", color="grey")
         below.set_ylim(scale.low, scale.high)
         if scale.extend != "neither":
             below.set_ylim(min(scale.low, np.nanmin(heat_map)), max(scale.high, np.nanmax(heat_map)))
-        below.set_ylabel(score_kind(explanation.kind), fontsize=_SMALL)
-        below.set_title(map_title(explanation, scale), fontsize=_TITLE)
+        below.set_ylabel(score_kind(explanation.kind), fontsize=_TEXT_SIZE)
+        below.set_title(map_title(explanation, scale), fontsize=_TITLE_SIZE)
     else:
         axes = figure.subplots()
         shown = _mesh(explanation, axes, palette, is_translucent=False)
         axes.set_xlim(0, grid.image[1])
         axes.set_ylim(grid.image[0], 0)
-        axes.set_title(map_title(explanation, scale), fontsize=_TITLE, wrap=True)
+        axes.set_title(map_title(explanation, scale), fontsize=_TITLE_SIZE, wrap=True)
         _color_bar(figure, shown, axes, explanation)
     _add_caption(figure, explanation)
     return figure
 
 
-def scale_of(explanation: Explained, palette: str) -> ColorScale:
-    if palette != _SEED_PALETTE:
+def color_scale(explanation: Explained, palette: str) -> ColorScale:
+    """Return the limits of the colours: fitted to the heat map, or for ``"jet_r"`` those of the Krypton paper."""
+    if palette != _KRYPTON_PALETTE:
         return fitting_scale(explanation.heat_map, explanation.probability)
     if score_kind(explanation.kind) != "probability":
         raise InvalidArgumentError(
-            f'palette must not be "{_SEED_PALETTE}" for {explanation.score!r}, as its limits are 0.75 and 1.25 of a '
-            f'probability; use another one, such as "{PALETTE}"'
+            f"palette must be a colour map for any score, such as {PALETTE!r}, got {_KRYPTON_PALETTE!r}, whose limits "
+            f"are 0.75 and 1.25 times a probability, for the score {explanation.score!r}"
         )
-    return seed_scale(explanation.heat_map, explanation.probability)
+    return krypton_scale(explanation.heat_map, explanation.probability)
 
 
 def _mesh(explanation: Explained, axes: Axes, palette: str, *, is_translucent: bool) -> QuadMesh:
-    scale = scale_of(explanation, palette)
+    """Draw a heat map as coloured cells."""
+    scale = color_scale(explanation, palette)
     mesh = axes.pcolormesh(
         cell_edges(explanation.grid, 1), cell_edges(explanation.grid, 0), np.ma.masked_invalid(explanation.heat_map),
         cmap=color_map(palette, is_translucent=is_translucent), vmin=scale.low, vmax=scale.high,
     )  # fmt: skip
+    # Figure.colorbar reads this attribute and draws arrows at its ends, also if the caller adds the colour bar.
     colors: Any = mesh.cmap
-    colors.colorbar_extend = scale.extend  # read by Figure.colorbar, also by a caller's own
+    colors.colorbar_extend = scale.extend
     return mesh
 
 
@@ -145,43 +158,44 @@ def color_map(palette: str, *, is_translucent: bool) -> Colormap:
 
     if palette not in colormaps:
         raise InvalidArgumentError(
-            f"palette must be {PALETTE!r}, {_SEED_PALETTE!r} or another colour map of matplotlib, got "
+            f"palette must be {PALETTE!r}, {_KRYPTON_PALETTE!r} or another colour map of matplotlib, got "
             f"{palette!r}{nearest(palette, list(colormaps))}"
         )
     colors = colormaps[palette](np.linspace(0, 1, _COLORS))
     if is_translucent:
         distance = np.abs(np.linspace(-1, 1, _COLORS))
-        colors[:, 3] = _SEED_OPACITY if palette == _SEED_PALETTE else _OPACITY * distance**_RISE
+        colors[:, 3] = _KRYPTON_OPACITY if palette == _KRYPTON_PALETTE else _MAX_OPACITY * distance**_OPACITY_EXPONENT
     return ListedColormap(colors, name=palette)
 
 
 def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explained) -> None:
     bar = figure.colorbar(shown, ax=axes)
     bar.set_label(
-        f"{score_kind(explanation.kind)} with the place covered\n"
-        "\N{LEFTWARDS ARROW} the place speaks for it       the place speaks against it \N{RIGHTWARDS ARROW}",
-        fontsize=_SMALL,
+        f"{score_kind(explanation.kind)} with the patch at the place\n"
+        "\N{LEFTWARDS ARROW} the place supports the target       the place opposes the target \N{RIGHTWARDS ARROW}",
+        fontsize=_TEXT_SIZE,
     )
-    bar.ax.tick_params(labelsize=_SMALL)
+    bar.ax.tick_params(labelsize=_TEXT_SIZE)
     bar.ax.axhline(explanation.probability, color="black", linewidth=1)
-    if explanation.kind == "probability":  # limits are symmetric, probabilities are not
+    if explanation.kind == "probability":
+        # The limits are symmetric around the score and may lie outside of 0 to 1.
         low, high = shown.get_clim()
         bar.ax.set_ylim(max(low, 0.0), min(high, 1.0))
 
 
 def _add_caption(figure: Figure, explanation: Explained) -> None:
-    figure.supxlabel(caption(explanation), fontsize=_SMALL, x=0.02, ha="left")
+    figure.supxlabel(caption(explanation), fontsize=_TEXT_SIZE, x=0.02, ha="left")
     if explanation.has_random_weights:
         figure.suptitle(RANDOM_WEIGHTS, color="red", weight="bold")
 
 
 def _middles(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
-    """Return the middles of the patches on an axis."""
+    """Return the coordinates of the middles of the patches along an axis, in pixels."""
     return np.asarray(grid.starts(axis) + grid.patch[axis] / 2, np.float64)
 
 
 def cell_edges(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:
-    """Return the edges of the places' cells on an axis: half-way between the middles of two patches."""
+    """Return the edges of the cells that show the places along an axis, half-way between the middles of patches."""
     middles, half = _middles(grid, axis), grid.stride[axis] / 2
     between = (middles[:-1] + middles[1:]) / 2
     return np.concatenate([[middles[0] - half], between, [middles[-1] + half]])

@@ -9,7 +9,7 @@ import numpy as np
 from udfs.driver.interactive import graph_objects
 from vista_spark.occlusion._caption import map_title
 from vista_spark.occlusion._caveats import RANDOM_WEIGHTS, score_kind
-from vista_spark.occlusion._heat_map_figure import cell_edges, color_map, scale_of
+from vista_spark.occlusion._heat_map_figure import cell_edges, color_map, color_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def interactive_heat_map(
 ) -> go.Figure:
     """Draw a heat map over its image, in grey; the pointer shows the description of a place's patch and its score."""
     graphs = graph_objects()
-    scale = scale_of(explanation, palette)
+    scale = color_scale(explanation, palette)
     colors = color_map(palette, is_translucent=True)
     shares = np.linspace(0, 1, _STEPS)
     steps = [
