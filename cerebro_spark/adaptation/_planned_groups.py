@@ -106,7 +106,7 @@ class PlannedGroups:
         return parts
 
     def _number_group(self, trial_ids: Iterable[str]) -> None:
-        """Give trials a common group number."""
+        """Assign a common group number to trials."""
         self._last_number += 1
         self._group_numbers |= dict.fromkeys(trial_ids, self._last_number)
 
