@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optimizer.errors import GraphError
+import torch
+
+from optimizer.errors import CerebroError, GraphError
 from optimizer.graph import LayerGraph, frontier
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
@@ -16,6 +18,7 @@ from udfs.handlers.torch._fx import capture_training, check_training
 from udfs.handlers.torch._graph import held_tensors, layer_graph
 from udfs.handlers.torch._measure import BATCHES, Measure, common_strides, measure
 from udfs.handlers.torch._model import TorchModel
+from udfs.handlers.torch._tracer_errors import first_line
 from udfs.training import TrainerError
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+    except (CerebroError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - opening runs the user's own forward, which may raise anything
+        why = f"opening {type(trainer.model).__name__} into layers ended in {first_line(error)}"
+        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
 
 
 def _opened(

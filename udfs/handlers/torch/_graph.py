@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers._protocol import UntraceableModelError
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["held_tensors", "layer_graph"]
 
+# Operations that read the size and the type of their first argument alone.
+_LIKE_ANOTHER = frozenset(
+    (
+        *("zeros_like", "ones_like", "full_like", "empty_like"),
+        *("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor"),
+    )
+)
+
 # Records that the larger of two measures has more than the smaller.
 _MORE = BATCHES[1] - BATCHES[0]
 
@@ -37,9 +46,9 @@ def layer_graph(
 ) -> LayerGraph:
     """Describe a captured model.
 
-    A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
-    records, stored and fed again. Any other value (a size, a tuple, a view of a parameter) is merged into the layers
-    that consume it, and each of them has its cost. Parameters that several layers read count for each of them. The
+    A node is a layer if its value is one tensor with the batch as its leading axis, and depends on the records: only
+    such a value can be cut into records, stored and fed again. Any other value (a size, a tuple, a view of a parameter,
+    ``torch.arange`` of the batch size) is merged into the layers that consume it, and each of them has its cost. Parameters that several layers read count for each of them. The
     outputs of the graph are the returned values that are layers. The measures are at :data:`BATCHES`, and made where
     they are not given. With ``learning``, the ids of the parameters that learn, the graph is one in training: it knows
     which layers draw random numbers, which move their buffers and so are not frozen, and what they keep for the
@@ -48,6 +57,7 @@ def layer_graph(
     """
     small, large = measures or [measure(module, inputs, batch) for batch in BATCHES]
     names = node_names(module)
+    same_for_all = _same_for_all(module, small)
     layers: list[Layer] = []
     sources: dict[fx.Node, tuple[fx.Node, ...]] = {}
     returned: list[fx.Node] = []
@@ -56,7 +66,7 @@ def layer_graph(
             returned = [below for below in node.all_input_nodes if sources[below] == (below,)]
             continue
         shape = _record_shape(small.values[node.name], large.values[node.name])
-        if shape is None:
+        if shape is None or node in same_for_all:
             sources[node] = _sources(node, sources)
             continue
         read = _sources(node, sources)
@@ -87,6 +97,28 @@ def layer_graph(
             "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
         )
     return LayerGraph(layers, tuple(dict.fromkeys(names[output.name] for output in returned)))
+
+
+def _same_for_all(module: fx.GraphModule, measured: Measure) -> set[fx.Node]:
+    """Find the nodes whose values are the same for all records of one batch size: sizes, and tensors made of them.
+
+    Random numbers are not among them.
+    """
+    constant: set[fx.Node] = set()
+    for node in module.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        effects = measured.effects[node.name]
+        if effects.draws or effects.moves:
+            continue
+        # A number of a tensor cannot be measured: what is no tensor is a size, a type or a device.
+        is_size = not any(isinstance(value, torch.Tensor) for value in tree_leaves(measured.values[node.name]))
+        read = [below for below in node.all_input_nodes if below not in constant]
+        if operation(node) in _LIKE_ANOTHER and node.args and read == [node.args[0]]:
+            read = []
+        if is_size or not read:
+            constant.add(node)
+    return constant
 
 
 def _learns(tensor: torch.Tensor, learning: Collection[int] | None) -> bool:

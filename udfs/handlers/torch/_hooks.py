@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,9 +15,9 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["bake", "has_global_hooks", "has_hooks"]
+__all__ = ["bake", "has_global_hooks", "has_hooks", "same_attributes"]
 
 
 def has_global_hooks() -> bool:
@@ -28,6 +29,23 @@ def has_hooks(module: nn.Module) -> bool:
     """Return whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
     registered = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # no reader
     return bool(registered) or has_global_hooks()
+
+
+@contextmanager
+def same_attributes(model: nn.Module) -> Iterator[None]:
+    """Put attributes back after a block that modules' own code and hooks set in it, as a spectral norm's weight."""
+    before = [
+        (attributes, dict(attributes))
+        for inner in model.modules()
+        if has_hooks(inner) or not type(inner).__module__.startswith("torch.")
+        for attributes in (vars(inner), inner._parameters, inner._buffers)
+    ]
+    try:
+        yield
+    finally:
+        for attributes, saved in before:
+            attributes.clear()
+            attributes.update(saved)
 
 
 def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:

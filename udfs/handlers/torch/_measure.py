@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._effects import Effects, NodeEffects
 from udfs.handlers.torch._fx import example
+from udfs.handlers.torch._hooks import same_attributes
 from udfs.handlers.torch._measure_reuse import Known, Questions, UnknownError, known, remember, stand_in
 from udfs.handlers.torch._tracer_errors import first_line, quiet, way_out
 
@@ -123,6 +124,7 @@ def measure(
             quiet(),
             _without_cudnn(module),
             _put_back(module.buffers() if learning else ()),
+            same_attributes(module),
         ):
             measured.propagate(*laid)
     except Exception as error:
