@@ -43,12 +43,12 @@ _DRAWN = ("float16", "float32", "float64")
 _SEEDS = (0, 1)
 
 
-def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
+def check_records(model: TracedModel, inputs: Sequence[TensorSpec], *, integers: bool = False) -> None:
     """Refuse a network that gives a record other numbers beside other records, or other numbers each time.
 
-    It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers. That
-    takes six records' time. Raise UntraceableModelError, with the name of the layer, if records see each other or an
-    operation draws random numbers; also if the network does not run.
+    It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers, those
+    of ``integers`` and booleans only if asked to. That takes six records' time. Raise UntraceableModelError, with the
+    name of the layer, if records see each other or an operation draws random numbers; also if the network does not run.
     """
     graph = model.graph
     layers = _compared(graph)
@@ -58,7 +58,7 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
         alone = {name: drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
         beside = {name: with_neighbours(record) for name, record in alone.items()}
         try:
-            layer = mixing_layer(graph, model.run, beside, layers)
+            layer = mixing_layer(graph, model.run, beside, layers, integers=integers)
         except (RuntimeError, TypeError, ValueError) as error:
             reason = next(iter(str(error).splitlines()), "")
             raise UntraceableModelError(
@@ -67,7 +67,7 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
             ) from error
         if layer is None:
             return
-        layer_again = _first_differing(graph, model.run(alone, layers), model.run(alone, layers))
+        layer_again = _first_differing(graph, model.run(alone, layers), model.run(alone, layers), integers=integers)
         if layer_again is not None:
             raise UntraceableModelError(
                 f"layer {layer_again!r} ({graph[layer_again].op}) gives other numbers each time that it runs: pass "
@@ -84,6 +84,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
 def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, TensorSpec], feeds: Sequence[str]) -> None:
     """Refuse frozen layers as :func:`check_records` does a network; layers that passed once in this process pass.
 
+    Integers are compared too: a place in the batch, as ``torch.arange`` of its size gives it, belongs to no record.
+
     Layers above those that passed are checked on drawn tensors of these, not of the inputs. The expressions of
     ``graph`` are those of the feeds, whose values are to be kept for each record; ``inputs`` are the tensors that
     ``model`` takes.
@@ -98,7 +100,7 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
         return
     trunk = _Trunk(_unchecked(graph, model.graph, feeds) or model.graph.subgraph(feeds), model.run)
     specs = [inputs.get(name) or _spec(model.graph[name]) for name in trunk.graph.inputs]
-    check_records(trunk, specs)  # type: ignore[arg-type] # all that it asks for
+    check_records(trunk, specs, integers=True)  # type: ignore[arg-type] # all that it asks for
     _passed.update(graph.expression(name) for name in _compared(trunk.graph))
 
 
@@ -149,30 +151,40 @@ def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def mixing_layer(
-    graph: LayerGraph, run: Callable[[Tensors, Sequence[str]], Tensors], batch: Tensors, layers: Sequence[str]
+    graph: LayerGraph,
+    run: Callable[[Tensors, Sequence[str]], Tensors],
+    batch: Tensors,
+    layers: Sequence[str],
+    *,
+    integers: bool = False,
 ) -> str | None:
     """Find the lowest layer that gives a record other numbers alone than in a batch.
 
     ``run`` is a function of the inputs and the requested layers that returns the tensors of these layers; ``batch`` has
-    by input four records, as :func:`with_neighbours` puts them together. Integer tensors and tensors with non-finite
-    values are skipped.
+    by input four records, as :func:`with_neighbours` puts them together. Tensors with non-finite values are skipped,
+    and those of integers and booleans without ``integers``.
     """
     together = run(batch, layers)
     for place in _PLACES:
         row = slice(place, place + 1)
         alone = run({name: records[row] for name, records in batch.items()}, layers)
-        layer = _first_differing(graph, alone, {name: tensor[row] for name, tensor in together.items()})
+        beside = {name: tensor[row] for name, tensor in together.items()}
+        layer = _first_differing(graph, alone, beside, integers=integers)
         if layer is not None:
             return layer
     return None
 
 
-def _first_differing(graph: LayerGraph, alone: Tensors, other_run: Tensors) -> str | None:
+def _first_differing(graph: LayerGraph, alone: Tensors, other_run: Tensors, *, integers: bool) -> str | None:
     largest = {name: _largest(tensor) for name, tensor in alone.items()}
     coarsest = max((_step(tensor) for tensor in alone.values()), default=0.0)
     for name in (name for name in graph.names if name in alone):
         single, other = alone[name], other_run[name]
-        if not np.issubdtype(single.dtype, np.floating) or not np.isfinite(single).all():
+        if not np.issubdtype(single.dtype, np.floating):
+            if integers and not np.array_equal(single, other):
+                return name
+            continue
+        if not np.isfinite(single).all():
             continue
         # A difference of two large numbers has the rounding of those.
         scale = max(largest[name], *(largest.get(below, 0.0) for below in graph[name].inputs), 0.0)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
-
-from optimizer.errors import CerebroError, GraphError
+from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
+from udfs.handlers.torch._comparison import compare
 from udfs.handlers.torch._fx import capture_training, check_training
 from udfs.handlers.torch._graph import held_tensors, layer_graph
+from udfs.handlers.torch._kept_modules import open_as_it_trains
 from udfs.handlers.torch._measure import BATCHES, Measure, common_strides, measure
 from udfs.handlers.torch._model import TorchModel
-from udfs.handlers.torch._tracer_errors import first_line
+from udfs.handlers.torch._python_state import same_variables
 from udfs.training import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from torch import fx
 
@@ -43,14 +45,11 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         )
     slots = _slots(trainer)
     try:
-        return _opened(trainer, session, inputs, columns, slots)
+        with same_variables(trainer.model), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # training repeats what the user's forward warns of
+            return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
-    except (CerebroError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - opening runs the user's own forward, which may raise anything
-        why = f"opening {type(trainer.model).__name__} into layers ended in {first_line(error)}"
-        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
 
 
 def _opened(
@@ -66,7 +65,8 @@ def _opened(
             again = learned - learning
             learned |= learning
             constant = None if not phases else phases[-1].cut.constant
-            phases.append(_phase(trainer, session, (read, inputs, columns), epoch, learned, constant))
+            traced_phase = partial(_phase, trainer, session, (read, inputs, columns), epoch, learned, constant)
+            phases.append(open_as_it_trains(traced_phase, trainer.model, read, learned))
             if again:
                 _check_own(phases[-1], trainer)
     return open_phases(trainer, session, phases, slots)
@@ -79,10 +79,16 @@ def _phase(
     epoch: int,
     learned: frozenset[int],
     constant: frozenset[str] | None,
+    kept: Collection[str],
+    *,
+    compared: bool,
 ) -> Phase:
-    """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
+    """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed.
+
+    The modules at the paths `kept` stay whole. With `compared` the result is compared with the model.
+    """
     read, inputs, columns = described
-    module = capture_training(trainer.model, read, training=True)
+    module = capture_training(trainer.model, read, training=True, kept=kept)
     measures = [measure(module, read, batch, learning=True) for batch in BATCHES]
     traced = TorchModel(module, read, str(session.device), original=trainer.model)
     graph = layer_graph(module, read, measures, learned)
@@ -103,11 +109,17 @@ def _phase(
     if set(feeds) == set(shown.inputs):
         return Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
     evaluated = TorchModel(
-        capture_training(trainer.model, read, training=False), read, str(session.device), original=trainer.model
+        capture_training(trainer.model, read, training=False, kept=kept),
+        read,
+        str(session.device),
+        original=trainer.model,
     )
     inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
     check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
-    return Phase(Cut(epoch, shown, feeds, traced), Branch(traced, feeds, training, inference), moving)
+    branch = Branch(traced, feeds, training, inference)
+    if compared:
+        compare(trainer.model, branch, read, learned | moving, first=first)
+    return Phase(Cut(epoch, shown, feeds, traced), branch, moving)
 
 
 def _check_own(phase: Phase, trainer: Trainer) -> None:
@@ -135,12 +147,18 @@ def _moving(module: fx.GraphModule, measured: Measure) -> frozenset[int]:
 
 def _matched(traced: TorchModel, evaluated: TorchModel, feeds: Sequence[str]) -> list[str]:
     """Find the same layers in the graph of inference by their expressions."""
-    theirs = {key: name for name, key in evaluated.keys().items()}
-    names = traced.keys()
-    missing = next((name for name in feeds if names[name] not in theirs), None)
+    names, theirs = traced.keys(), evaluated.keys()
+    missing = next((name for name in feeds if names[name] not in theirs.values()), None)
     if missing is not None:
         raise UntraceableModelError(f"{missing}, which does not learn, is computed in training alone")
-    return [theirs[names[name]] for name in feeds]
+
+    def matched(name: str) -> str:
+        # Of layers that compute the same, the first is the first of the other graph, and so on.
+        alike = [other for other, key in theirs.items() if key == names[name]]
+        place = [other for other, key in names.items() if key == names[name]].index(name)
+        return alike[min(place, len(alike) - 1)]
+
+    return [matched(name) for name in feeds]
 
 
 def _slots(trainer: Trainer) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
@@ -23,11 +21,12 @@ from udfs.handlers.torch._modes import frozen_modules, set_training
 from udfs.handlers.torch._mutations import InplaceProxy, MutationError, purify
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened_program import is_program
+from udfs.handlers.torch._process_random import generator_states, same_random_numbers, same_states
 from udfs.handlers.torch._program_reuse import recalled, remember_program
 from udfs.handlers.torch._tracer_errors import first_line, quiet, way_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from udfs.tensors import TensorSpec
 
@@ -55,9 +54,10 @@ class _Tracer(fx.Tracer):
     # A buffer read in forward is data of the layer; and a forward that writes to one has to be seen to.
     proxy_buffer_attributes = True
 
-    def __init__(self, arity: int) -> None:
+    def __init__(self, arity: int, kept: Collection[str] = ()) -> None:
         super().__init__()
         self.arity = arity
+        self.kept = kept
         self.returned: dict[str, str] = {}
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
@@ -68,6 +68,9 @@ class _Tracer(fx.Tracer):
         names += [f"input_{i}" for i in range(len(names), self.arity)]
         proxies = [self.create_proxy("placeholder", name, (), {}) for name in names[: self.arity]]
         return self.root.forward, proxies
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return module_qualified_name in self.kept or super().is_leaf_module(m, module_qualified_name)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return InplaceProxy(node, self)
@@ -138,13 +141,15 @@ def check_training(model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
     _check_arity(model, len(inputs))
 
 
-def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training: bool) -> fx.GraphModule:
+def capture_training(
+    model: nn.Module, inputs: Sequence[TensorSpec], *, training: bool, kept: Collection[str] = ()
+) -> fx.GraphModule:
     """Graph a model over its own parameters and buffers, which a run of the graph trains and moves.
 
     The model passed :func:`check_training`, and may be in any mode; its modules are not changed. With ``training`` the
     graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, else of the evaluation meanwhile.
-    Raise UntraceableModelError if neither tracer works, or the model's Python draws random numbers while it is traced,
-    to decide what to do.
+    The modules at the paths ``kept`` are not traced: the graph calls their own forward. Raise UntraceableModelError if
+    neither tracer works, or the model's Python draws random numbers while it is traced, to decide what to do.
     """
     model = unwrapped(model)
 
@@ -158,11 +163,8 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
             bake(copied, frozen.modules())
         return copied
 
-    before = _generators()
-    try:
-        module = _captured(model, inputs, copied, learning=True)
-    finally:
-        _set_generators(before)
+    with same_random_numbers():
+        module = _captured(model, inputs, copied, learning=True, kept=kept)
     registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and id(parameter) not in registered:
@@ -170,38 +172,33 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
     return module
 
 
-def _generators() -> tuple[Any, ...]:
-    return random.getstate(), np.random.get_state(), torch.get_rng_state()  # the user's may be this one
-
-
-def _set_generators(state: tuple[Any, ...]) -> None:
-    random.setstate(state[0])
-    np.random.set_state(state[1])
-    torch.set_rng_state(state[2])
-
-
 def _still(trace: Callable[[], fx.GraphModule]) -> fx.GraphModule:
     """Trace, and refuse what drew: a number of the user's Python would stay in the graph as a constant."""
-    before = _generators()
+    before = generator_states()
     module = trace()
-    after = _generators()
-    same = before[0] == after[0] and torch.equal(before[2], after[2])
-    if not same or not all(np.array_equal(first, other) for first, other in zip(before[1], after[1], strict=True)):
+    if not same_states(before, generator_states()):
         raise TypeError("random numbers of Python, not of a tensor's operation, decide what the network computes")
     return module
 
 
 def _captured(
-    model: nn.Module, inputs: Sequence[TensorSpec], copied: Callable[[], nn.Module], *, learning: bool = False
+    model: nn.Module,
+    inputs: Sequence[TensorSpec],
+    copied: Callable[[], nn.Module],
+    *,
+    learning: bool = False,
+    kept: Collection[str] = (),
 ) -> fx.GraphModule:
-    """Trace copies of a model by one tracer or the other."""
+    """Trace copies of a model by one tracer or the other; torch.export keeps no module whole."""
     precision = _precision(model)
     try:
         if learning:
-            module = _still(lambda: _by_fx(copied(), len(inputs), learning=True))
+            module = _still(lambda: _by_fx(copied(), len(inputs), learning=True, kept=kept))
         else:
             module = _by_fx(copied(), len(inputs))
-    except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
+    except Exception as fx_error:  # tracing runs the user's own forward, which may raise anything
+        if kept:
+            raise UntraceableModelError(f"torch.fx cannot open the model: {first_line(fx_error)}") from fx_error
         try:
             module = _exported_once(copied, inputs) if learning else _by_export(copied(), inputs)
         except Exception as export_error:
@@ -333,10 +330,10 @@ def _convert_inputs(module: fx.GraphModule, inputs: Sequence[TensorSpec], precis
     module.recompile()
 
 
-def _by_fx(model: nn.Module, arity: int, *, learning: bool = False) -> fx.GraphModule:
+def _by_fx(model: nn.Module, arity: int, *, learning: bool = False, kept: Collection[str] = ()) -> fx.GraphModule:
     if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # no public reader
         raise TypeError("hooks on the model itself are not part of its forward")
-    tracer = _Tracer(arity)
+    tracer = _Tracer(arity, kept)
     graph = tracer.trace(model)
     _open_named_tuples(graph)
     module = lazily_compiled(tracer.root, graph) if learning else fx.GraphModule(tracer.root, graph)

@@ -48,8 +48,9 @@ def layer_graph(
 
     A node is a layer if its value is one tensor with the batch as its leading axis, and depends on the records: only
     such a value can be cut into records, stored and fed again. Any other value (a size, a tuple, a view of a parameter,
-    ``torch.arange`` of the batch size) is merged into the layers that consume it, and each of them has its cost. Parameters that several layers read count for each of them. The
-    outputs of the graph are the returned values that are layers. The measures are at :data:`BATCHES`, and made where
+    ``torch.arange`` of the batch size) is merged into the layers that consume it, and each of them has its cost.
+    Parameters that several layers read count for each of them. The outputs of the graph are the returned values that
+    are layers. The measures are at :data:`BATCHES`, and made where
     they are not given. With ``learning``, the ids of the parameters that learn, the graph is one in training: it knows
     which layers draw random numbers, which move their buffers and so are not frozen, and what they keep for the
     backward pass. Raise UntraceableModelError if the model runs at one batch size only, or returns no tensor with the

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from udfs.tensors import TensorSpec
 
-__all__ = ["recalled", "remember_program"]
+__all__ = ["model_key", "recalled", "remember_program"]
 
 _MOST = 32
 _RECORDS = 2
@@ -44,7 +44,7 @@ def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule |
     The model is in the mode in which it would be exported for training; its buffers are restored afterwards.
     """
     try:
-        program = _PROGRAMS.get(_key(model, inputs))
+        program = _PROGRAMS.get(model_key(model, inputs))
     except UnknownError:
         return None
     if program is None:
@@ -58,7 +58,7 @@ def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule |
 def remember_program(model: nn.Module, inputs: Sequence[TensorSpec], program: fx.GraphModule) -> None:
     """Keep a program, without its tensors, where it does to the bit what the model does."""
     try:
-        key = _key(model, inputs)
+        key = model_key(model, inputs)
     except UnknownError:
         return
     if not _alike(model, program, inputs):
@@ -79,7 +79,11 @@ def _held(module: nn.Module) -> dict[str, torch.Tensor]:
     return {**parameters, **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def _key(model: nn.Module, inputs: Sequence[TensorSpec]) -> Hashable:
+def model_key(model: nn.Module, inputs: Sequence[TensorSpec]) -> Hashable:
+    """Make a key of a model's classes, attributes and sizes of tensors, which models that differ in weights share.
+
+    Raise UnknownError if an attribute has a value that may change unseen.
+    """
     places: dict[int, int] = {}
     told = []
     for path, part in model.named_modules(remove_duplicate=False):
