@@ -1,4 +1,4 @@
-"""Drawn modules that mix what tracers of torch do not record: opened, they train as the user's model does, bit by bit."""
+"""Drawn modules with code that tracers of torch do not record, opened and trained against the user's own model."""
 
 from __future__ import annotations
 
