@@ -327,9 +327,13 @@ def _store_run(folder: Path, procedure: str) -> None:
     ],
 )
 def test_a_resumed_run_refuses_options_that_it_does_not_use(
-    procedure: str, options: tuple[str, str], tmp_path: Path
+    procedure: str, options: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "search.py").write_text(SEARCH)
+    def launch(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("cerebro_spark.cli._tune.launch", launch)
+    (tmp_path / "search.py").write_text(f"{SEARCH}\nmax_epochs = 4\n" if procedure == "Hyperband" else SEARCH)
     _store_run(tmp_path / "store", procedure)
     command = ["tune", str(tmp_path / "search.py"), "--out", str(tmp_path), "--resume", "first"]
     done = CliRunner().invoke(app, [*command, *options], env={"COLUMNS": "400"})
