@@ -36,10 +36,10 @@ from cerebro_spark.tune import (
 from optimizer import __version__
 from udfs.adaptation import Augmentation
 from udfs.handlers import ModelTrainer
-from udfs.metrics import METRICS, Metric
+from udfs.metrics import METRICS, Metric, metric
 from udfs.shards import PreparedData
 from udfs.store import Store
-from udfs.training import TrainingFunctions
+from udfs.training import Task, TrainingFunctions
 
 __all__ = [
     "ASHA",
@@ -63,11 +63,13 @@ __all__ = [
     "Store",
     "Strategy",
     "SuccessiveHalving",
+    "Task",
     "TrainingFunctions",
     "TrialResult",
     "TunedModel",
     "__version__",
     "autolog",
+    "metric",
     "prepare",
     "register_sql",
 ]

@@ -100,4 +100,5 @@ class RunContext:
             memory_bytes=self.backend.memory_bytes,
             device=self.backend.device,
             adaptation=self.adaptation,
+            task=self.probed.session.sums.decision,
         )

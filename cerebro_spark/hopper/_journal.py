@@ -83,7 +83,8 @@ class RunSpec:
     ``trainer`` names the user's function for people to recognise; nothing is imported by it. ``epochs`` is the most
     that a configuration trains, ``replicas`` the number of workers that keep each shard. ``other_objectives`` are the
     metrics that decide beside the first, each with its mode. ``replays`` is the run that this one repeats visit by
-    visit, ``""`` for none. The values of ``policy``, ``rounds``, ``keep`` and ``checkpoints`` are in
+    visit, ``""`` for none. ``task`` is the :class:`udfs.training.TaskDecision` about the first configuration, empty in
+    runs of earlier releases. The values of ``policy``, ``rounds``, ``keep`` and ``checkpoints`` are in
     :data:`optimizer.hopper.POLICIES`, :data:`ROUNDS`, :data:`KEEPS` and :data:`CHECKPOINTS`.
     """
 
@@ -103,6 +104,7 @@ class RunSpec:
     other_objectives: list[list[str]] = field(default_factory=list)
     replays: str = ""
     checkpoints: str = "visits"
+    task: dict[str, Any] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -159,7 +161,8 @@ class Journal:
             settings: dict[str, Any] = {name: typed(data, name, kind) for name, kind in _SPEC.items()}
             added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
             pairs = typed(data, "other_objectives", list) if "other_objectives" in data else []
-            spec = RunSpec(**settings | added, other_objectives=[[*map(str, pair)] for pair in pairs])
+            task = typed(data, "task", dict) if "task" in data else {}
+            spec = RunSpec(**settings | added, other_objectives=[[*map(str, pair)] for pair in pairs], task=task)
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")

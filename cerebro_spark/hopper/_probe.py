@@ -12,8 +12,8 @@ from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
 from udfs.handlers import open_session, training_bytes
-from udfs.shards import Tensors, load_rows
-from udfs.training import initial_seed
+from udfs.shards import Tensors, load_rows, load_sample
+from udfs.training import decide_session_task, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,14 +54,17 @@ class Probed:
         """Find the metrics that decide by their names in a history, and which way each is better.
 
         By default the metrics say the mode; a mode that contradicts one is taken at its word. Raise
-        InvalidArgumentError if the trainer has no such metric, or there are no validation rows (``validates``) to
-        compute it on.
+        InvalidArgumentError if the trainer has no such metric, there are no validation rows (``validates``) to compute
+        it on, or nothing states the direction of a metric.
         """
         names = [metric] if isinstance(metric, str) else list(metric)
         known = [self._known(name, validates=validates) for name in names]
         larger = self.session.sums.larger_is_better
-        modes = ["max" if larger[name.removeprefix("val_")] else "min" for name in names] if mode is None else mode
-        return objectives_of(known, modes)
+        if mode is None:
+            for name in names:
+                _check_direction(name, larger[name.removeprefix("val_")])
+            mode = ["max" if larger[name.removeprefix("val_")] else "min" for name in names]
+        return objectives_of(known, mode)
 
     def _known(self, wanted: str, *, validates: bool) -> str:
         name = wanted.removeprefix("val_")
@@ -105,6 +108,7 @@ def probe(
                 opened(session)
             # Unequal ones, so that the loss has to give one number a row.
             unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
+            decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
             session.evaluate(replace(rows, weights=unequal))
     except CerebroError:
         raise
@@ -122,6 +126,15 @@ def probe(
             "machine"
         )
     return probed
+
+
+def _check_direction(name: str, larger: bool | None) -> None:
+    if larger is None:
+        raise InvalidArgumentError(
+            f"mode must be given for the metric {name!r}, because nothing states whether larger values are better, got "
+            f"None. Set mode='min' or mode='max' in the search, or metrics=[metric({name.removeprefix('val_')}, "
+            "maximize=...)] in the trainer"
+        )
 
 
 def _of_integers(prepared: PreparedData) -> str:

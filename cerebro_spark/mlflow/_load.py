@@ -35,7 +35,7 @@ class PredictionModel:
         self._calls = PredictionCalls("predict", {_NAME: self._model}, explained=True)
         self._names = {
             "prediction": model.getPredictionCol(),
-            "probability": model.getProbabilityCol() if self._model.kind != "value" else "",
+            "probability": model.getProbabilityCol() if self._model.task.has_probabilities else "",
             "raw_prediction": model.getRawPredictionCol(),
             _ERROR: _ERROR,
         }

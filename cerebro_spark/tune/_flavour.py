@@ -29,7 +29,7 @@ def pyfunc_of(model: Any) -> Pyfunc:
         )
     sql_model = tuned.sql_model()
     inputs = [(column.name, _kind(column)) for column in sql_model.columns]
-    vectors = [tuned.getProbabilityCol() if sql_model.kind != "value" else "", tuned.getRawPredictionCol()]
+    vectors = [tuned.getProbabilityCol() if sql_model.task.has_probabilities else "", tuned.getRawPredictionCol()]
     outputs = [(tuned.getPredictionCol(), "double"), *((name, "double[]") for name in vectors if name)]
     signature = pyfunc_signature(inputs, [*outputs, ("error", "string")])
     extra = _EXTRAS.get(tuned.network.framework, "torch")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cerebro_spark.errors import LabelError
-from cerebro_spark.tune._model import label_kind
 from udfs.driver import quoted
 from udfs.shards import load_rows
 
@@ -34,7 +33,8 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     name = prepared.labels[0].name
     (outputs, *_) = session.predict(load_rows(prepared, "train", 2).inputs)
     size = outputs[0].size
-    if label_kind(prepared, session, outputs[0].shape) in {"tags", "value"}:
+    task = session.sums.task
+    if task.kind not in {"binary", "multiclass"} or task.tokens is not None or task.labels in {"one-hot", "-1/+1"}:
         return
     values = df.schema[name].metadata.get("ml_attr", {}).get("vals")
     count = len(values) if values else max(size, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,8 +28,9 @@ from udfs.driver import (
     setter,
 )
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
-from udfs.shards import TensorColumn, TensorGroup, load_rows
+from udfs.shards import TensorColumn, TensorGroup, load_rows, load_sample
 from udfs.sql import SQLModel
+from udfs.training import Task, decide_session_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,26 +40,21 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
-__all__ = ["TunedModel", "label_kind"]
-
-Kind = Literal["classes", "positive", "tags", "value"]
-
-# Kinds of which there are probabilities, in one vector a row.
-_OF_CLASSES = ("classes", "positive")
-_TOKEN_AXES = 2
+__all__ = ["TunedModel"]
 
 
 class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
     """Transformer that predicts with a network from a search; it does not need the code that built the network.
 
     Get one from :attr:`Selection.best_model`, or load a saved one. It reads the columns that the network was trained
-    on. ``predictionCol`` (default ``"prediction"``) is a double: the class with the largest output; for a single
-    output, 1 above the threshold and 0 otherwise; or the output itself if the label is not a class.
+    on, and knows what its outputs mean by the :class:`Task` of the search. ``predictionCol`` (default
+    ``"prediction"``) is a double: the class, in the encoding of the labels (0 and 1, -1 and +1, or the class number),
+    or the value of a regression. It is an array if a row has several labels, values or tokens.
     ``rawPredictionCol`` (default ``"rawPrediction"``) holds the outputs as a vector; a single output ``x`` that decides
     between two classes gives ``[-x, x]``, or ``[1 - x, x]`` where it is a probability. ``probabilityCol`` (default
-    ``"probability"``) is the vector of the classes' probabilities: the outputs themselves if the loss takes
-    probabilities, else their softmax; there is none if the label is not a class, or the Param is ``""``. So the
-    evaluators of ``pyspark.ml.evaluation`` read them. All are null if a value is null, an image cannot be decoded or a
+    ``"probability"``) is the vector of the probabilities of classes or labels. There is none if the label is no
+    class, the outputs are margins, or the Param is ``""``. So the evaluators of ``pyspark.ml.evaluation`` read
+    them. All are null if a value is null, an image cannot be decoded or a
     tensor has another size.
 
     Parameters
@@ -96,19 +91,14 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         """
         rows = load_rows(prepared, "train", 2)
         network = PortableNetwork.of(session.model, session.read(rows.inputs))
-        (first, *_) = session.predict(rows.inputs)
-        label = prepared.labels[0]
-        kind = label_kind(prepared, session, first.shape[1:])
+        if not session.sums.is_settled:
+            decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
         facts = {
             "framework": network.framework,
-            "kind": kind,
-            "threshold": session.threshold,
-            "probabilities": session.output_kind == "probabilities",
+            "task": session.sums.task.to_dict(),
             "inputs": [asdict(group) for group in prepared.inputs],
-            "label": label.name,
+            "label": prepared.labels[0].name,
         }
-        if kind == "tags":
-            facts["tokens"] = first.shape[1:]
         return cls(network.data, facts)
 
     @property
@@ -180,14 +170,13 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             No such way, or the label is a value and not a class.
         """
         one_of("how", how, UNCERTAINTIES)
-        kind = self._facts["kind"]
-        if kind == "value":
+        task = self._task
+        if task.kind not in {"binary", "multiclass"}:
             raise InvalidArgumentError(
                 f"the label {self._facts['label']!r} is a value: a network says how sure it is of classes alone. "
                 'Adaptation.score ranks such records by how="diversity" or "random"'
             )
-        tokens = tuple(self._facts["tokens"]) if kind == "tags" else None
-        return OutputUncertainty(how, kind, self._gives_probabilities, tokens)
+        return OutputUncertainty(how, task)
 
     def sql_model(self) -> SQLModel:
         """Return the function by which SQL and MLflow predict, a batch of columns at a time.
@@ -197,22 +186,22 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         InvalidArgumentError
             It tags the tokens of a row: a function gives one number.
         """
-        kind = self._facts["kind"]
-        if kind == "tags":
+        if self._task.is_vector:
+            several = "a class for each token" if self._task.tokens is not None else "several numbers"
             raise InvalidArgumentError(
-                f"the label {self._facts['label']!r} is a class for each token, and a function gives one number a row: "
+                f"the label {self._facts['label']!r} is {several}, and a function gives one number a row: "
                 "use the stage's transform"
             )
         inputs = tuple(_group(group) for group in self._facts["inputs"])
         columns = tuple(dict.fromkeys(column for group in inputs for column in group.columns))
         images = tuple(column.name for column in columns if column.dtype == "uint8")
         prediction = Prediction(self.network, inputs, images, "raw", self.getBatchSize())
-        return SQLModel(prediction, columns, kind, float(self._facts["threshold"]), self._gives_probabilities)
+        return SQLModel(prediction, columns, self._task)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
-        probability = self.getProbabilityCol() if self._facts["kind"] in _OF_CLASSES else ""
+        probability = self.getProbabilityCol() if self._task.has_probabilities else ""
         vectors = [raw, *([probability] if probability else [])]
         remedy = "set rawPredictionCol, probabilityCol or predictionCol, or drop it"
         check_absent(dataset, [*vectors, prediction], remedy)
@@ -231,21 +220,32 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return predicted.withColumns({name: as_vector(name) for name in vectors})
 
     @property
-    def _gives_probabilities(self) -> bool:
-        return bool(self._facts.get("probabilities", self._facts["threshold"] > 0))
+    def _task(self) -> Task:
+        if "task" in self._facts:
+            return Task.from_dict(self._facts["task"])
+        return _task_of_kind(self._facts)
 
     def _scores(self, outputs: Column) -> Column:
-        if self._facts["kind"] != "positive":
+        task = self._task
+        if not task.is_single:
             return outputs
         first = outputs.getItem(0).cast("double")
-        return F.array(1 - first if self._gives_probabilities else -first, first)
+        if task.outputs == "log-probabilities":
+            first = F.exp(first)
+        is_chance = task.outputs in {"probabilities", "log-probabilities"}
+        return F.array(1 - first if is_chance else -first, first)
 
     def _probabilities(self, outputs: Column) -> Column:
+        task = self._task
         scores = self._scores(outputs).cast("array<double>")
-        if self._gives_probabilities:
+        if task.outputs == "probabilities" or (task.is_single and task.outputs == "log-probabilities"):
             return scores
-        if self._facts["kind"] == "positive":
-            chance = 1 / (1 + F.exp(scores.getItem(0)))
+        if task.outputs == "log-probabilities":
+            return F.transform(scores, F.exp)
+        if task.kind == "multilabel":
+            return F.transform(scores, _sigmoid)
+        if task.is_single:
+            chance = _sigmoid(scores.getItem(1))
             return F.array(1 - chance, chance)
         # Less the largest, so that no power is infinite.
         largest = F.array_max(scores)
@@ -254,37 +254,47 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return F.transform(powers, lambda power: power / total)
 
     def _predicted(self, scores: Column) -> Column:
-        if self._facts["kind"] == "tags":
-            tokens, classes = self._facts["tokens"]
+        task = self._task
+        if task.tokens is not None:
+            classes = task.num_outputs or 1
             return F.transform(
-                F.sequence(F.lit(0), F.lit(tokens - 1)),
+                F.sequence(F.lit(0), F.lit(task.tokens - 1)),
                 lambda place: _largest(F.slice(scores, place * classes + 1, classes)),
             )
-        if self._facts["kind"] == "classes":
+        if task.kind == "multilabel":
+            return F.transform(scores, lambda score: self._positive(score.cast("double")))
+        if task.is_single:
+            return self._positive(scores.getItem(0).cast("double"))
+        if task.kind in {"binary", "multiclass"}:
             return _largest(scores).cast("double")
-        first = scores.getItem(0)
-        if self._facts["kind"] == "positive":
-            return (first > F.lit(float(self._facts["threshold"]))).cast("double")
-        return first.cast("double")
+        values = scores.cast("array<double>")
+        if task.outputs == "log-values":
+            values = F.transform(values, F.exp)
+        return values if task.is_vector else values.getItem(0)
+
+    def _positive(self, score: Column) -> Column:
+        """Decide between two classes, in the encoding of the labels."""
+        positive = (score > F.lit(self._task.threshold)).cast("double")
+        return 2 * positive - 1 if self._task.labels == "-1/+1" else positive
 
 
-def label_kind(prepared: PreparedData, session: Session, outputs: tuple[int, ...]) -> Kind:
-    """Describe the first label.
+def _task_of_kind(facts: Mapping[str, Any]) -> Task:
+    """Make the task of a model that was saved by an earlier release, which knew kinds of labels alone."""
+    kind = facts["kind"]
+    is_chance = bool(facts.get("probabilities", facts["threshold"] > 0))
+    form: Literal["probabilities", "logits"] = "probabilities" if is_chance else "logits"
+    if kind == "positive":
+        return Task("binary", "0/1", form, 1)
+    if kind == "classes":
+        return Task("multiclass", "class index", form)
+    if kind == "tags":
+        tokens, classes = facts.get("tokens", (1, 1))
+        return Task("multiclass", "class index", form, classes, tokens)
+    return Task("custom")
 
-    ``outputs`` is the shape of what the network gives for a row. The kinds are ``"classes"`` (the largest of several
-    outputs), ``"positive"`` (one of two classes, by one output), ``"tags"`` (a class for each token of a row) and
-    ``"value"``.
-    """
-    label = prepared.labels[0]
-    # The loss knows best: StringIndexer's classes are doubles, and counts are whole numbers.
-    known = session.output_kind
-    classes = label.dtype == "int64" if known == "unknown" else known != "values"
-    if not classes:
-        return "value"
-    if label.shape:
-        # Labels of shape (classes,) may be probabilities of them: only a class a token has fewer axes than its scores.
-        return "tags" if len(outputs) == _TOKEN_AXES and outputs[:1] == label.shape and outputs[1] > 1 else "value"
-    return "classes" if math.prod(outputs) > 1 else "positive"
+
+def _sigmoid(score: Column) -> Column:
+    return 1 / (1 + F.exp(-score))
 
 
 def _largest(scores: Column) -> Column:

@@ -515,6 +515,7 @@ class Search(Estimator[Selection]):
             keep=self.keep,
             checkpoints=self.checkpoints,
             other_objectives=[[each.metric, each.mode] for each in others],
+            task=probed.session.sums.decision.to_dict(),
         )
 
     def _train(

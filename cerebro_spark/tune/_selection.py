@@ -24,8 +24,8 @@ from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.handlers import open_session
 from udfs.hopper import Checkpoints
-from udfs.shards import load_prepared
-from udfs.training import Session, initial_seed
+from udfs.shards import load_prepared, load_sample
+from udfs.training import Session, TaskDecision, follow_task, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,6 +119,8 @@ class Selection(Results, Model, MLWritable):
         seed = initial_seed(self.spec.seed, trial.trial_id)
         session = open_session(self.trainer_fn, trial.params, seed, data=self.prepared)
         session.restore(state)
+        if self.spec.task:
+            follow_task(session, TaskDecision.from_dict(self.spec.task), lambda: load_sample(self.prepared))
         return session
 
     @classmethod

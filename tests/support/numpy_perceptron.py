@@ -13,9 +13,9 @@ from safetensors.numpy import load, save
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers import Framework, TensorSpec, UntraceableModelError, output_at, take_random, train_in_steps
-from udfs.metrics import Sums, merge_sums, metric
+from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, batch_weights
+from udfs.training import Diverged, LossFacts, TaskSums, TrainerError, batch_weights
 from udfs.weights import WeightsError, local_file
 
 Arrays = dict[str, Any]
@@ -105,14 +105,15 @@ class Traced:
 class NumpySession:
     """Trains a perceptron by softmax and cross-entropy."""
 
-    threshold, output_kind = 0.0, "logits"
+    loss_of, ending = None, staticmethod(lambda _inputs: "linear")
 
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
             raise TrainerError(f"optimizer is a {type(trainer.optimizer).__name__}: a perceptron takes a Momentum")
         self.model, self._optimizer = trainer.model, trainer.optimizer
         self._batches = {"batch_size": trainer.batch_size, "drop_last": trainer.drop_last}
-        self.sums, self.random = Sums([metric(wanted) for wanted in trainer.metrics]), take_random()
+        self.sums = TaskSums(trainer.metrics, LossFacts("softmax", "classes", "logits"), trainer.task)
+        self.random = take_random()
 
     @property
     def weight_bytes(self) -> int:
@@ -161,7 +162,7 @@ class NumpySession:
         weights = batch_weights(data, slice(None), data.rows)
         loss, tensors, _ = self._loss(data.inputs[0], data.labels[0], weights.relative)
         part = {"loss": np.array([loss * weights.total, weights.total], np.float64)}
-        return merge_sums(part, self.sums.of(tensors["fc2"], data.labels[0], self.threshold, weights.own))
+        return merge_sums(part, self.sums.contributions(tensors["fc2"], data.labels[0], weights.own))
 
     def predict(self, inputs: Any) -> tuple[Any, ...]:
         return (self.model(inputs[0])["fc2"],)

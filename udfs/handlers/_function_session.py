@@ -9,8 +9,7 @@ import numpy as np
 
 from udfs.handlers._random import apply_random, take_random
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
-from udfs.metrics import Sums
-from udfs.training import Diverged, TrainerError
+from udfs.training import Diverged, LossFacts, TaskSums, TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.shards import Tensors
-    from udfs.training import BatchWeights, OutputKind, Rows, TrainingFunctions
+    from udfs.training import BatchWeights, Ending, Rows, TrainingFunctions
 
 __all__ = ["FunctionSession"]
 
@@ -38,9 +37,7 @@ class FunctionSession:
         self._device = self._framework.device_of(self.model) or self._framework.device(device)
         self._inner = self._framework.open_training(trainer, self._device)
         # The user alone knows whether larger values of the function's other numbers are better.
-        self.sums = Sums([])
-        self.threshold = 0.0
-        self.output_kind: OutputKind = "unknown"
+        self.sums = TaskSums((), LossFacts("train_fn"), functions.task)
         self._read: dict[int, tuple[Rows, Any]] = {}
 
     @property
@@ -102,6 +99,14 @@ class FunctionSession:
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode."""
         return self._inner.predict(inputs)
+
+    def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
+        """Find the last operation of the network, on a batch."""
+        return self._inner.ending(inputs)
+
+    @property
+    def loss_of(self) -> None:
+        """There is no loss but in ``train_fn``."""
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from udfs.handlers._registry import framework, framework_of, frameworks
 from udfs.metrics import Metric, metric
-from udfs.training import TrainerError, check_phases
+from udfs.training import Task, TrainerError, check_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +32,9 @@ class ModelTrainer:
         name. A sequence with one each where the network has several outputs; their sum is minimised.
     metrics : sequence of str, Metric or callable
         Metrics beside the loss; names are those of :data:`udfs.metrics.METRICS`.
+    task : Task or str, optional
+        Meaning of labels and outputs, such as ``Task("binary", labels="-1/+1", outputs="margins")``, or its kind. By
+        default it is decided by the loss, the end of the network and a few rows.
     batch_size : int
         Rows of a step. Default 32.
     drop_last : bool
@@ -76,6 +79,7 @@ class ModelTrainer:
     metrics: Sequence[str | Metric | Callable[..., Any]] = ()
     batch_size: int = 32
     drop_last: bool = False
+    task: Task | str | None = None
     scheduler: Any = None
     scheduler_step: Literal["epoch", "batch"] = "epoch"
     epochs: int | None = None
@@ -101,6 +105,10 @@ class ModelTrainer:
                 "train the phases one after the other, each "
                 "with layers frozen from the start, or write the model in torch"
             )
+        if isinstance(self.task, str):
+            Task(self.task)  # type: ignore[arg-type] # a word of the user's, which this checks
+        elif not (self.task is None or isinstance(self.task, Task)):
+            raise TrainerError(f"task must be a Task or the name of a kind, got {self.task!r}.")
         for wanted in self.metrics:
             metric(wanted)
 

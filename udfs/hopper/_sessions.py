@@ -14,17 +14,19 @@ from udfs.hopper._messages import HOPPER
 from udfs.node import memory_limit, return_freed_memory, task_device
 from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
+from udfs.shards import load_sample
 from udfs.store import StoreError
-from udfs.training import Session, initial_seed
+from udfs.training import follow_task, initial_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from udfs.handlers import Adapted
     from udfs.hopper._messages import Member, SourceState
     from udfs.hopper._settings import WorkerSettings
     from udfs.hopper._states import States
     from udfs.rpc import Credentials
+    from udfs.training import Rows, Session
 
 __all__ = ["Sessions"]
 
@@ -140,6 +142,7 @@ class Sessions:
             session = open_session(
                 worker.trainer_fn, params, seed, device=self._device, weighted=weighted, data=worker.prepared
             )
+            self._follow(session, lambda: load_sample(worker.prepared))
             return _Open(session, None, session.weight_bytes)
         adapted = open_adapted(
             worker.trainer_fn,
@@ -151,10 +154,16 @@ class Sessions:
             weighted=weighted,
             data=worker.prepared,
         )
+        self._follow(adapted.session, None)
         # The planner's prediction of a group's memory has no place for what opening it took.
         return_freed_memory()
         # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
         return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
+
+    def _follow(self, session: Session, sample: Callable[[], Rows] | None) -> None:
+        """Settle a new session's task."""
+        if self._worker.task is not None:
+            follow_task(session, self._worker.task, sample)
 
     def _make_room(self) -> None:
         """Close the sessions that were used the longest ago; those of an adaptation by their bytes, being small."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from udfs.hopper._adaptation import AdaptationSettings
     from udfs.shards import PreparedData
+    from udfs.training import TaskDecision
 
 __all__ = ["WorkerSettings"]
 
@@ -39,6 +40,8 @@ class WorkerSettings:
     device: str = "cpu"  # "cpu" (default), "cuda" or "auto"
     # Settings of a run that trains on outputs of frozen layers. Default None: each trial trains its whole model.
     adaptation: AdaptationSettings | None = None
+    # Task of the run's first configuration. Default None: each configuration decides by the first rows it evaluates.
+    task: TaskDecision | None = None
     # Frameworks that the driver registered by hand, for the worker to register too.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 

@@ -62,8 +62,8 @@ class PoolScore:
         return NewColumns([pa.array(scores, mask=~good | np.isnan(scores))], new.reasons, new.details)
 
     def _present(self, batch: pa.RecordBatch, good: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        if self.uncertainty.tokens is None or self.mask is None:
+        if self.uncertainty.task.tokens is None or self.mask is None:
             return None
         mask = batch.column(self.mask).filter(pa.array(good)).flatten().to_numpy(zero_copy_only=False)
-        present: NDArray[np.bool_] = mask.reshape(-1, self.uncertainty.tokens[0]) > 0
+        present: NDArray[np.bool_] = mask.reshape(-1, self.uncertainty.task.tokens) > 0
         return present

@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from udfs.training import Task
+
 __all__ = ["UNCERTAINTIES", "OutputUncertainty", "uncertainty"]
 
 UNCERTAINTIES = ("least_confidence", "margin", "entropy")
@@ -58,16 +60,14 @@ class OutputUncertainty:
 
     Examples
     --------
-    >>> certain = OutputUncertainty("least_confidence", "positive", probabilities=True)
+    >>> from udfs.training import Task
+    >>> certain = OutputUncertainty("least_confidence", Task("binary", "0/1", "probabilities", 1))
     >>> certain(np.array([[0.9], [0.5]])).round(2).tolist()
     [0.1, 0.5]
     """
 
     how: str  # one of UNCERTAINTIES
-    # Whether a row has a class of several, of two, or one for each token; one of "classes", "positive", "tags".
-    kind: str
-    probabilities: bool  # whether the outputs are probabilities; otherwise scores
-    tokens: tuple[int, int] | None = None  # number of tokens and of classes of tags
+    task: Task  # meaning of the outputs: classes of a row, or of each token
 
     def __call__(self, outputs: NDArray[Any], present: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Compute a number for each row, from 0 on; NaN where an output is NaN.
@@ -79,16 +79,6 @@ class OutputUncertainty:
         present : array of bool, shape (rows, tokens), optional
             Tokens of the tags that are no padding.
         """
-        rows = outputs.reshape(len(outputs), *(self.tokens or (-1,)))
-        return uncertainty(self._chances(rows), self.how, None if self.tokens is None else present)
-
-    def _chances(self, raw: NDArray[Any]) -> NDArray[np.float64]:
-        outputs = raw.astype(np.float64)
-        if self.kind == "positive":
-            chance = outputs[:, :1] if self.probabilities else 1 / (1 + np.exp(-outputs[:, :1]))
-            return np.concatenate([1 - chance, chance], axis=1)
-        if self.probabilities:
-            return outputs
-        powers = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-        chances: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
-        return chances
+        tokens = self.task.tokens
+        rows = outputs.reshape(len(outputs), -1 if tokens is None else tokens, *(() if tokens is None else (-1,)))
+        return uncertainty(self.task.probabilities(rows), self.how, None if tokens is None else present)

@@ -3,6 +3,17 @@
 from udfs.metrics._metric import Metric, MetricError
 from udfs.metrics._metrics import METRICS, metric
 from udfs.metrics._sums import Sums, merge_sums
+from udfs.metrics._task_metrics import fitting_metrics, task_metric
 from udfs.metrics._tokens import entity_f1
 
-__all__ = ["METRICS", "Metric", "MetricError", "Sums", "entity_f1", "merge_sums", "metric"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "MetricError",
+    "Sums",
+    "entity_f1",
+    "fitting_metrics",
+    "merge_sums",
+    "metric",
+    "task_metric",
+]

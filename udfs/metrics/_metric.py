@@ -33,19 +33,23 @@ class Metric:
         batches and shards. Arrays with two axes are concatenated instead, for metrics that need all rows.
     result : callable
         Function that computes the metric from the sum.
-    larger_is_better : bool
-        Whether larger values are better.
+    larger_is_better : bool, optional
+        Whether larger values are better; None if it is not known.
     margins : bool
         Whether a single output is positive for the second class; 0.5 is then subtracted from probabilities. Default
         false.
     weighted : callable, optional
         Function like ``part`` with the positive weights of the rows, of shape ``(rows,)``, as a third argument. Without
         it, weighted rows are refused.
+    full_name : str, optional
+        Name that says how the metric is averaged, such as ``"f1_macro"`` of ``"f1"``: results have it too. Default
+        none; metrics by name have one.
     """
 
     name: str
     part: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
     result: Callable[[NDArray[np.float64]], float]
-    larger_is_better: bool
+    larger_is_better: bool | None
     margins: bool = False
     weighted: Callable[[NDArray[Any], NDArray[Any], NDArray[np.float64]], NDArray[np.float64]] | None = None
+    full_name: str | None = None

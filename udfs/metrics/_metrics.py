@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.errors import nearest
+from udfs.metrics._areas import area
+from udfs.metrics._averages import AVERAGED, averaged_metric
 from udfs.metrics._metric import Metric, MetricError
 from udfs.metrics._tokens import ENTITY_F1, TOKEN_ACCURACY
 
@@ -21,12 +24,30 @@ _TOP = 5
 Weights = NDArray[np.float64] | None
 
 
-def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> Metric:
-    """Find a metric.
+def metric(
+    wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], *, maximize: bool | None = None
+) -> Metric:
+    """Find or make a metric.
 
-    ``wanted`` is a name of :data:`METRICS`, or a function of outputs and labels (arrays of a batch) to one number a
-    row, whose mean over all rows is the metric, weighted where they have weights, and whose name is the function's.
-    Raise MetricError if no metric has the name.
+    Parameters
+    ----------
+    wanted : str, Metric or callable
+        Name of :data:`METRICS`, or a function of outputs and labels (arrays of a batch). The function returns one
+        number a row, whose mean over all rows is the metric, weighted where they have weights; or one number a batch,
+        and the metric is the mean over batches by their numbers of rows. The metric has the function's name.
+    maximize : bool, optional
+        Whether larger values are better. By default a function has the direction of the metric of its name, and a
+        search by another function has to state ``mode=``.
+
+    Returns
+    -------
+    Metric
+        The metric.
+
+    Raises
+    ------
+    MetricError
+        No metric has the name, or the function has none.
 
     Examples
     --------
@@ -35,21 +56,39 @@ def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray
     0.5
     """
     if isinstance(wanted, Metric):
-        return wanted
+        return wanted if maximize is None else replace(wanted, larger_is_better=maximize)
     if callable(wanted):
-        per_row = wanted
-        return Metric(
-            getattr(wanted, "__name__", "metric"),
-            lambda outputs, labels: _sums(np.asarray(per_row(outputs, labels), np.float64)),
-            _mean,
-            larger_is_better=True,
-            weighted=lambda outputs, labels, weights: _sums(np.asarray(per_row(outputs, labels), np.float64), weights),
-        )
+        return _function_metric(wanted, maximize)
     if wanted not in METRICS:
         raise MetricError(
             f"metric must be a function or one of {', '.join(METRICS)}, got {wanted!r}{nearest(wanted, METRICS)}"
         )
-    return METRICS[wanted]
+    return METRICS[wanted] if maximize is None else replace(METRICS[wanted], larger_is_better=maximize)
+
+
+def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Metric:
+    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
+    if name is None:
+        raise MetricError(
+            f"metric must be a function with a name, got {function!r}. Write a function of outputs and labels that "
+            "calls it"
+        )
+    if maximize is None and name in METRICS:
+        maximize = METRICS[name].larger_is_better
+
+    def part(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
+        values = np.asarray(function(outputs, labels), np.float64)
+        if values.ndim == 0 and len(outputs) and weights is None:
+            # One number a batch, which counts by its rows.
+            return np.array([float(values) * len(outputs), len(outputs)])
+        if values.ndim == 0 or len(values) != len(outputs):
+            raise MetricError(
+                f"a metric's function must return one number a row{'' if weights is not None else ' or a batch'}, got "
+                f"shape {values.shape} for {len(outputs)} rows"
+            )
+        return _sums(values, weights)
+
+    return Metric(name, part, _mean, larger_is_better=maximize, weighted=part)
 
 
 def _sums(values: NDArray[np.float64], weights: Weights = None) -> NDArray[np.float64]:
@@ -76,13 +115,18 @@ def _binary(outputs: NDArray[Any]) -> NDArray[Any]:
     raise MetricError(f"a metric of two classes, and the network gives {flat.shape[1]} outputs")
 
 
-def _classes(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _check_rows(outputs: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Refuse classes of tokens."""
     several = labels.ndim > 1 and labels[:1].size > 1
     if several and outputs.ndim == labels.ndim + 1 and outputs.shape[-1] > 1:
         raise MetricError(
             f"labels of shape {labels.shape} and outputs of shape {outputs.shape} are of a class a token, and this "
             "metric is of a class a row: use token_accuracy or entity_f1"
         )
+
+
+def _classes(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    _check_rows(outputs, labels)
     flat = outputs.reshape(len(outputs), -1)
     known = labels.reshape(len(labels), -1)
     # Labels as wide as the outputs are probabilities of the classes.
@@ -102,8 +146,8 @@ def _top(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -
 
 
 def _confusion(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
-    predicted, truth = _classes(outputs, labels)
-    predicted, truth = predicted.astype(bool), truth.astype(bool)
+    _check_rows(outputs, labels)
+    predicted, truth = _binary(outputs) > 0, labels.reshape(-1).astype(bool)
     cells = (predicted & truth, predicted & ~truth, ~predicted & truth)
     return np.array([cell.sum() if weights is None else weights[cell].sum() for cell in cells], np.float64)
 
@@ -127,27 +171,8 @@ def _scores(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None
 
 
 def _area(table: NDArray[np.float64]) -> float:
-    """Compute the area under the ROC curve: the share of correctly ordered pairs, ties one half.
-
-    With weights, in a third column, a pair counts by their product.
-    """
-    scores, truth = table[:, 0], table[:, 1] > 0
-    if table.shape[1] > 2:  # scores, labels and weights
-        return _weighted_area(scores, truth, table[:, 2])
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    if not positives or not negatives:
-        return float("nan")
-    return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
-
-
-def _weighted_area(scores: NDArray[np.float64], truth: NDArray[np.bool_], weights: NDArray[np.float64]) -> float:
-    _, place = np.unique(scores, return_inverse=True)
-    positive, negative = (np.bincount(place, weights * chosen) for chosen in (truth, ~truth))
-    pairs = positive.sum() * negative.sum()
-    right = positive * (np.cumsum(negative) - negative / 2)
-    return float(right.sum() / pairs) if pairs else float("nan")
+    # With weights in a third column.
+    return area(table[:, 0], table[:, 1] > 0, table[:, 2] if table.shape[1] > 2 else None)
 
 
 def _share(numerator: float, denominator: float) -> float:
@@ -155,7 +180,7 @@ def _share(numerator: float, denominator: float) -> float:
 
 
 METRICS: Mapping[str, Metric] = {
-    name: Metric(name, part, result, larger_is_better=larger, margins=larger, weighted=part)
+    name: Metric(name, part, result, larger_is_better=larger, margins=larger and name != "auc", weighted=part)
     for name, part, result, larger in (
         ("accuracy", _accuracy, _mean, True),
         ("top_5_accuracy", _top, _mean, True),
@@ -167,5 +192,12 @@ METRICS: Mapping[str, Metric] = {
         ("rmse", _squared, lambda t: _mean(t) ** 0.5, False),
         ("mae", _absolute, _mean, False),
     )
-} | {of_tokens.name: of_tokens for of_tokens in (TOKEN_ACCURACY, ENTITY_F1)}
+} | {
+    metric.name: metric
+    for metric in (
+        *(averaged_metric(*parts, labels=False) for parts in AVERAGED.values()),
+        TOKEN_ACCURACY,
+        ENTITY_F1,
+    )
+}
 """By name. Those of two classes take the second as the positive one; those of tokens are of taggers."""

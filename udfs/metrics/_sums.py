@@ -38,51 +38,62 @@ def merge_sums(
 
 
 class Sums:
-    """Sums over rows from which a loss and some metrics are computed."""
+    """Sums over rows from which a loss and some metrics are computed; :class:`udfs.training.TaskSums` adds rows up."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = metrics
         self._by_name = {metric.name: metric for metric in metrics}
 
     @property
-    def larger_is_better(self) -> dict[str, bool]:
-        """Directions of the loss and the metrics by name."""
-        return {"loss": False} | {metric.name: metric.larger_is_better for metric in self.metrics}
+    def larger_is_better(self) -> dict[str, bool | None]:
+        """Directions of the loss and the metrics by name; None where nothing states it."""
+        return {"loss": False} | {
+            name: metric.larger_is_better
+            for metric in self.metrics
+            for name in (metric.name, metric.full_name)
+            if name is not None
+        }
 
-    def of(
-        self,
-        outputs: NDArray[Any],
-        labels: NDArray[Any],
-        threshold: float,
-        weights: NDArray[np.float32] | None = None,
+    def contributions(
+        self, outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float32] | None = None
     ) -> dict[str, NDArray[np.float64]]:
         """Compute the contributions of a batch to the metrics.
 
-        ``outputs`` are the network's first output, of shape ``(rows, ...)``; above ``threshold`` a single output means
-        the second class. Raise MetricError if a metric does not fit the outputs, or has no weighted form.
+        Parameters
+        ----------
+        outputs, labels : array, shape (rows, ...)
+            First output of the network, and first label.
+        weights : array of float32, shape (rows,), optional
+            Weights of the rows. By default all rows count equally.
+
+        Raises
+        ------
+        MetricError
+            A metric does not fit the outputs or the labels, or has no weighted form.
         """
-        flat = outputs.size == len(outputs)
-        margins = outputs - threshold if threshold and flat else outputs
-        added = {}
-        for metric in self.metrics:
-            scores = margins if metric.margins else outputs
-            if weights is not None and metric.weighted is None:
-                raise MetricError(
-                    f"metric {metric.name!r} has no weighted form, and the rows have weights: give the Metric a "
-                    "function weighted=, or leave the weight column out"
-                )
-            try:
-                if weights is None or metric.weighted is None:
-                    part = metric.part(scores, labels)
-                else:
-                    part = metric.weighted(scores, labels, weights.astype(np.float64))
-            except (ValueError, IndexError) as error:
-                raise MetricError(
-                    f"metric {metric.name!r} does not fit outputs of shape {outputs.shape} and labels of shape "
-                    f"{labels.shape}: {error}"
-                ) from error
-            added[metric.name] = np.asarray(part, np.float64)
-        return added
+        return {metric.name: self._contribution(metric, outputs, labels, weights) for metric in self.metrics}
+
+    @staticmethod
+    def _contribution(
+        metric: Metric, scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float32] | None
+    ) -> NDArray[np.float64]:
+        """Compute the contribution of a batch to a metric."""
+        if weights is not None and metric.weighted is None:
+            raise MetricError(
+                f"metric {metric.name!r} has no weighted form, and the rows have weights: give the Metric a "
+                "function weighted=, or leave the weight column out"
+            )
+        try:
+            if weights is None or metric.weighted is None:
+                part = metric.part(scores, labels)
+            else:
+                part = metric.weighted(scores, labels, weights.astype(np.float64))
+        except (ValueError, IndexError) as error:
+            raise MetricError(
+                f"metric {metric.name!r} does not fit outputs of shape {scores.shape} and labels of shape "
+                f"{labels.shape}: {error}"
+            ) from error
+        return np.asarray(part, np.float64)
 
     def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
         """Compute the metrics from the sums."""
@@ -90,4 +101,6 @@ class Sums:
         for name, part in sums.items():
             metric = self._by_name.get(name)
             results[name] = float(part[0] / (part[1] or 1.0)) if metric is None else metric.result(part)
+            if metric is not None and metric.full_name not in {None, name}:
+                results[str(metric.full_name)] = results[name]
         return results

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from udfs.shards._groups import TensorColumn, TensorGroup
     from udfs.shards._prepared_data import Part, PreparedData, Shard
 
-__all__ = ["Tensors", "check_shard", "load_rows", "load_shard", "read_batches"]
+__all__ = ["Tensors", "check_shard", "load_rows", "load_sample", "load_shard", "read_batches"]
 
 _LOG = logging.getLogger(__name__)
+
+# Rows of a sample, and its bytes; a few rows are read whatever their size.
+_SAMPLE, _FEWEST, _SAMPLE_BYTES = 64, 4, 2**21
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,18 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
     if rows:
         _Reading(prepared, shard).into([_Rows(array) for array in arrays], rows)
     return _tensors(prepared, arrays)
+
+
+def load_sample(prepared: PreparedData) -> Tensors:
+    """Read some training rows, to decide what their labels mean: up to 64, fewer where rows are large.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`.
+    """
+    nbytes = sum(group.nbytes for group in prepared.groups)
+    return load_rows(prepared, "train", min(_SAMPLE, max(_FEWEST, _SAMPLE_BYTES // max(nbytes, 1))))
 
 
 def check_shard(prepared: PreparedData, split: str, partition: int) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from udfs.inference import Prediction
     from udfs.shards import TensorColumn
+    from udfs.training import Task
 
 __all__ = ["PredictionCalls", "SQLModel"]
 
@@ -37,9 +38,7 @@ class SQLModel:
 
     prediction: Prediction
     columns: tuple[TensorColumn, ...]  # columns that the network was trained on
-    kind: str  # kind of the label; one of "classes", "positive", "value"
-    threshold: float  # threshold of a single output that decides between two classes
-    probabilities: bool  # whether the outputs are probabilities
+    task: Task  # meaning of the outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,13 @@ class PredictionCalls:
         good = raw.is_valid().to_numpy(zero_copy_only=False)
         numbers = raw.flatten().to_numpy()
         outputs = numbers.reshape(int(good.sum()), -1) if good.any() else np.empty((0, 1), np.float32)
-        prediction = _spread(_predicted(model, outputs), good)
+        prediction = _spread(model.task.predictions(outputs), good)
         if not self.explained:
             return prediction
         absent = pa.nulls(len(good), EXPLAINED_PREDICTION.field("probability").type)
-        odds = absent if model.kind == "value" else _lists(_probabilities(model, outputs), good)
-        fields = [prediction, odds, _lists(_scores(model, outputs), good), *reasons]
+        task = model.task
+        odds = _lists(task.probabilities(outputs), good) if task.has_probabilities else absent
+        fields = [prediction, odds, _lists(task.raw_scores(outputs), good), *reasons]
         return pa.StructArray.from_arrays(fields, fields=list(EXPLAINED_PREDICTION))
 
     def _column(self, values: pa.Array, column: TensorColumn, *, only: bool) -> pa.Array:
@@ -180,39 +180,6 @@ def _dense(values: pa.Array) -> pa.Array:
             row[value["indices"].values.to_numpy()] = value["values"].values.to_numpy()
             rows.append(row)
     return pa.array(rows, pa.list_(pa.float32()))
-
-
-def _scores(model: SQLModel, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    scores = outputs.astype(np.float64)
-    if model.kind != "positive":
-        return scores
-    return np.concatenate([1 - scores if model.probabilities else -scores, scores], axis=1)
-
-
-def _probabilities(model: SQLModel, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    scores = _scores(model, outputs)
-    if model.probabilities:
-        return scores
-    with np.errstate(over="ignore", invalid="ignore"):
-        if model.kind == "positive":
-            chance = 1 / (1 + np.exp(scores[:, :1]))
-            return np.concatenate([1 - chance, chance], axis=1)
-        powers: NDArray[np.float64] = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-        powers /= powers.sum(axis=1, keepdims=True)
-    return powers
-
-
-def _predicted(model: SQLModel, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    if not len(outputs):
-        return np.empty(0)
-    if model.kind == "classes":
-        largest: NDArray[np.float64] = outputs.argmax(axis=1).astype(np.float64)
-        return largest
-    first = outputs[:, 0].astype(np.float64)
-    if model.kind == "value":
-        return first
-    # NaN is Spark's largest number: the stage has the class 1 for it.
-    return ((first > model.threshold) | np.isnan(first)).astype(np.float64)
 
 
 def _spread(numbers: NDArray[np.float64], good: NDArray[np.bool_]) -> pa.Array:

@@ -6,22 +6,37 @@
 from udfs.training._errors import Diverged, TrainerError, TrainingError
 from udfs.training._freezing import check_phases, frozen_up_to
 from udfs.training._functions import TrainingFunctions
+from udfs.training._known_losses import KERAS_LOSSES, TORCH_LOSSES, LossFacts
 from udfs.training._random_seeds import initial_seed, row_order
-from udfs.training._session import BatchWeights, OutputKind, Rows, Session, Trainer
+from udfs.training._session import BatchWeights, Rows, Session, Trainer
+from udfs.training._session_task import check_losses, decide_session_task, follow_task
+from udfs.training._task import Task
+from udfs.training._task_decision import Ending, decide_task
+from udfs.training._task_sums import TaskDecision, TaskSums
 from udfs.training._weights import batch_weights
 
 __all__ = [
+    "KERAS_LOSSES",
+    "TORCH_LOSSES",
     "BatchWeights",
     "Diverged",
-    "OutputKind",
+    "Ending",
+    "LossFacts",
     "Rows",
     "Session",
+    "Task",
+    "TaskDecision",
+    "TaskSums",
     "Trainer",
     "TrainerError",
     "TrainingError",
     "TrainingFunctions",
     "batch_weights",
+    "check_losses",
     "check_phases",
+    "decide_session_task",
+    "decide_task",
+    "follow_task",
     "frozen_up_to",
     "initial_seed",
     "row_order",

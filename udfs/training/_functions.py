@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from udfs.shards import Tensors
+    from udfs.training._task import Task
 
 __all__ = ["TrainingFunctions"]
 
@@ -31,6 +32,9 @@ class TrainingFunctions:
     uses_weights : bool
         Whether the functions use the weights of the rows, which are in the tensors' ``weights``: the means that
         ``train_fn`` gives are then weighted ones. Default false: data with weights are refused.
+    task : Task or str, optional
+        Meaning of labels and outputs, or its kind, for the predictions of ``best_model``. By default it is decided by
+        the end of the network and a few rows.
 
     Examples
     --------
@@ -43,3 +47,4 @@ class TrainingFunctions:
     train_fn: Callable[[Any, Any, Any, Mapping[str, Any]], Mapping[str, float]]
     input_fn: Callable[[Tensors], Any] | None = None
     uses_weights: bool = False
+    task: Task | str | None = None

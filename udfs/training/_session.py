@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from udfs.metrics import Sums
+    from udfs.training._task import Task
+    from udfs.training._task_decision import Ending
+    from udfs.training._task_sums import TaskSums
 
-__all__ = ["BatchWeights", "OutputKind", "Rows", "Session", "Trainer"]
-
-OutputKind = Literal["logits", "probabilities", "values", "unknown"]
-"""What a network's first output is."""
+__all__ = ["BatchWeights", "Rows", "Session", "Trainer"]
 
 
 class Rows(Protocol):
@@ -87,6 +86,10 @@ class Trainer(Protocol):
         """True if the last batch of a shard is left out where it is short."""
 
     @property
+    def task(self) -> Task | str | None:
+        """The task that the user states, its kind, or ``None``."""
+
+    @property
     def scheduler(self) -> Any:
         """A scheduler of the learning rate, or ``None``."""
 
@@ -108,20 +111,13 @@ class Session(Protocol):
         State of the random number generators between two units, as :func:`udfs.handlers.take_random` gives it.
     model : object
         The framework's model.
-    threshold : float
-        A single output above it means the second class.
-    output_kind : {"logits", "probabilities", "values", "unknown"}
-        Meaning of the first output to the loss: scores of classes, their probabilities, or values of a regression;
-        ``"unknown"`` with a loss of the user's own.
-    sums : Sums
-        Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers.
+    sums : TaskSums
+        Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers, and has the task of the session.
     """
 
     random: dict[str, Any]
     model: Any
-    threshold: float
-    output_kind: OutputKind
-    sums: Sums
+    sums: TaskSums
 
     def checkpoint(self) -> bytes:
         """Write everything that training needs to continue elsewhere.
@@ -240,6 +236,13 @@ class Session(Protocol):
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode: one array per output, of shape ``(rows, ...)``."""
+
+    def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
+        """Find the last operation of the network, on a batch of inputs; ``"unknown"`` is always allowed."""
+
+    @property
+    def loss_of(self) -> Callable[[float, float], float] | None:
+        """Function that returns the first loss of a single output and a label; ``None`` if there is none."""
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes: eight-bit pixels are divided by 255."""

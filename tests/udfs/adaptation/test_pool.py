@@ -24,6 +24,7 @@ from udfs.handlers import ModelTrainer, open_adapted
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, uncertainty
 from udfs.node import CACHE_VARIABLE
 from udfs.shards import TensorColumn, TensorGroup
+from udfs.training import Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +109,7 @@ TEXTS = [[3, 4, 0, 0, 0], [5, 6, 7, 8, 9], None, [3, 4, 0, 0, 0], [1, 2], [10, 1
 
 @pytest.mark.parametrize("how", UNCERTAINTIES)
 def test_padding_has_no_part_in_a_taggers_uncertainty(source: PoolPass, how: str) -> None:
-    measure = OutputUncertainty(how, "tags", probabilities=False, tokens=(TOKENS, CLASSES))
+    measure = OutputUncertainty(how, Task("multiclass", outputs="logits", num_outputs=CLASSES, tokens=TOKENS))
     (first, second) = PoolUncertainty(source, measure, ("number",), "score")([rows(TEXTS)])
     assert first.schema.names == ["number", "score"]
     found = pa.Table.from_batches([first, second]).to_pylist()
@@ -143,7 +144,7 @@ def test_what_a_network_cannot_say_has_no_score(source: PoolPass) -> None:
     broken = rows([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
     ones = pa.array([[1] * TOKENS] * 2, pa.list_(pa.int64()))
     broken = pa.RecordBatch.from_arrays([*broken.columns[:4], ones, broken.column(5)], names=broken.schema.names)
-    measure = OutputUncertainty("entropy", "tags", probabilities=False, tokens=(TOKENS, CLASSES))
+    measure = OutputUncertainty("entropy", Task("multiclass", outputs="logits", num_outputs=CLASSES, tokens=TOKENS))
     (found,) = PoolUncertainty(source, measure, ("number",), "score")([broken])
     assert found["score"].is_null().to_pylist() == [True, False]
 

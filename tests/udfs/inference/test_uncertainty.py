@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from udfs.arrow import NewColumns, to_lists
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, uncertainty
+from udfs.training import Task
 
 
 @pytest.mark.parametrize("how", UNCERTAINTIES)
@@ -39,7 +40,7 @@ def test_nan_is_no_score() -> None:
     prediction: Any = SimpleNamespace(
         open=lambda _threads: lambda _batch: NewColumns([to_lists(outputs, good)], [None, None, None, "null"])
     )
-    function = PoolScore(prediction, OutputUncertainty("margin", "classes", probabilities=False), "score")
+    function = PoolScore(prediction, OutputUncertainty("margin", Task("multiclass", outputs="logits")), "score")
     found = function.open(1)(pa.RecordBatch.from_pydict({"x": range(4)})).columns[0].to_pylist()
     assert (found[0], found[3]) == (None, None)
     assert found[1] == pytest.approx(1)

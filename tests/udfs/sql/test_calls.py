@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import torch
 from udfs.inference import PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup
 from udfs.sql import CallError, PredictionCalls, SQLModel, as_arrow
+from udfs.training import Task
 
 COLUMNS = (TensorColumn("price", "float32", ()), TensorColumn("v", "float32", (2,)))
 IDS = (TensorColumn("id", "int64", ()),)
@@ -26,10 +28,16 @@ def linear(scale: float, outputs: int = 1) -> torch.nn.Module:
     return layer
 
 
-def model(network: torch.nn.Module, kind: str, *, threshold: float = 0.0, probabilities: bool = False) -> SQLModel:
+def model(network: torch.nn.Module, kind: str, *, probabilities: bool = False) -> SQLModel:
     made = PortableNetwork.of(network, [np.zeros((2, 3), np.float32)])
     groups = (TensorGroup("features", COLUMNS, joined=True),)
-    return SQLModel(Prediction(made, groups, (), "raw", 2), COLUMNS, kind, threshold, probabilities)
+    form: Any = "probabilities" if probabilities else "logits"
+    tasks = {
+        "value": Task("regression", "values", "values", 1),
+        "positive": Task("binary", "0/1", form, 1),
+        "classes": Task("multiclass", "class index", form),
+    }
+    return SQLModel(Prediction(made, groups, (), "raw", 2), COLUMNS, tasks[kind])
 
 
 def goods(rows: int = 5) -> pa.StructArray:
@@ -60,9 +68,7 @@ def test_outputs_become_scores_probabilities_and_classes_as_in_the_stage() -> No
     assert [row["prediction"] for row in positive] == [1.0, None, 0.0, None, 1.0]
     assert positive[0]["raw_prediction"] == [-4.5, 4.5]
     assert np.allclose(positive[0]["probability"], [1 / (1 + np.exp(4.5)), 1 / (1 + np.exp(-4.5))])
-    odds = PredictionCalls(
-        "f", {"m": model(linear(0.1), "positive", threshold=0.5, probabilities=True)}, explained=True
-    )
+    odds = PredictionCalls("f", {"m": model(linear(0.1), "positive", probabilities=True)}, explained=True)
     assert np.allclose(odds([goods(1)])[0].as_py()["probability"], [0.55, 0.45])
     assert odds([goods(1)])[0].as_py()["prediction"] == 0.0
     classes = PredictionCalls("f", {"m": model(linear(1, outputs=3), "classes")}, explained=True)([goods()]).to_pylist()

@@ -176,13 +176,13 @@ def test_metrics_count_a_row_of_weight_three_as_three_rows_over_any_shards(name:
     labels = draw.integers(0, 2 if binary else 7, rows)
     weights = draw.integers(1, 4, 30).astype(np.float32)
     sums = Sums([metric(name)])
-    parts = [sums.of(outputs[part], labels[part], 0.0, weights[part]) for part in (slice(11), slice(11, 30))]
+    parts = [sums.contributions(outputs[part], labels[part], weights[part]) for part in (slice(11), slice(11, 30))]
     places = np.repeat(np.arange(30), weights.astype(int))
-    expected = sums.results(sums.of(outputs[places], labels[places], 0.0))
+    expected = sums.results(sums.contributions(outputs[places], labels[places]))
     assert sums.results(merge_sums(*parts))[name] == pytest.approx(expected[name], rel=1e-12)
-    plain = sums.results(sums.of(outputs, labels, 0.0))
+    plain = sums.results(sums.contributions(outputs, labels))
     assert plain[name] != expected[name], "the weights matter here"
-    assert sums.results(sums.of(outputs, labels, 0.0, np.ones(30, np.float32))) == plain
+    assert sums.results(sums.contributions(outputs, labels, np.ones(30, np.float32))) == plain
 
 
 def test_torch_and_keras_evaluate_by_the_weights() -> None:
@@ -211,4 +211,4 @@ def test_small_weights_are_not_lost_in_the_mean() -> None:
 def test_a_metric_without_a_weighted_form_is_refused() -> None:
     own = Metric("own", lambda *_: np.zeros(2), lambda _: 0.0, larger_is_better=True)
     with pytest.raises(MetricError, match="'own' has no weighted form"):
-        Sums([own]).of(np.zeros((2, 1)), np.zeros(2), 0.0, np.ones(2, np.float32))
+        Sums([own]).contributions(np.zeros((2, 1)), np.zeros(2), np.ones(2, np.float32))

@@ -12,10 +12,11 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
+from udfs.handlers.keras._loss_facts import loss_facts, network_ending
 from udfs.handlers.keras._modes import frozen_in_inference
-from udfs.metrics import Sums, merge_sums, metric
+from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights
+from udfs.training import BatchWeights, Diverged, TaskSums, TrainerError, batch_weights, check_losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,29 +24,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.training import OutputKind, Rows, Trainer
+    from udfs.training import Ending, Rows, Trainer
 
 __all__ = ["KerasSession", "scaled"]
 
 _EVALUATED = 256
-
-# Keras's losses of classes and of regressions, by the names of their functions.
-_OF_CLASSES = (
-    "binary_crossentropy",
-    "binary_focal_crossentropy",
-    "categorical_crossentropy",
-    "categorical_focal_crossentropy",
-    "sparse_categorical_crossentropy",
-)
-_OF_VALUES = (
-    "mean_squared_error",
-    "mean_absolute_error",
-    "mean_absolute_percentage_error",
-    "mean_squared_logarithmic_error",
-    "huber",
-    "log_cosh",
-    "poisson",
-)
 
 
 class KerasSession:
@@ -74,10 +57,8 @@ class KerasSession:
         self.epoch = 0  # epochs that are over
         self._freezing = Freezing(trainer)
         self._evaluations: dict[int, Callable[[Any, Any, Any], tuple[Any, Any]]] = {}
-        self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
-        first = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
-        self.threshold = 0.5 if _of_probabilities(first) else 0.0
-        self.output_kind = _output_kind(first)
+        self._first_loss = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
+        self.sums = TaskSums(trainer.metrics, loss_facts(self._first_loss), trainer.task)
         self.random = take_random()
         self._gives_row_losses = False
         self.begin()
@@ -174,6 +155,7 @@ class KerasSession:
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
         contributions = {"loss": np.zeros(2)}
+        self._check_labels(len(data.labels))
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, start + _EVALUATED)
             labels = data.labels[0][picked]
@@ -185,9 +167,17 @@ class KerasSession:
             part = {"loss": np.array([float(loss) * weights.total, weights.total], np.float64)}
             if self.sums.metrics:
                 first = np.asarray(_listed(outputs)[0], np.float32)
-                part |= self.sums.of(first, labels, self.threshold, weights.own)
+                part |= self.sums.contributions(first, labels, weights.own)
             contributions = merge_sums(contributions, part)
         return contributions
+
+    def _check_labels(self, labels: int) -> None:
+        """Refuse labels without a loss or an output; a subclass tells its outputs when it runs."""
+        outputs = len(getattr(self.model, "outputs", None) or [None] * labels)
+        loss = self._trainer.loss
+        # Keras repeats a single loss for all outputs.
+        losses = len(loss) if isinstance(loss, (list, tuple)) else outputs
+        check_losses(losses, outputs, labels)
 
     def _check_row_losses(self, data: Rows, picked: slice) -> None:
         """Refuse a loss of the user's own that gives one number a batch: Keras would take its weights for nothing."""
@@ -248,6 +238,17 @@ class KerasSession:
             outputs = self.network.predict_on_batch(_one_or_all(self.read(inputs)))
         return tuple(np.asarray(output, np.float32) for output in _listed(outputs))
 
+    def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
+        """Find the last operation of the network; the inputs are not needed."""
+        return network_ending(self.model)
+
+    def loss_of(self, output: float, label: float) -> float:
+        """Compute the first loss of a single output."""
+        function = keras.losses.get(self._first_loss)
+        rows = np.ones((2, 1), np.float32)
+        with self._placed():
+            return float(np.mean(keras.ops.convert_to_numpy(function(label * rows, output * rows))))
+
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""
         return [scaled(array) for array in inputs]
@@ -280,25 +281,3 @@ def _not_training(function: Callable[..., Any]) -> dict[str, bool]:
 
 def _one_or_all(arrays: list[NDArray[Any]]) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
-
-
-def _of_probabilities(loss: Any) -> bool:
-    function = keras.losses.get(loss) if isinstance(loss, str) else loss
-    if isinstance(function, keras.losses.BinaryCrossentropy):
-        return not function.get_config().get("from_logits", False)
-    return function is keras.losses.binary_crossentropy
-
-
-def _output_kind(loss: Any) -> OutputKind:
-    function = keras.losses.get(loss) if isinstance(loss, str) else loss
-    wrapped = getattr(function, "fn", function)
-    name = getattr(wrapped, "__name__", "")
-    # Another library's function of the same name may mean something else.
-    if getattr(keras.losses, name, None) is not wrapped:
-        return "unknown"
-    if name in _OF_VALUES:
-        return "values"
-    if name not in _OF_CLASSES:
-        return "unknown"
-    config = function.get_config() if isinstance(function, keras.losses.Loss) else {}
-    return "logits" if config.get("from_logits", False) else "probabilities"

@@ -12,48 +12,24 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.torch._adoption import adopt_state, adopt_weights
 from udfs.handlers.torch._freezing import Freezing
+from udfs.handlers.torch._loss_facts import LabelForms, loss_facts, network_ending
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted_loss import WeightedLoss
-from udfs.metrics import Sums, merge_sums, metric
+from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights
+from udfs.training import BatchWeights, Diverged, TaskSums, TrainerError, batch_weights, check_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.training import OutputKind, Rows, Trainer
+    from udfs.training import Ending, Rows, Trainer
 
 __all__ = ["TorchSession", "as_array", "as_tensor"]
 
 # Rows of a forward pass that keeps nothing for a backward one.
 _EVALUATED = 256
-
-# Losses whose outputs are probabilities of the second class.
-_OF_PROBABILITIES = (torch.nn.BCELoss,)
-
-# Losses whose outputs are scores: of the second class, or of each class.
-_OF_LOGITS = (
-    torch.nn.BCEWithLogitsLoss,
-    torch.nn.CrossEntropyLoss,
-    torch.nn.NLLLoss,
-    torch.nn.MultiMarginLoss,
-    torch.nn.SoftMarginLoss,
-)
-
-# Losses of a regression.
-_OF_VALUES = (
-    torch.nn.MSELoss,
-    torch.nn.L1Loss,
-    torch.nn.SmoothL1Loss,
-    torch.nn.HuberLoss,
-    torch.nn.PoissonNLLLoss,
-    torch.nn.GaussianNLLLoss,
-)
-
-# Losses whose labels are numbers of classes; those of all others have the outputs' shape and type.
-_OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
 
 
 class TorchSession:
@@ -78,9 +54,8 @@ class TorchSession:
         self.model = trainer.model.to(self._device)
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
         self._weighted = [WeightedLoss(loss, self._one_loss) for loss in self._losses]
-        self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
-        self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
-        self.output_kind = _output_kind(self._losses[0])
+        self._label_forms = LabelForms()
+        self.sums = TaskSums(trainer.metrics, loss_facts(self._losses[0]), trainer.task)
         self.random = take_random()
         self.begin()
 
@@ -197,7 +172,7 @@ class TorchSession:
                 loss = float(self._loss(outputs, labels, weights)) * weights.total
                 part = {"loss": np.array([loss, weights.total], np.float64)}
                 first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
-                part |= self.sums.of(first, truth, self.threshold, weights.own)
+                part |= self.sums.contributions(first, truth, weights.own)
                 contributions = merge_sums(contributions, part)
         return contributions
 
@@ -206,6 +181,19 @@ class TorchSession:
         with torch.inference_mode():
             outputs = self.forward(inputs, training=False)
         return tuple(output.float().cpu().numpy() for output in _listed(outputs))
+
+    def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
+        """Find the last operation of the network, on a batch."""
+        with torch.enable_grad():
+            output = _listed(self.forward([array[:2] for array in inputs], training=False))[0]
+        ending: Ending = network_ending(output)
+        return ending
+
+    def loss_of(self, output: float, label: float) -> float:
+        """Compute the first loss of a single output."""
+        rows = torch.ones((2, 1), device=self._device)
+        with torch.no_grad():
+            return float(self._one_loss(self._losses[0], output * rows, label * rows[:, 0]).mean())
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""
@@ -235,11 +223,10 @@ class TorchSession:
         return tensor if tensor.is_floating_point() or tensor.dtype != torch.uint8 else tensor.float() / 255.0
 
     def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor], weights: BatchWeights) -> torch.Tensor:
+        check_losses(len(self._losses), len(outputs), len(labels))
         if len(self._losses) == 1:
             return self._mean_loss(0, outputs[0], labels[0], weights)
-        if not len(self._losses) == len(outputs) == len(labels):
-            raise TrainerError(f"{len(self._losses)} losses, {len(outputs)} outputs and {len(labels)} labels: one each")
-        parts = [self._mean_loss(place, *both, weights) for place, both in enumerate(zip(outputs, labels, strict=True))]
+        parts = [self._mean_loss(place, outputs[place], label, weights) for place, label in enumerate(labels)]
         return torch.stack(parts).sum()
 
     def _mean_loss(self, place: int, output: torch.Tensor, label: torch.Tensor, weights: BatchWeights) -> torch.Tensor:
@@ -248,28 +235,9 @@ class TorchSession:
         relative = None if weights.relative is None else torch.from_numpy(weights.relative).to(self._device)
         return self._weighted[place](output, label, relative)
 
-    @staticmethod
-    def _one_loss(loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        value: torch.Tensor
-        if isinstance(loss, _OF_CLASSES):
-            value = loss(
-                output, label if label.is_floating_point() and label.shape == output.shape else _classes(label)
-            )
-        elif isinstance(loss, torch.nn.Module):
-            fits = label.numel() == output.numel()
-            value = loss(output, (label.reshape(output.shape) if fits else label).to(output.dtype))
-        else:
-            value = loss(output, label)
+    def _one_loss(self, loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = loss(output, self._label_forms(loss, output, label))
         return value
-
-
-def _output_kind(loss: Any) -> OutputKind:
-    kinds: list[tuple[tuple[type, ...], OutputKind]] = [
-        (_OF_PROBABILITIES, "probabilities"),
-        (_OF_LOGITS, "logits"),
-        (_OF_VALUES, "values"),
-    ]
-    return next((kind for losses, kind in kinds if isinstance(loss, losses)), "unknown")
 
 
 def as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
@@ -295,15 +263,6 @@ def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
     if kind.startswith("raw "):
         return tensor.view(getattr(torch, kind.removeprefix("raw "))).squeeze(-1)
     return tensor
-
-
-def _classes(label: torch.Tensor) -> torch.Tensor:
-    """Convert class numbers to integers; they may be floats, for example from StringIndexer."""
-    whole = label.long()
-    if label.is_floating_point() and not torch.equal(whole.to(label.dtype), label):
-        odd = float(label[whole.to(label.dtype) != label][0])
-        raise TrainerError(f"the label {odd:g} is no number of a class: a loss of classes takes 0, 1, 2, ...")
-    return whole
 
 
 def _listed(outputs: Any) -> list[torch.Tensor]:
