@@ -105,15 +105,14 @@ class Traced:
 class NumpySession:
     """Trains a perceptron by softmax and cross-entropy."""
 
-    loss_of, ending = None, staticmethod(lambda _inputs: "linear")
+    loss_of, ending, facts = None, staticmethod(lambda _inputs: "linear"), LossFacts("softmax", "classes", "logits")
 
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
             raise TrainerError(f"optimizer is a {type(trainer.optimizer).__name__}: a perceptron takes a Momentum")
         self.model, self._optimizer = trainer.model, trainer.optimizer
         self._batches = {"batch_size": trainer.batch_size, "drop_last": trainer.drop_last}
-        self.sums = TaskSums(trainer.metrics, LossFacts("softmax", "classes", "logits"), trainer.task)
-        self.random = take_random()
+        self.sums, self.random = TaskSums(trainer.metrics, self.facts, trainer.task), take_random()
 
     @property
     def weight_bytes(self) -> int:

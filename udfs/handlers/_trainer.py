@@ -30,8 +30,9 @@ class ModelTrainer:
     loss : callable or str
         Function of outputs and labels to the mean over the batch (``torch.nn.CrossEntropyLoss()``); in Keras also its
         name. A sequence with one each where the network has several outputs; their sum is minimised.
-    metrics : sequence of str, Metric or callable
-        Metrics beside the loss; names are those of :data:`udfs.metrics.METRICS`.
+    metrics : sequence of str, Metric, callable or metric object
+        Metrics beside the loss, as :func:`cerebro_spark.metric` takes them; names are those of
+        :data:`udfs.metrics.METRICS`.
     task : Task or str, optional
         Meaning of labels and outputs, such as ``Task("binary", labels="-1/+1", outputs="margins")``, or its kind. By
         default it is decided by the loss, the end of the network and a few rows.
@@ -109,8 +110,10 @@ class ModelTrainer:
             Task(self.task)  # type: ignore[arg-type] # a word of the user's, which this checks
         elif not (self.task is None or isinstance(self.task, Task)):
             raise TrainerError(f"task must be a Task or the name of a kind, got {self.task!r}.")
-        for wanted in self.metrics:
-            metric(wanted)
+        names = ["loss", *(metric(wanted).name for wanted in self.metrics)]
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise TrainerError(f"metrics must have different names, and none 'loss', got {twice!r} twice.")
 
     @property
     def framework(self) -> str | None:

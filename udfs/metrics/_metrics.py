@@ -12,6 +12,7 @@ from optimizer.errors import nearest
 from udfs.metrics._areas import area
 from udfs.metrics._averages import AVERAGED, averaged_metric
 from udfs.metrics._metric import Metric, MetricError
+from udfs.metrics._metric_objects import object_metric
 from udfs.metrics._tokens import ENTITY_F1, TOKEN_ACCURACY
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ def metric(
 
     Parameters
     ----------
-    wanted : str, Metric or callable
-        Name of :data:`METRICS`, or a function of outputs and labels (arrays of a batch). The function returns one
+    wanted : str, Metric, callable, keras.metrics.Metric or torchmetrics.Metric
+        Name of :data:`METRICS`; a metric object of Keras or torchmetrics, which gets outputs and labels as they are,
+        under its own name; or a function of outputs and labels (arrays of a batch). The function returns one
         number a row, whose mean over all rows is the metric, weighted where they have weights; or one number a batch,
         and the metric is the mean over batches by their numbers of rows. The metric has the function's name.
     maximize : bool, optional
@@ -57,6 +59,9 @@ def metric(
     """
     if isinstance(wanted, Metric):
         return wanted if maximize is None else replace(wanted, larger_is_better=maximize)
+    made = object_metric(wanted)
+    if made is not None:
+        return made if maximize is None else replace(made, larger_is_better=maximize)
     if callable(wanted):
         return _function_metric(wanted, maximize)
     if wanted not in METRICS:
