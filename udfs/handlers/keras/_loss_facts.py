@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
+from udfs.handlers._random import apply_random, take_random
 from udfs.training import KERAS_LOSSES, Ending, LossFacts
 
-__all__ = ["loss_facts", "network_ending"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["loss_facts", "needs_columns", "network_ending"]
 
 _ENDINGS: dict[str, Ending] = {
     "sigmoid": "sigmoid",
@@ -19,6 +24,9 @@ _ENDINGS: dict[str, Ending] = {
     "log_sigmoid": "log-sigmoid",
     "linear": "linear",
 }
+# Rows of a trial of a loss.
+_ROWS = 5
+
 # Layers that only change shape or type.
 _SHAPING = ("Reshape", "Flatten", "Permute", "Identity", "Dropout", "GetItem", "Squeeze", "ExpandDims", "Cast")
 
@@ -69,3 +77,31 @@ def network_ending(model: Any) -> Ending:
         return operations[name]
     activation = getattr(layer, "activation", None)
     return _ENDINGS.get(getattr(activation, "__name__", ""), "unknown")
+
+
+def needs_columns(loss: Any, label: NDArray[Any], output: tuple[int, ...]) -> bool:
+    """Find out if a loss of the user's own class has to get the labels of single outputs as a column.
+
+    Keras fits the ranks of labels and outputs for functions alone: a class that subtracts labels of shape ``(rows,)``
+    from outputs of shape ``(rows, 1)`` compares each output with the labels of all rows. The loss of some rows is then
+    another number than the mean of each row's.
+    """
+    is_own = isinstance(loss, keras.losses.Loss) and not hasattr(loss, "fn")
+    if not is_own or len(output) != label.ndim + 1 or output[-1] != 1:
+        return False
+    numbers = np.random.default_rng(0).uniform(0.1, 0.9, (_ROWS, *output[1:])).astype(np.float32)
+    known = label[np.arange(_ROWS) % len(label)].astype(np.float32)
+    before = take_random()
+    try:
+        plain, column = _mean(loss, known, numbers), _mean(loss, known[..., None], numbers)
+        each = np.mean([_mean(loss, known[[row]], numbers[[row]]) for row in range(_ROWS)])
+    except Exception:  # noqa: BLE001 - of the user's code, which training will raise again
+        return False
+    finally:
+        apply_random(before)
+    return not np.isclose(plain, column, rtol=1e-4) and bool(np.isclose(column, each, rtol=1e-4))
+
+
+def _mean(loss: Any, label: NDArray[Any], output: NDArray[Any]) -> float:
+    value = loss.call(keras.ops.convert_to_tensor(label), keras.ops.convert_to_tensor(output))
+    return float(np.mean(keras.ops.convert_to_numpy(value)))

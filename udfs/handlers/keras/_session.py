@@ -12,14 +12,14 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
-from udfs.handlers.keras._loss_facts import loss_facts, network_ending
+from udfs.handlers.keras._loss_facts import loss_facts, needs_columns, network_ending
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
 from udfs.training import BatchWeights, Diverged, TaskSums, TrainerError, batch_weights, check_losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class KerasSession:
         self.sums = TaskSums(trainer.metrics, loss_facts(self._first_loss), trainer.task)
         self.random = take_random()
         self._gives_row_losses = False
+        # By label, whether the loss takes a column of single numbers.
+        self._columns: list[bool] | None = None
         self.begin()
 
     @property
@@ -138,7 +140,9 @@ class KerasSession:
         self.network.reset_metrics()
         fed = _one_or_all(self.read(inputs))
         with self._placed(), frozen_in_inference(self.model):
-            step = self.network.train_on_batch(fed, _one_or_all(list(labels)), weights.relative, return_dict=True)
+            step = self.network.train_on_batch(
+                fed, _one_or_all(self._fitted(labels, fed)), weights.relative, return_dict=True
+            )
         loss = float(step["loss"])
         if not np.isfinite(loss):
             raise Diverged(f"the loss became {loss} after {self._rows} rows of the shard")
@@ -254,8 +258,19 @@ class KerasSession:
         return [scaled(array) for array in inputs]
 
     def _fed(self, data: Rows, picked: Any) -> tuple[Any, Any]:
-        inputs = self.read(tuple(array[picked] for array in data.inputs))
-        return _one_or_all(inputs), _one_or_all([array[picked] for array in data.labels])
+        inputs = _one_or_all(self.read(tuple(array[picked] for array in data.inputs)))
+        return inputs, _one_or_all(self._fitted([array[picked] for array in data.labels], inputs))
+
+    def _fitted(self, labels: Sequence[NDArray[Any]], inputs: Any) -> list[NDArray[Any]]:
+        """Return labels in the shapes that the losses take."""
+        if self._columns is None:
+            losses = self._trainer.loss if isinstance(self._trainer.loss, (list, tuple)) else [self._trainer.loss]
+            self._columns = [False] * len(labels)
+            if any(isinstance(loss, keras.losses.Loss) and not hasattr(loss, "fn") for loss in losses):
+                outputs = _listed(self.network(inputs, training=False))
+                for place, (loss, label, output) in enumerate(zip(losses, labels, outputs, strict=False)):
+                    self._columns[place] = needs_columns(loss, label, tuple(output.shape))
+        return [label[..., None] if column else label for label, column in zip(labels, self._columns, strict=True)]
 
 
 def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
