@@ -318,7 +318,7 @@ class Results:
         what = f"{len(self._trials)} configurations, {self.spec.epochs} epochs, {len(self.prepared.partitions)} shards"
         lines = [
             *self._front_in_words(),
-            *([f"task: {TaskDecision.from_dict(self.spec.task).task.describe()}"] if self.spec.task else []),
+            *([TaskDecision.from_dict(self.spec.task).explain()] if self.spec.task else []),
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",

@@ -377,7 +377,13 @@ class Search(Estimator[Selection]):
         """Return a configuration of the search space, which the driver and the workers try first."""
         return self.strategy.list_configurations()[0]
 
-    def plan(self, unit_seconds: float | None = None, *, workers: Sequence[int] = ()) -> Plan:
+    def plan(
+        self,
+        unit_seconds: float | None = None,
+        *,
+        workers: Sequence[int] = (),
+        data: PreparedData | None = None,
+    ) -> Plan:
         """Plan the search before it runs: stages, configurations, epochs, and time and cost by number of workers.
 
         Parameters
@@ -387,6 +393,9 @@ class Search(Estimator[Selection]):
             an earlier run. By default the plan has no times.
         workers : sequence of int
             Numbers of workers to compare. By default from 1 to the number of shards.
+        data : PreparedData, optional
+            Shards that :meth:`prepare` has written. With them the plan includes the task: the first configuration is
+            opened on the driver, and its checks are those of :meth:`fit`. By default the plan has no task.
 
         Returns
         -------
@@ -400,6 +409,9 @@ class Search(Estimator[Selection]):
             A value is not allowed.
         """
         plan = self._provisional().plan()
+        if data is not None:
+            decision = self._probed(self.sample(), data, plan.epochs_each).session.sums.decision
+            plan = replace(plan, notes=(*plan.notes, *decision.explain().split("\n")))
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers

@@ -99,6 +99,10 @@ class ModelTrainer:
             raise TrainerError(f"epochs must be at least 1, got {self.epochs}")
         if self.scheduler_step not in {"epoch", "batch"}:
             raise TrainerError(f"scheduler_step must be 'epoch' or 'batch', got {self.scheduler_step!r}")
+        if self.scheduler_step == "batch" and self.scheduler is None:
+            raise TrainerError(
+                "scheduler must be set with scheduler_step='batch', which nothing uses otherwise, got None."
+            )
         check_phases(self.freeze_until, self.epochs)
         if self.freeze_until and not trainer_framework(self).freezing_schedules:
             raise TrainerError(

@@ -18,7 +18,7 @@ from udfs.metrics._tokens import ENTITY_F1, TOKEN_ACCURACY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["METRICS", "metric"]
+__all__ = ["METRICS", "is_batch_mean", "metric"]
 
 _TOP = 5
 
@@ -84,8 +84,8 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
     def part(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
         values = np.asarray(function(outputs, labels), np.float64)
         if values.ndim == 0 and len(outputs) and weights is None:
-            # One number a batch, which counts by its rows.
-            return np.array([float(values) * len(outputs), len(outputs)])
+            # One number a batch, which counts by its rows. The third sum marks a mean over batches.
+            return np.array([float(values) * len(outputs), len(outputs), 1.0])
         if values.ndim == 0 or len(values) != len(outputs):
             raise MetricError(
                 f"a metric's function must return one number a row{'' if weights is not None else ' or a batch'}, got "
@@ -93,7 +93,16 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
             )
         return _sums(values, weights)
 
-    return Metric(name, part, _mean, larger_is_better=maximize, weighted=part)
+    return Metric(name, part, _function_mean, larger_is_better=maximize, weighted=part)
+
+
+def is_batch_mean(metric: Metric, part: NDArray[np.float64]) -> bool:
+    """Find out if a contribution is of a function that returned one number for its batch."""
+    return metric.result is _function_mean and len(part) > 2
+
+
+def _function_mean(sums: NDArray[np.float64]) -> float:
+    return _mean(sums)
 
 
 def _sums(values: NDArray[np.float64], weights: Weights = None) -> NDArray[np.float64]:

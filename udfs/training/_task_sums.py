@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.metrics import METRICS, Metric, MetricError, Sums, metric, task_metric
+from udfs.metrics import METRICS, Metric, MetricError, Sums, is_batch_mean, metric, task_metric
 from udfs.training._known_losses import LossFacts
 from udfs.training._task import Task
 from udfs.training._task_decision import decide_task
@@ -24,23 +24,30 @@ __all__ = ["TaskDecision", "TaskSums"]
 
 @dataclass(frozen=True, slots=True)
 class TaskDecision:
-    """Task of a run's first configuration, and what its trainer says about it."""
+    """Task of a run's first configuration, what its trainer says about it, and notes for people to read."""
 
     task: Task
     facts: LossFacts
     declared: Task | None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskDecision:
         """Make a decision from the dictionary of :meth:`to_dict`."""
         declared = data["declared"]
         facts = LossFacts(**data["facts"])
-        return cls(Task.from_dict(data["task"]), facts, None if declared is None else Task.from_dict(declared))
+        stated = None if declared is None else Task.from_dict(declared)
+        return cls(Task.from_dict(data["task"]), facts, stated, tuple(data["notes"]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a dictionary for JSON."""
         declared = None if self.declared is None else self.declared.to_dict()
-        return {"task": self.task.to_dict(), "facts": asdict(self.facts), "declared": declared}
+        facts = asdict(self.facts)
+        return {"task": self.task.to_dict(), "facts": facts, "declared": declared, "notes": list(self.notes)}
+
+    def explain(self) -> str:
+        """Describe the decision for people to read, in a line and one for each note."""
+        return "\n".join([f"task: {self.task.describe()}", *(f"  {note}" for note in self.notes)])
 
 
 class TaskSums(Sums):
@@ -68,6 +75,7 @@ class TaskSums(Sums):
         self._named = [wanted for wanted in metrics if isinstance(wanted, str)]
         self._others = list(self.metrics)
         self._task: Task | None = None
+        self.notes: list[str] = []
 
     @property
     def task(self) -> Task:
@@ -90,7 +98,7 @@ class TaskSums(Sums):
     @property
     def decision(self) -> TaskDecision:
         """The task with what it was decided by, for sessions of other configurations to follow."""
-        return TaskDecision(self.task, self.facts, self.declared)
+        return TaskDecision(self.task, self.facts, self.declared, tuple(self.notes))
 
     def decide(
         self,
@@ -145,7 +153,11 @@ class TaskSums(Sums):
         for each in self.metrics:
             named = each.full_name is not None
             arrays = self._arrays(each, task, outputs, labels) if named else (self._raw(each, task, outputs), labels)
-            added[each.name] = self._contribution(each, *arrays, weights)
+            part = self._contribution(each, *arrays, weights)
+            note = f"metric {each.name!r}: mean over batches, weighted by their rows"
+            if is_batch_mean(each, part) and note not in self.notes:
+                self.notes.append(note)
+            added[each.name] = part
         return added
 
     @staticmethod

@@ -40,7 +40,7 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
     prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
     worker: Any = SimpleNamespace(
-        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
+        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None, task=None
     )
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
@@ -69,7 +69,7 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     states.put("c0", 2, Held(other, digest_of(other)))  # of an attempt that was taken for lost
     prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
     worker: Any = SimpleNamespace(
-        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
+        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None, task=None
     )
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
