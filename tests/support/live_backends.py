@@ -83,7 +83,7 @@ def running(
     threads = []
     for name in names:
         backend = Backend(recipes, spec)
-        thread = threading.Thread(target=backend.serve, daemon=True)
+        thread = threading.Thread(target=backend.serve, name=name, daemon=True)
         thread.start()
         threads.append(thread)
         endpoint = Endpoint("127.0.0.1", credentials, backend.protocol, backend.answer)

@@ -169,7 +169,7 @@ class Backend:
             self._scheduler.cancel(request.cancelled)
             for unit in request.units:
                 remaining = unit.remaining_ms - min(_BACK_MS, _BACK_SHARE * unit.remaining_ms)
-                waiting = Waiting(unit.number, now + remaining, unit.session)
+                waiting = Waiting(unit.number, now + remaining, unit.session, unit.alone)
                 if not self._scheduler.put(unit.group, waiting, unit.key, unit.inputs):
                     absent.append(unit)
             self._changed.notify_all()
@@ -351,7 +351,7 @@ class Backend:
             self._outbox.put(answers)
             with self._changed:
                 self._running.pop(due.group, None)
-                self._scheduler.took(due.group, due.size, took)
+                self._scheduler.took(due.group, due.size, took, _now_ms())
         return True
 
 

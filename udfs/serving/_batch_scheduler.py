@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,10 @@ __all__ = ["BatchScheduler", "Content", "Due", "Unread", "Waiting"]
 _NEWEST = 0.2
 _FASTEST, _SLOWEST = 0.25, 20.0
 
+# Milliseconds without a batch until delays are forgotten, and until half of them is. A group that refuses every row
+# because of one slow batch would never be measured again.
+_KEEP_MS, _HALF_MS = 1000.0, 1000.0
+
 # Contents read ahead of a batch of one: the next one is read while it runs.
 _LEAST_AHEAD = 2
 
@@ -34,6 +39,7 @@ class Waiting:
     number: int
     deadline_ms: float  # deadline in milliseconds of this process's clock
     session: str
+    alone: bool = False  # True for a batch of its own
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +55,11 @@ class Content:
     def deadline_ms(self) -> float:
         """Earliest deadline of its rows."""
         return min(unit.deadline_ms for unit in self.units)
+
+    @property
+    def alone(self) -> bool:
+        """True if no other content may be in its batch."""
+        return any(unit.alone for unit in self.units)
 
 
 class _Queue:
@@ -102,6 +113,7 @@ class _Slot:
     latencies: Sequence[float]
     pace: float = 1.0
     unsteady: float = 0.0
+    ended_ms: float | None = None  # end of the last batch; None before the first one and during a batch
     unread: _Queue = field(default_factory=_Queue)
     ready: _Queue = field(default_factory=_Queue)
     reading: Content | None = None
@@ -116,10 +128,27 @@ class _Slot:
         """True if more contents should be read. Contents read too early may be late by the time of their batch."""
         return len(self.ready) < max(self.batch, _LEAST_AHEAD)
 
-    @property
-    def paced(self) -> list[float]:
-        """Latencies that most batches keep: under overload the head of a queue is always barely in time."""
-        return [(self.pace + self.unsteady) * ms for ms in self.latencies]
+    def paced(self, now_ms: float) -> list[float]:
+        """Return latencies that most batches keep: under overload the head of a queue is always barely in time."""
+        pace, unsteady = self.estimate(now_ms)
+        return [(pace + unsteady) * ms for ms in self.latencies]
+
+    def estimate(self, now_ms: float) -> tuple[float, float]:
+        """Return the pace and its deviation; delays are forgotten while no batch runs."""
+        idle_ms = 0.0 if self.ended_ms is None else max(0.0, now_ms - self.ended_ms - _KEEP_MS)
+        kept = 0.5 ** (idle_ms / _HALF_MS)
+        return (1 + (self.pace - 1) * kept if self.pace > 1 else self.pace), self.unsteady * kept
+
+    def begin(self, now_ms: float) -> None:
+        """Record the start of a batch."""
+        self.pace, self.unsteady = self.estimate(now_ms)
+        self.ended_ms = None
+
+    def take_ready(self, count: int) -> list[Content]:
+        """Remove and return the first contents for a batch; one that runs alone ends or is the batch."""
+        first = list(itertools.islice(self.ready, count))
+        end = next((place for place, content in enumerate(first) if content.alone), count)
+        return self.ready.take(min(count, max(end, 1)))
 
     def forget(self, content: Content) -> None:
         if self.by_key.get(content.key) is content:
@@ -246,7 +275,7 @@ class BatchScheduler:
         dropped: list[Waiting] = []
         hungry = [slot for slot in self._slots if len(slot.unread) and slot.reading is None and slot.has_room]
         for slot in sorted(hungry, key=lambda slot: slot.unread.deadlines[0]):
-            latencies = slot.paced
+            latencies = slot.paced(now_ms)
             # It runs after the whole batches of the ready contents, together with the rest of them.
             ahead, beside = divmod(len(slot.ready), slot.batch)
             start = now_ms + busy_ms.get(slot.group, 0.0) + ahead * latencies[slot.batch]
@@ -279,10 +308,10 @@ class BatchScheduler:
             slot = self._slots[(self._turn + step) % count]
             if not len(slot.ready) or group not in {None, slot.group}:
                 continue
-            latencies = slot.paced
+            latencies = slot.paced(now_ms)
             gone, take, wait = self._dispatch(slot, slot.ready, now_ms, latencies, slot.batch)
             dropped += gone
-            if contents := slot.ready.take(take):
+            if contents := slot.take_ready(take):
                 for content in contents:
                     slot.forget(content)
                 batch = tuple(
@@ -290,18 +319,23 @@ class BatchScheduler:
                     for content in contents
                     for unit in content.units
                 )
+                slot.begin(now_ms)
                 self._turn = (self._turn + step + 1) % count
+                size = len(contents)
                 return Due(
-                    slot.group, batch, take, tuple(dropped), expected_ms=latencies[min(take, len(latencies) - 1)]
+                    slot.group, batch, size, tuple(dropped), expected_ms=latencies[min(size, len(latencies) - 1)]
                 )
             if wait is not None and (wake is None or wait < wake):
                 wake = wait
         return Due(dropped=tuple(dropped), wake_ms=wake)
 
-    def took(self, group: str, batch: int, took_ms: float) -> None:
-        """Update a group's pace by the duration of a batch."""
+    def took(self, group: str, batch: int, took_ms: float, now_ms: float) -> None:
+        """Update a group's pace by the duration of a batch that ends now."""
         slot = self._slot(group)
-        if slot is None or not 0 < batch < len(slot.latencies):
+        if slot is None:
+            return
+        slot.ended_ms = now_ms
+        if not 0 < batch < len(slot.latencies):
             return
         share = min(max(took_ms / slot.latencies[batch], _FASTEST), _SLOWEST)
         slot.unsteady += _NEWEST * (abs(share - slot.pace) - slot.unsteady)

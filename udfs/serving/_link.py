@@ -51,6 +51,7 @@ class Link:
         self.name = name
         self.placed: dict[str, Placed] = {}
         self.results: Results | None = None
+        self.lost_rows = 0  # rows that the backend had when it was lost
         self._caller = Caller(location, credentials, SERVING)
         self._owner = owner
         self._changed = threading.Condition()
@@ -68,6 +69,12 @@ class Link:
     def alive(self) -> bool:
         """True if the link is neither lost nor closed."""
         return not (self._lost or self._closed)
+
+    @property
+    def unsent(self) -> set[int]:
+        """Numbers of the rows that were not sent yet."""
+        with self._changed:
+            return {unit.number for unit in self._units}
 
     @property
     def running_ms(self) -> float:
@@ -131,7 +138,15 @@ class Link:
                 cancelled, self._cancelled = tuple(self._cancelled), []
             now = time.monotonic()
             units = tuple(
-                Unit(unit.number, unit.session, unit.group, 1000 * (unit.deadline - now), unit.key, dict(unit.inputs))
+                Unit(
+                    unit.number,
+                    unit.session,
+                    unit.group,
+                    1000 * (unit.deadline - now),
+                    "" if unit.suspect else unit.key,
+                    dict(unit.inputs),
+                    alone=unit.suspect,
+                )
                 for unit in batch
                 if unit.deadline > now
             )

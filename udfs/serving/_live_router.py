@@ -25,6 +25,8 @@ from udfs.serving._errors import (
     TooLateError,
 )
 from udfs.serving._pending_requests import GRACE_S, Joined, Pending
+from udfs.serving._refusals import Refusals
+from udfs.serving._suspect_rows import SuspectRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -43,6 +45,11 @@ _LOG = logging.getLogger(__name__)
 
 # Backends that a row is sent to at most.
 _MOST_ATTEMPTS = 4
+
+_LOST_TWICE = (
+    "The backend of {} was lost twice while it had this request, the second time in a batch of its own, so it is not "
+    "tried again: {}."
+)
 
 # Seconds within which rows of the same content, for several sessions of a group, go to one backend.
 _TOGETHER_S = 0.02
@@ -96,6 +103,8 @@ class LiveRouter:
         self._stopped = False
         self.arrived: Counter[str] = Counter()
         self.ended: Counter[tuple[str, str]] = Counter()
+        self._refusals = Refusals()
+        self._suspects = SuspectRows(lambda number: number in self._pending, self._send)
         self._deadlines = DeadlineTimer[int](self._expire, lambda number: number not in self._pending)
 
     @property
@@ -229,29 +238,55 @@ class LiveRouter:
 
     def _settle(self, unit: Pending, answer: Answer) -> None:
         if not answer.failure:
+            self._refusals.answered(unit.group, unit.link)
             if self._take(unit):
                 self._count(unit, "answered")
                 unit.joined.answer(unit.row, answer.outputs)
-        elif answer.failure == "absent":
+        elif answer.failure == "absent" or (answer.failure == "overloaded" and self._has_other_backend(unit)):
             self._route(unit)
         else:
             self._fail(unit, _error(answer))
 
+    def _has_other_backend(self, unit: Pending) -> bool:
+        """Return whether the backend that refused a row refuses all, and another one does not."""
+        with self._lock:
+            routes = self._routes.get(unit.group)
+            if not self._refusals.add(unit.group, unit.link) or routes is None:
+                return False
+            return unit.link not in self._refusals.others(unit.group, routes[0])
+
     def lost(self, link: Link, why: str) -> None:
-        """Send the rows of a lost backend to others, while their time allows."""
+        """Send the rows of a lost backend to others, while their time allows.
+
+        One of them may have ended its process, so each is tried again alone. The row on trial ends with an error.
+        """
         with self._lock:
             if self._links.get(link.name) is link:
                 del self._links[link.name]
             self._routes = {group: routes for group in self._weights if (routes := self._balanced(group))}
             # Rows end without the lock, so iterate over a copy.
             units = [unit for unit in list(self._pending.values()) if unit.link == link.name]
-        for unit in units:
-            try:
-                self._route(unit)
-            except Exception as error:  # noqa: BLE001 - the other rows are sent
-                self._fail_unexpectedly(unit, error)
+            for unit in units:
+                unit.link = ""
+        unsent = link.unsent
+        link.lost_rows = len([unit for unit in units if unit.number not in unsent])
+        causes = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in unsent]
+        others = [unit for unit in units if causes or unit.number in unsent]
+        for unit in others:
+            if unit not in causes:
+                self._send(unit)
+        for unit in causes:
+            self._fail(unit, ModelFailedError(_LOST_TWICE.format(unit.session, why)))
+        self._suspects.add(unit for unit in units if unit not in others)
         if self.noticed is not None:
             self.noticed(link, why)
+
+    def _send(self, unit: Pending) -> None:
+        """Send a row to a backend; an exception ends its request only."""
+        try:
+            self._route(unit)
+        except Exception as error:  # noqa: BLE001 - the other rows are sent
+            self._fail_unexpectedly(unit, error)
 
     def _route(self, unit: Pending) -> None:
         """Send a row to a backend, or to another one after a loss."""
@@ -288,10 +323,13 @@ class LiveRouter:
             return names[0]
         content = self._contents.get(unit.key) if unit.key else None
         together = content is not None and now - content.since < _TOGETHER_S and unit.session not in content.sessions
-        if content is not None and together and content.link in names:
+        others = self._refusals.others(unit.group, names)
+        if content is not None and together and content.link in others:
             content.sessions.add(unit.session)
             return content.link
         name = names[balancer.choose(1000 * now)]
+        if name not in others:
+            name = others[balancer.choose(1000 * now) % len(others)]
         if unit.key:
             self._contents[unit.key] = _Content(now, name, {unit.session})
             if len(self._contents) > _CONTENTS:
@@ -300,7 +338,10 @@ class LiveRouter:
 
     def _take(self, unit: Pending) -> bool:
         """Remove a row from the waiting ones; return ``False`` if another thread has removed it."""
-        return self._pending.pop(unit.number, None) is not None
+        if self._pending.pop(unit.number, None) is None:
+            return False
+        self._suspects.ended(unit)
+        return True
 
     def _fail(self, unit: Pending, error: RequestError) -> None:
         if self._take(unit):
@@ -319,8 +360,8 @@ class LiveRouter:
 
     def _forget(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            unit = self._pending.pop(number, None)
-            if unit is None:
+            unit = self._pending.get(number)
+            if unit is None or not self._take(unit):
                 continue
             link = self._links.get(unit.link)
             if link is not None:

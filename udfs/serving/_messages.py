@@ -38,6 +38,7 @@ class Unit:
     remaining_ms: float  # milliseconds until the deadline: clocks of two machines are never compared
     key: str  # digest of the content if sessions share a trunk, else ""
     inputs: dict[str, Any]  # inputs without a batch axis; encoded images and texts are their bytes
+    alone: bool = False  # True for a batch of its own
 
 
 @dataclass(frozen=True, slots=True)

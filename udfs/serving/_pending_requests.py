@@ -99,6 +99,7 @@ class Pending:
     link: str = ""  # backend that has the row
     attempts: int = 0  # number of backends that had it
     pinned: bool = False  # True if its caller asked for this version
+    suspect: bool = False  # True if a backend was lost that had it: it runs in a batch of its own
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -47,11 +47,16 @@ class BackendJob:
         self._backends = backends
         self.name = worker.worker
         self._over = threading.Event()
+        self._excused = 0
         self._jobs = WorkerJobs(spark, self, [worker], restarts=restarts)
 
     def start(self) -> None:
         """Start the job."""
         self._jobs.start()
+
+    def excuse(self) -> None:
+        """Do not count the last loss as a restart."""
+        self._excused += 1
 
     def end(self) -> None:
         """Prevent another start of the job."""
@@ -81,8 +86,8 @@ class BackendJob:
         return self._over.wait(timeout_s)
 
     def uncharged(self, name: str) -> int:
-        """Return the losses that do not count as restarts: none."""
-        return 0
+        """Return the losses that do not count as restarts: those with requests, which may be the cause."""
+        return self._excused
 
     def abort(self) -> None:
         """Close the connection; a backend without a router ends by itself."""

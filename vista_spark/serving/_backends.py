@@ -198,6 +198,8 @@ class Backends:
         with self._changed:
             if self._closing:
                 return
+            if link.lost_rows and link.name in self._jobs:
+                self._jobs[link.name].excuse()
             if self._links.get(link.name) is link:
                 del self._links[link.name]
                 self._gone[link.name] = time.monotonic()

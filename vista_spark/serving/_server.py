@@ -74,7 +74,8 @@ class Server:
         (variant of Figure 3.16). Default ``False``: plans assume turns, and a batch ends sooner if it has the backend
         to itself. Networks that two groups share still take turns.
     restarts : int
-        Restarts of a lost backend's job. Default 3.
+        Restarts of a lost backend's job. Default 3. A loss is not counted if the backend had requests, one of which may
+        be the cause.
     driver_host : str, optional
         Name or address under which the backends reach this machine. Default: ``spark.driver.host``, or on Connect this
         machine's name.

@@ -240,13 +240,59 @@ def test_a_slow_machine_takes_smaller_batches() -> None:
     rounds = BatchScheduler(sliding_window)
     rounds.place("a", 4, [0.0, 1.0, 2.0, 3.0, 4.0])
     for _ in range(50):
-        rounds.took("a", 4, 40.0)
+        rounds.took("a", 4, 40.0, 0.0)
     assert 9.9 < rounds.pace["a"] <= 10.0
     for number in range(4):
         put(rounds, "a", number, 25.0)
     found = due(rounds)
     assert found.size == 2, "of the profile's batch of 4, which takes 40 ms here"
     assert found.expected_ms == pytest.approx(20.0, rel=0.01)
+
+
+def test_a_row_that_runs_alone_shares_no_batch() -> None:
+    rounds = BatchScheduler(sliding_window)
+    rounds.place("a", 4, [0.0, 1.0, 2.0, 3.0, 4.0])
+    for number in range(7):
+        rounds.put("a", Waiting(number, 100.0 + number, "a", alone=number in {2, 3, 6}), "", ARRAYS)
+    batches = []
+    while (found := due(rounds)).batch:
+        assert found.size == len(found.batch)
+        assert found.expected_ms == found.size
+        batches.append(batch(found))
+    assert batches == [[0, 1], [2], [3], [4, 5], [6]]
+    assert rounds.waiting == 0
+
+
+@pytest.mark.parametrize("slow_ms", [200.0, 2000.0, 600_000.0])
+@pytest.mark.parametrize("step_ms", [10.0, 500.0, 30_000.0])
+def test_a_refusing_group_is_measured_again(slow_ms: float, step_ms: float) -> None:
+    """A pause of the machine makes all later rows late by the estimate; without batches the estimate recovers."""
+    rounds = BatchScheduler(sliding_window)
+    rounds.place("a", 1, [0.0, 30.0])
+    rounds.took("a", 1, slow_ms, 0.0)
+    rounds.took("a", 1, slow_ms, 0.0)
+    put(rounds, "a", 0, 100.0)
+    assert read_all(rounds, 1.0) == [0], "refused just after the pause"
+    now, number, ran = 1.0, 0, -1
+    while ran < 0:
+        assert now < 60_000.0
+        now, number = now + step_ms, number + 1
+        put(rounds, "a", number, now + 100.0)
+        found = due(rounds, now)
+        ran = number if found.batch else -1
+    rounds.took("a", 1, 30.0, now + 30.0)
+    put(rounds, "a", number + 1, now + 130.0)
+    assert batch(due(rounds, now + 30.0)) == [number + 1], "one batch in time, and the next row is in time"
+
+
+def test_the_pace_of_a_slow_machine_is_kept_under_traffic() -> None:
+    rounds = BatchScheduler(sliding_window)
+    rounds.place("a", 1, [0.0, 1.0])
+    for number in range(100):
+        put(rounds, "a", number, 1000.0 * number + 900.0)
+        assert batch(due(rounds, 1000.0 * number)) == [number]
+        rounds.took("a", 1, 10.0, 1000.0 * number + 10.0)
+    assert rounds.pace["a"] == pytest.approx(10.0)
 
 
 def test_a_group_that_goes_gives_its_units_back() -> None:
