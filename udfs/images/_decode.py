@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,9 @@ __all__ = ["decode"]
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = None) -> FloatArray:
+def decode(
+    value: Any, preprocessing: Preprocessing, out: FloatArray | None = None, *, draft: bool = False
+) -> FloatArray:
     """Decode one image into a network's input.
 
     The numbers are those of torchvision's ``Resize`` (antialiased), ``CenterCrop``, ``ToTensor`` and ``Normalize`` on
@@ -42,6 +44,9 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     out : np.ndarray, optional
         Array to write to, float32 of shape ``preprocessing.shape``, say a row of a batch. Untouched if an error is
         raised.
+    draft : bool
+        Decode a JPEG of more than ``preprocessing.max_pixels`` pixels at a half, a fourth or an eighth of its size, if
+        that is within the limit and at least the size that it is resized to. Default ``False``: it is refused.
 
     Returns
     -------
@@ -89,7 +94,8 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
             return tensor
         out[...] = tensor
         return out
-    pixels = np.asarray(_resized(open_rgb(value, preprocessing.max_pixels), preprocessing))
+    resized = partial(_resized_size, preprocessing=preprocessing) if draft else None
+    pixels = np.asarray(_resized(open_rgb(value, preprocessing.max_pixels, resized), preprocessing))
     if preprocessing.channels == "BGR":
         pixels = pixels[:, :, ::-1]
     scale, mean, std = _constants(preprocessing)
@@ -101,6 +107,10 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     out -= mean
     out /= std
     return out
+
+
+def _resized_size(size: tuple[int, int], preprocessing: Preprocessing) -> tuple[int, int]:
+    return picture_geometry(size, preprocessing).resized
 
 
 def _resized(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:

@@ -15,7 +15,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["open_jpeg"]
+__all__ = ["open_jpeg", "shrink"]
 
 # libjpeg fills up with zeros where an end marker comes too early: the rest of the picture is grey, and only a warning
 # tells, which Pillow does not pass on. But without the marker libjpeg waits for more data, and a complete picture needs
@@ -56,6 +56,24 @@ def open_jpeg(data: bytes) -> ImageFile.ImageFile:
     image.decodermaxblock = max(frame.end, 1)
     image.tile = [tile._replace(codec_name=_SCANS_DECODER) for tile in image.tile]
     return image
+
+
+def shrink(image: ImageFile.ImageFile, max_pixels: int, least: tuple[int, int]) -> None:
+    """Make a JPEG file with too many pixels load at a half, a fourth or an eighth of its size.
+
+    The image stays as it is if none of these has at most ``max_pixels`` pixels and at least the height and width
+    ``least``, and if the file has several scans, which libjpeg keeps in memory at full size.
+    """
+    width, height = image.size
+    if width * height <= max_pixels or any(tile.codec_name == _SCANS_DECODER for tile in image.tile):
+        return
+    for scale in (2, 4, 8):
+        small = (width // scale, height // scale)
+        if small[1] < least[0] or small[0] < least[1]:
+            return
+        if math.ceil(width / scale) * math.ceil(height / scale) <= max_pixels:
+            image.draft(None, small)
+            return
 
 
 class _Jpeg(JpegImageFile):

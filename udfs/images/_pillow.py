@@ -18,10 +18,10 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from udfs.images._errors import ImageError
-from udfs.images._jpeg import open_jpeg
+from udfs.images._jpeg import open_jpeg, shrink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["BYTES_PER_PIXEL", "CORRUPT", "MAX_PIXELS", "check_pixels", "load"]
 
@@ -69,7 +69,9 @@ _READERS: tuple[tuple[bytes, int, type[ImageFile.ImageFile]], ...] = (
 _WARNINGS = threading.Lock()
 
 
-def load(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def load(
+    data: bytes, max_pixels: int = MAX_PIXELS, resized: Callable[[tuple[int, int]], tuple[int, int]] | None = None
+) -> Image.Image:
     """Decode one file, its first frame if it has several, in the mode that it is stored in, upright.
 
     Parameters
@@ -78,6 +80,9 @@ def load(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         A JPEG, PNG, WEBP, GIF, BMP or TIFF file.
     max_pixels : int
         Larger images are refused before they are decoded.
+    resized : callable, optional
+        Maps the height and width of an image to those that it will be resized to. A larger JPEG is then decoded at a
+        half, a fourth or an eighth of its size, if that is within `max_pixels` and still as large as the result.
 
     Returns
     -------
@@ -97,7 +102,12 @@ def load(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         raise ImageError("not a JPEG, PNG, WEBP, GIF, BMP or TIFF image")
     try:
         with _quiet(reader, data):
-            image = open_jpeg(data) if reader is None else reader(BytesIO(data))
+            if reader is not None:
+                image = reader(BytesIO(data))
+            else:
+                image = open_jpeg(data)
+                if resized is not None:
+                    shrink(image, max_pixels, resized((image.height, image.width)))
             check_pixels(*image.size, max_pixels)
             image.load()
             # Pillow turns a TIFF by itself, while loading.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -12,6 +12,9 @@ from PIL import Image
 from udfs.images._errors import ImageError
 from udfs.images._file_reader import read
 from udfs.images._pillow import CORRUPT, MAX_PIXELS, check_pixels, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["IMAGE_FIELDS", "open_rgb"]
 
@@ -22,7 +25,9 @@ IMAGE_FIELDS = ("height", "width", "nChannels", "mode", "data")
 _WHITE = (255, 255, 255)
 
 
-def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def open_rgb(
+    value: Any, max_pixels: int = MAX_PIXELS, resized: Callable[[tuple[int, int]], tuple[int, int]] | None = None
+) -> Image.Image:
     """Open one image as a loaded, upright 8-bit RGB picture.
 
     The size is that in which it is stored. Raise ImageError for null or a bad image, such as one larger than
@@ -32,13 +37,14 @@ def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
     * 16-bit grey keeps its high byte, which is what Pillow does to 16-bit colour.
     * Float grey of at most 1 is taken as a fraction of white, otherwise as 0..255.
     * CMYK is converted without a colour profile.
+    * With ``resized``, large JPEG files are decoded at a fraction of their size, as :func:`load` describes.
     """
     if value is None:
         raise ImageError("null")
     if isinstance(value, str | os.PathLike):
-        image = load(read(os.fspath(value)), max_pixels)
+        image = load(read(os.fspath(value)), max_pixels, resized)
     elif isinstance(value, bytes | bytearray | memoryview):
-        image = load(bytes(value), max_pixels)
+        image = load(bytes(value), max_pixels, resized)
     elif isinstance(value, Mapping):
         image = _from_struct(value, max_pixels)
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from udfs.serving._router import TensorSpec
 
 __all__ = ["FeedReader", "InputReader", "TensorReader"]
+
+# Pixels of an encoded image per pixel of the model's input, and the least limit: a screen of 4K.
+_MOST_PER_PIXEL = 256
+_LEAST_LIMIT = 1 << 23
+_TOO_MANY = "too many pixels"
 
 
 class InputReader(Protocol):
@@ -49,7 +55,11 @@ class TensorReader:
 
 @dataclass(frozen=True, slots=True)
 class FeedReader:
-    """Reader that decodes images and tokenizes texts exactly as the featurizers of tables do."""
+    """Reader that decodes images and tokenizes texts exactly as the featurizers of tables do.
+
+    An image may have 256 times as many pixels as the model reads, and 8,388,608 in any case: a small file may expand to
+    gigabytes, and delay the other models. Larger JPEG files are decoded at a fraction of their size.
+    """
 
     feeds: tuple[Feed, ...]  # feeds whose columns are the names of the inputs
 
@@ -61,7 +71,7 @@ class FeedReader:
             if isinstance(feed, ImageFeed):
                 content = inputs[name]
                 value = content.tobytes() if content.dtype == np.uint8 and content.ndim == 1 else content
-                arrays[feed.layer] = images.decode(value, feed.preprocessing)
+                arrays[feed.layer] = _decoded(value, feed.preprocessing)
                 continue
             column = pa.array([inputs[name].tobytes().decode()], pa.string())
             read = feed.take(pa.RecordBatch.from_arrays([column], [name]))
@@ -69,6 +79,21 @@ class FeedReader:
                 raise RowError(read.reasons[0])
             arrays |= {layer: array[0] for layer, array in read.arrays.items()}
         return arrays
+
+
+@cache
+def _limited(preprocessing: images.Preprocessing) -> images.Preprocessing:
+    limit = max(_LEAST_LIMIT, _MOST_PER_PIXEL * preprocessing.crop**2)
+    return replace(preprocessing, max_pixels=min(limit, preprocessing.max_pixels))
+
+
+def _decoded(value: Any, preprocessing: images.Preprocessing) -> NDArray[np.float32]:
+    try:
+        return images.decode(value, _limited(preprocessing), draft=True)
+    except images.ImageError as error:
+        if error.reason == _TOO_MANY:
+            raise RowError(_TOO_MANY, f"{error.detail}. Resize the image before sending it") from error
+        raise
 
 
 def _value(array: NDArray[Any], dtype: str) -> NDArray[Any]:
