@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ __all__ = ["AppRequest", "LiveApp", "LiveCalls", "RowCalls"]
 
 _LOG = logging.getLogger(__name__)
 
+# Threads of an application, each of which runs a request and mostly waits for models. They start as needed.
+_THREADS = 64
+
 # Weight of the requests before an epoch, relative to those of the epoch.
 _FADE = 0.5
 
@@ -42,10 +46,20 @@ class _Times:
 
 
 class LiveApp:
-    """A deployed application whose budgets follow its traffic."""
+    """A deployed application whose budgets follow its traffic.
+
+    Attributes
+    ----------
+    threads : ThreadPoolExecutor
+        Threads that run its requests: one that hangs keeps no thread of another application.
+    waiting : int
+        Requests that wait for a thread.
+    """
 
     def __init__(self, deployed: DeployedApp) -> None:
         self.deployed = deployed
+        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"application {self.name}")
+        self.waiting = 0
         self._lock = threading.Lock()
         self._traces: list[CallTrace] = []
         self._times = _Times.from_app(deployed)

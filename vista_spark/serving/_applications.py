@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import nearest
@@ -40,8 +40,7 @@ __all__ = ["Applications"]
 
 _LOG = logging.getLogger(__name__)
 
-# Threads, each of which runs a request and mostly waits for models, and requests that may wait for a thread.
-_THREADS = 64
+# Requests of an application that may wait for a thread.
 _WAITING = 512
 
 
@@ -54,9 +53,7 @@ class Applications:
     def __init__(self, router: LiveRouter, apps: Sequence[DeployedApp]) -> None:
         self._router = router
         self._live = {app.served.name: LiveApp(app) for app in apps}
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="applications")
         self._lock = threading.Lock()
-        self._waiting = 0
         self._unsettled: set[AppRequest] = set()
         self._deadlines = DeadlineTimer[AppRequest](_too_late, lambda request: request.joined.future.done())
         self._stopped = False
@@ -96,19 +93,19 @@ class Applications:
         joined = request.joined
         joined.future.add_done_callback(lambda done: self._count(name, len(rows), done))
         with self._lock:
-            full = self._waiting >= _WAITING
+            full = live.waiting >= _WAITING
             if not self._stopped and not full:
-                self._waiting += len(rows)
+                live.waiting += len(rows)
                 self._unsettled.add(request)
         if self._stopped:
             joined.fail(ServerStoppedError("The server was stopped."))
         elif full:
-            joined.fail(OverloadedError(f"{_WAITING} requests already wait for applications. Try again later."))
+            joined.fail(OverloadedError(f"{_WAITING} requests already wait for application {name}. Try again later."))
         else:
             joined.future.add_done_callback(lambda _: self._unsettled.discard(request))
             self._deadlines.watch(request.deadline + GRACE_S, request)
             for place, row in enumerate(rows):
-                self._pool.submit(self._run, request, place, row)
+                live.threads.submit(self._run, request, place, row)
         return joined.future
 
     def budgets(self, seconds: float) -> dict[str, float]:
@@ -127,11 +124,12 @@ class Applications:
         self._deadlines.stop()
         for request in requests:
             request.joined.fail(ServerStoppedError("The server was stopped while the request waited."))
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for live in self._live.values():
+            live.threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, request: AppRequest, place: int, row: Mapping[str, NDArray[Any]]) -> None:
         with self._lock:
-            self._waiting -= 1
+            request.live.waiting -= 1
         app, joined = request.live.deployed.app, request.joined
         if joined.future.done():
             return

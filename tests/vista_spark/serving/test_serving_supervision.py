@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from live_backends import SPEC, served
 
 from udfs.node import _supervised_thread
+from udfs.serving import Admission, OverloadedError
 from vista_spark.serving._applications import Applications
 from vista_spark.serving._control_loop import Control
 from vista_spark.serving._deployer import Deployer
@@ -106,15 +110,47 @@ def test_an_application_that_ends_its_thread_fails_its_request(place: str) -> No
     failures: list[BaseException] = []
     joined = SimpleNamespace(future=SimpleNamespace(done=lambda: False), fail=failures.append, answer=lambda *_: None)
     app = SimpleNamespace(name="app", process=process, outputs=())
-    live = SimpleNamespace(deployed=SimpleNamespace(app=app), count=Once())
+    live = SimpleNamespace(deployed=SimpleNamespace(app=app), count=Once(), waiting=1)
     request: Any = SimpleNamespace(live=live, joined=joined)
     router: Any = None
     applications = Applications(router, [])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vista_spark.serving._applications.request_of", lambda *_: None)
         patch.setattr("vista_spark.serving._applications.outputs_of", lambda _, outputs: outputs)
-        applications._pool.submit(applications._run, request, 0, {}).result(SECONDS)
+        applications._run(request, 0, {})
     (failure,) = failures
     assert type(failure).__name__ == "ModelFailedError"
     assert ("SystemExit: no more" if place == "process" else "injected") in str(failure)
     applications.stop()
+
+
+def deployed(name: str, process: Callable[[Any], Any]) -> Any:
+    app = SimpleNamespace(name=name, process=process, outputs=(), calls=None)
+    counts, split = SimpleNamespace(name=str), SimpleNamespace(budgets={}, reserves={})
+    return SimpleNamespace(
+        app=app, served=served(name, 60_000.0), admission=Admission(name, (SPEC,), {}), counts=counts, split=split
+    )
+
+
+def test_an_application_that_hangs_keeps_no_thread_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vista_spark.serving._applications.request_of", lambda _, row: row["x"])
+    monkeypatch.setattr("vista_spark.serving._applications.outputs_of", lambda _, outputs: outputs)
+    released = threading.Event()
+    router: Any = None
+    hangs = deployed("hangs", lambda _: released.wait(SECONDS) and {})
+    applications = Applications(router, [hangs, deployed("good", lambda row: {"y": 2 * row})])
+    one = {"x": np.ones((1, 2), np.float32)}
+    try:
+        stuck = [applications.submit("hangs", one) for _ in range(600)]
+        refused = [future for future in stuck if future.done()]
+        assert refused
+        with pytest.raises(OverloadedError, match="512 requests already wait for application hangs"):
+            refused[0].result()
+        futures = [applications.submit("good", one) for _ in range(20)]
+        assert [future.result(SECONDS)["y"].tolist() for future in futures] == [[[2, 2]]] * 20
+        # A corrected version has threads of its own.
+        applications.add(deployed("hangs", lambda row: {"y": row}))
+        assert applications.submit("hangs", one).result(SECONDS)["y"].tolist() == [[1, 1]]
+    finally:
+        released.set()
+        applications.stop()
