@@ -46,6 +46,9 @@ def serve_command(
     in_flight: Annotated[
         int, typer.Option(min=1, help="Requests at a time; further ones are answered with 503.")
     ] = 512,
+    keep_alive: Annotated[
+        float, typer.Option(min=1, help="Seconds that a connection stays open between two requests.")
+    ] = 75.0,
     front_ends: Annotated[
         int, typer.Option(min=0, help="Processes that read and write HTTP; 0: a thread beside Spark's driver.")
     ] = 0,
@@ -95,7 +98,7 @@ def serve_command(
                 port=port,
                 host=host,
                 token=False if no_token else token,
-                limits=HttpLimits(in_flight=in_flight),
+                limits=HttpLimits(in_flight=in_flight, keep_alive_s=keep_alive),
                 front_ends=front_ends,
                 experiment=experiment,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from udfs.serving.http._body_draining import DropUnread
+from udfs.serving.http._connections import Connections, LimitedProtocol
 from udfs.serving.http._errors import refusal_of
 from udfs.serving.http._inference import Inference
 from udfs.serving.http._live_page import live_page
@@ -99,8 +100,6 @@ def application(
         exception_handlers={HTTPException: _http_error, Exception: _error},
         lifespan=lifespan,
     )
-    if token is None:
-        return DropUnread(app)
     return DropUnread(TokenRequired(app, token, frozenset({"/"}), partial(traffic.refused, "unauthorized")))
 
 
@@ -115,12 +114,17 @@ async def _error(_request: Request, error: Exception) -> Response:
     return refusal_of(error)
 
 
-def http_server(app: ASGIApp) -> uvicorn.Server:
+def http_server(app: ASGIApp, limits: HttpLimits) -> uvicorn.Server:
     """Return a server for an ASGI application, without logging."""
+    connections = Connections(limits)
+    protocol: Any = partial(LimitedProtocol, registry=connections)
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http="h11",
+            http=protocol,
+            # As many connections are accepted in a row, before any is closed.
+            backlog=max(16, connections.most // 4),
+            timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type] # it may be a fraction
             ws="none",
             loop="asyncio",
             lifespan="on",

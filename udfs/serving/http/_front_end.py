@@ -87,10 +87,10 @@ class FrontEnd:
         self._started = threading.Event()
         traffic = Traffic()
         monitor = Monitor(router, traffic, gauges)
-        app = application(router, traffic, monitor, limits or HttpLimits(), self.token, self._started.set)
-        self._app = app
+        self._limits = limits or HttpLimits()
+        self._app = application(router, traffic, monitor, self._limits, self.token, self._started.set)
         self._closing = False
-        self._server = http_server(app)
+        self._server = http_server(self._app, self._limits)
 
     @property
     def url(self) -> str:
@@ -139,6 +139,6 @@ class FrontEnd:
     def _run(self) -> None:
         if self._server.started:
             # It failed, and another one takes its place at the socket.
-            self._server = http_server(self._app)
+            self._server = http_server(self._app, self._limits)
             self._server.should_exit = self._closing
         asyncio.run(self._server.serve(sockets=[self._socket] if self._socket else None))

@@ -62,7 +62,7 @@ class RemoteFrontEnd:
         app = application(
             self._router, _ForwardedCounts(self._router), _ForwardedMonitor(self._router), limits, token, started
         )
-        self._server = server = http_server(app)
+        self._server = server = http_server(app, limits)
         # The driver may be lost already.
         server.should_exit = self._over
 
