@@ -51,7 +51,7 @@ class Link:
         self.name = name
         self.placed: dict[str, Placed] = {}
         self.results: Results | None = None
-        self.lost_rows = 0  # rows that the backend had when it was lost
+        self.lost_rows = 0  # rows that the backend had when it was lost, until its owner has read it
         self._caller = Caller(location, credentials, SERVING)
         self._owner = owner
         self._changed = threading.Condition()

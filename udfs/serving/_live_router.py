@@ -269,7 +269,7 @@ class LiveRouter:
             for unit in units:
                 unit.link = ""
         unsent = link.unsent
-        link.lost_rows = len([unit for unit in units if unit.number not in unsent])
+        link.lost_rows += len([unit for unit in units if unit.number not in unsent])
         causes = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in unsent]
         others = [unit for unit in units if causes or unit.number in unsent]
         for unit in others:

@@ -199,6 +199,8 @@ class Backends:
             if self._closing:
                 return
             if link.lost_rows and link.name in self._jobs:
+                # The end of its job may report the loss a second time.
+                link.lost_rows = 0
                 self._jobs[link.name].excuse()
             if self._links.get(link.name) is link:
                 del self._links[link.name]
