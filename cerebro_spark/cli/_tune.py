@@ -6,6 +6,7 @@ the hyperparameters to try. A procedure is the algorithm that decides which conf
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from functools import partial
 from pathlib import Path
@@ -137,7 +138,8 @@ def tune_command(
 
     def remedy() -> str:
         if Journal(run_store, run).begun:
-            return f"continue run {run} with: cerebro tune {search} --resume {run} --out {out}"
+            words = ["cerebro", "tune", str(search), "--resume", run, "--out", str(out)]
+            return f"continue run {run} with: {shlex.join([*words, *(['--store', store] if store else [])])}"
         return "no configuration was trained; the same command starts the search and reuses prepared rows"
 
     with ended_by_interrupt(remedy):

@@ -215,19 +215,19 @@ num_epochs = 50
 
 @pytest.mark.extended
 def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path) -> None:
-    search, out = tmp_path / "slow.py", tmp_path / "out"
+    search, out, store = tmp_path / "slow.py", tmp_path / "out", tmp_path / "the store"
     search.write_text(SLOW_SEARCH)
     pq.write_table(pa.table({"x": [float(row) for row in range(64)], "y": [0, 1] * 32}), tmp_path / "t.parquet")
     command = [sys.executable, "-m", "cerebro_spark", "tune", str(search), "--table", str(tmp_path / "t.parquet")]
     with subprocess.Popen(
-        [*command, "--out", str(out), "--run-id", "slow", "--master", "local[2]"],
+        [*command, "--out", str(out), "--store", str(store), "--run-id", "slow", "--master", "local[2]"],
         # A shell's background job ignores SIGINT, and so would its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while not [*out.glob("store/runs/slow/checkpoints/*/*.json")]:
+        while not [*store.glob("runs/slow/checkpoints/*/*.json")]:
             assert process.poll() is None, process.communicate()
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -236,7 +236,7 @@ def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path
     assert "Traceback" not in errors
     assert "\tat " not in errors
     assert errors.splitlines()[-1] == (
-        f"Interrupted: continue run slow with: cerebro tune {search} --resume slow --out {out}"
+        f"Interrupted: continue run slow with: cerebro tune {search} --resume slow --out {out} --store '{store}'"
     )
 
 
