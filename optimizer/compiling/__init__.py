@@ -51,6 +51,7 @@ from optimizer.compiling._functions import (
     Within,
 )
 from optimizer.compiling._interpolate import Interpolate
+from optimizer.compiling._known_values import known_values
 from optimizer.compiling._leaves import Leaves
 from optimizer.compiling._links import Link
 from optimizer.compiling._live_columns import live_columns
@@ -155,6 +156,7 @@ __all__ = [
     "choose_strategies",
     "choose_strategy",
     "keeps_sparse",
+    "known_values",
     "live_columns",
     "make_plan",
     "reason_of",

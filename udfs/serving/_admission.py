@@ -9,13 +9,13 @@ import numpy as np
 
 from optimizer.errors import nearest
 from udfs.serving._errors import BadRequestError
+from udfs.serving._router import TensorSpec
+from udfs.serving._texts import ABSENT, pack_contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
-
-    from udfs.serving._router import TensorSpec
 
 __all__ = ["Admission"]
 
@@ -71,27 +71,59 @@ class Admission:
         if spec.dtype == "bytes" and array.dtype.kind not in "OS":
             if spec.name not in self.decoded:
                 raise BadRequestError(f"Input {spec.name!r} must be encoded images, got {array.dtype}.")
-            return self._tensors(spec.name, array, *self.decoded[spec.name])
-        if spec.dtype in {"bytes", "str"}:
-            return [_content(spec, value) for value in array.reshape(len(array), -1)[:, 0]] if array.size else []
-        return self._tensors(spec.name, array, spec.dtype, spec.shape[1:])
+            dtype, shape = self.decoded[spec.name]
+            return _tensors(TensorSpec(spec.name, dtype, (-1, *shape)), array)
+        return _contents(spec, array) if spec.dtype in {"bytes", "str"} else _tensors(spec, array)
 
-    def _tensors(self, name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> list[NDArray[Any]]:
-        if array.dtype != np.dtype(dtype):
-            raise BadRequestError(f"Input {name!r} must be {dtype}, got {array.dtype}.")
-        fits = array.ndim == 1 + len(shape) and all(
-            want in (-1, size) for want, size in zip(shape, array.shape[1:], strict=True)
+
+def _tensors(spec: TensorSpec, array: NDArray[Any]) -> list[NDArray[Any]]:
+    dtype = np.dtype(spec.dtype)
+    missing = spec.missing and dtype.kind == "f"
+    if missing and array.dtype == object and all(_is_number(value) for value in array.flat):
+        array = array.astype(np.float64).astype(dtype)  # None becomes NaN
+    if array.dtype != dtype:
+        raise BadRequestError(f"Input {spec.name!r} must be {spec.dtype}, got {array.dtype}.")
+    _check_shape(spec, array)
+    if dtype.kind == "f" and not missing and not np.isfinite(array).all():
+        raise BadRequestError(
+            f"Input {spec.name!r} must be finite, got NaN or an infinity. A model that reads them declares "
+            "TensorSpec(missing=True)."
         )
-        if not fits:
-            raise BadRequestError(f"Input {name!r} must have the shape {(-1, *shape)}, got {array.shape}.")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise BadRequestError(f"Input {name!r} must be finite, got NaN or an infinity.")
-        return list(array)
+    # The ellipsis keeps a single number an array.
+    return [array[place, ...] for place in range(len(array))]
 
 
-def _content(spec: TensorSpec, value: Any) -> NDArray[Any]:
+def _contents(spec: TensorSpec, array: NDArray[Any]) -> list[NDArray[Any]]:
+    shape = spec.shape[1:]
+    if not shape:
+        if array.size != len(array):  # a column of a table has one element per row
+            _check_shape(spec, array)
+        contents = [_content(spec, value) for value in array.reshape(-1)]
+        return [ABSENT if content is None else np.frombuffer(content, np.uint8) for content in contents]
+    _check_shape(spec, array)
+    return [pack_contents([_content(spec, value) for value in row.flat], row.shape) for row in array]
+
+
+def _check_shape(spec: TensorSpec, array: NDArray[Any]) -> None:
+    fits = array.ndim == len(spec.shape) and all(
+        want in (-1, size) for want, size in zip(spec.shape[1:], array.shape[1:], strict=True)
+    )
+    if not fits:
+        raise BadRequestError(f"Input {spec.name!r} must have the shape {(-1, *spec.shape[1:])}, got {array.shape}.")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float | np.number) and not isinstance(value, bool))
+
+
+def _content(spec: TensorSpec, value: Any) -> bytes | None:
+    if value is None and spec.missing:
+        return None
     if spec.dtype == "str" and isinstance(value, str):
-        return np.frombuffer(value.encode(), np.uint8)
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise BadRequestError(f"Input {spec.name!r} must be valid Unicode: {error}.") from error
     if isinstance(value, bytes | bytearray | memoryview):
         content = bytes(value)
         if spec.dtype == "str":
@@ -101,6 +133,6 @@ def _content(spec: TensorSpec, value: Any) -> NDArray[Any]:
                 raise BadRequestError(f"Input {spec.name!r} must be UTF-8: {error}.") from error
         elif not content:
             raise BadRequestError(f"Input {spec.name!r} must be an encoded image, got no bytes.")
-        return np.frombuffer(content, np.uint8)
+        return content
     what = "a text" if spec.dtype == "str" else "the bytes of an encoded image"
     raise BadRequestError(f"Input {spec.name!r} must be {what}, got {type(value).__name__}.")

@@ -369,7 +369,8 @@ def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Ans
         return [Answer(unit.number, "", "", row_outputs) for (unit, _), row_outputs in zip(batch, outputs, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a user's model; a call of sys.exit too
         if len(batch) == 1:
-            return [Answer(batch[0][0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
+            failure, why = ("bad", "") if isinstance(error, RowError) else ("failed", f"{type(error).__name__}: ")
+            return [Answer(batch[0][0].number, failure, f"{why}{error}"[:_LONGEST_MESSAGE], {})]
         _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
         return [answer for single in batch for answer in _answers(group, [single])]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from udfs import images
 from udfs.arrow import RowError
 from udfs.inference import ImageFeed
+from udfs.serving._texts import unpack_contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ class TensorReader:
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the tensors of the row; bytes and texts as objects."""
-        return {spec.name: _value(inputs[spec.name], spec.dtype) for spec in self.inputs}
+        return {spec.name: _value(inputs[spec.name], spec) for spec in self.inputs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,15 @@ def _decoded(value: Any, preprocessing: images.Preprocessing) -> NDArray[np.floa
         raise
 
 
-def _value(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    if dtype not in {"bytes", "str"}:
+def _value(array: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
+    if spec.dtype not in {"bytes", "str"}:
         return array
-    value = np.empty((), object)
-    value[()] = array.tobytes() if dtype == "bytes" else array.tobytes().decode()
-    return value
+    if len(spec.shape) == 1:
+        values = np.empty((), object)
+        values[()] = None if array.dtype == np.bool_ else array.tobytes()
+    else:
+        values = unpack_contents(array, len(spec.shape) - 1)
+    if spec.dtype == "str":
+        for place, content in np.ndenumerate(values):
+            values[place] = None if content is None else content.decode()
+    return values

@@ -24,6 +24,8 @@ class TensorSpec:
     name: str
     dtype: str  # numpy type ("float32", "uint8"), "bytes" for an encoded image, or "str"
     shape: tuple[int, ...]  # shape with the batch in front; -1 for any size
+    # True if the model reads missing values: NaN, infinities and nulls in floats (a null becomes NaN), null texts.
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.arrow import VECTOR, NewColumns, to_lists
+from udfs.arrow import VECTOR, NewColumns, RowError, to_lists
 from udfs.inference import NOT_FINITE
 from udfs.node import background
 from udfs.serving._admission import Admission
@@ -145,7 +145,7 @@ class FunctionScoring:
         answers = self._outputs(group, rows)
         for place, answer in answers.items():
             if isinstance(answer, str):
-                explanations[place] = f"{_FAILED}: {answer}"
+                explanations[place] = answer
         columns = [
             pa.array([_plain(answers.get(place), spec) for place in range(batch.num_rows)], column_type(spec))
             for spec in self.outputs
@@ -161,7 +161,7 @@ class FunctionScoring:
         return Row(self.session, "", group.readers[self.session].read(row))
 
     def _outputs(self, group: OpenGroup, rows: dict[int, Row]) -> dict[int, dict[str, NDArray[Any]] | str]:
-        """Run a batch; if it fails, run each row alone. A text is the error of a row."""
+        """Run a batch; if it fails, run each row alone. A text is the explanation of a bad row."""
         if not rows:
             return {}
         try:
@@ -169,7 +169,8 @@ class FunctionScoring:
             return {place: self._checked(answer) for place, answer in zip(rows, answers, strict=True)}
         except Exception as error:  # noqa: BLE001 - any error of a user's model
             if len(rows) == 1:
-                return dict.fromkeys(rows, f"{type(error).__name__}: {error}")
+                refused, failed = f"{_REFUSED}: {error}", f"{_FAILED}: {type(error).__name__}: {error}"
+                return dict.fromkeys(rows, refused if isinstance(error, RowError) else failed)
         return {place: answer for at, row in rows.items() for place, answer in self._outputs(group, {at: row}).items()}
 
     def _checked(self, answer: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -201,14 +202,19 @@ def _plain(answer: dict[str, NDArray[Any]] | str | None, spec: TensorSpec) -> An
 
 def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
     """Convert a value to a batch of one, of the type and shape of the input, if the conversion loses nothing."""
-    if value is None:
+    if not spec.missing and _holds_null(value):
         raise BadRequestError(_NULL)
     if spec.dtype in {"bytes", "str"}:
+        if len(spec.shape) > 1:
+            return _shaped(np.array(value, object), spec.shape[1:])[None]
         row = np.empty(1, object)
         row[0] = value
         return row
     if isinstance(value, dict):  # a vector of Spark ML
         value = _vector(value)
+    dtype = np.dtype(spec.dtype)
+    if spec.missing and dtype.kind == "f":
+        value = _null_as_nan(value)
     try:
         numbers = np.asarray(value)
     except ValueError as error:
@@ -217,13 +223,20 @@ def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
         raise BadRequestError(_NULL)
     if numbers.dtype.kind not in "biuf":
         raise BadRequestError(f"Input {spec.name!r} must be numbers of {spec.dtype}, got {type(value).__name__}.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        array = numbers.astype(spec.dtype)
     # Doubles of a table are rounded to floats; every other conversion must be exact.
-    rounded = numbers.dtype.kind == "f" and array.dtype.kind == "f"
-    if not rounded and not np.array_equal(array.astype(numbers.dtype), numbers):
+    rounded = numbers.dtype.kind == "f" and dtype.kind == "f"
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = numbers.astype(dtype)
+        exact = np.isinf(array) == np.isinf(numbers) if rounded else array.astype(numbers.dtype) == numbers
+    if not np.all(exact):
         raise BadRequestError(f"Input {spec.name!r} must fit {spec.dtype}, and some numbers do not.")
     return _shaped(array, spec.shape[1:])[None]
+
+
+def _null_as_nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_null_as_nan(inner) for inner in value]
+    return np.nan if value is None else value
 
 
 def _shaped(array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:

@@ -9,7 +9,16 @@ import numpy as np
 
 from optimizer.serving import CallCounts, CallTrace, split
 from udfs.arrow import RowError
-from udfs.serving import Admission, BadRequestError, ModelFailedError, OpenModels, Row, ServedModel, TensorSpec
+from udfs.serving import (
+    Admission,
+    BadRequestError,
+    ModelFailedError,
+    OpenModels,
+    Row,
+    ServedModel,
+    TensorReader,
+    TensorSpec,
+)
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._app import CURRENT, CallAnswer
 from vista_spark.serving._single_record import alone, batch_of_one
@@ -105,14 +114,9 @@ def deployed_app(
 
 def request_of(app: App, row: Mapping[str, NDArray[Any]]) -> Any:
     """Convert a validated row to the argument of ``process``."""
-    dtypes = {spec.name: spec.dtype for spec in app.inputs}
-    return alone({name: _value(array, dtypes[name]) for name, array in row.items()})
-
-
-def _value(array: NDArray[Any], dtype: str) -> Any:
-    if dtype == "bytes":
-        return array.tobytes()
-    return array.tobytes().decode() if dtype == "str" else array
+    arrays = TensorReader(tuple(app.inputs)).read(row)
+    # A text, bytes or a number of its own is no array.
+    return alone({name: array[()] if array.ndim == 0 else array for name, array in arrays.items()})
 
 
 def outputs_of(app: App, answer: Any) -> dict[str, NDArray[Any]]:

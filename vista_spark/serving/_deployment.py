@@ -24,11 +24,14 @@ from udfs.serving import (
 )
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import Network, network, warn_of_random_weights
+from vista_spark.serving._pipelines import PipelineFunction
+from vista_spark.serving._single_record import batch_of_one
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from udfs.serving import Deliveries
@@ -157,16 +160,22 @@ def _head_layer(session: Session, net: Network, features: int) -> str:
 
 
 def sample_row(deployment: Deployment) -> dict[str, Any]:
-    """Make up a row for measurements: a sample of what a network reads, zeros for a function."""
-    inputs: dict[str, Any] = {}
-    for spec in deployment.served.inputs:
-        if deployment.network is not None:
-            value = np.empty(1, object)
-            value[0] = deployment.network.reads.sample()
-        elif spec.dtype in {"bytes", "str"}:
-            value = np.array([b" "], object)
-        else:
-            value = np.zeros((1, *(max(1, size) for size in spec.shape[1:])), spec.dtype)
-        inputs[spec.name] = value
+    """Return a row for measurements and warm-up: the session's, or one made up of what the model reads."""
+    session, specs = deployment.session, deployment.served.inputs
+    if session.sample is not None:
+        inputs = batch_of_one(session.sample, specs)
+    elif isinstance(session.model, PipelineFunction):
+        inputs = batch_of_one(session.model.sample(specs), specs)
+    else:
+        inputs = {spec.name: _made_up(spec, deployment.network) for spec in specs}
     (row,) = deployment.admission.rows(inputs)
     return row
+
+
+def _made_up(spec: TensorSpec, net: Network | None) -> NDArray[Any]:
+    shape = (1, *(max(1, size) for size in spec.shape[1:]))
+    if net is None and spec.dtype not in {"bytes", "str"}:
+        return np.zeros(shape, spec.dtype)
+    value = np.empty(shape, object)
+    value.fill(b" " if net is None else net.reads.sample())
+    return value

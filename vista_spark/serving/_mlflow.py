@@ -113,12 +113,15 @@ def _specs(schema: Any) -> tuple[TensorSpec, ...]:
     """Convert a signature's inputs to specs."""
     if schema is None:
         return ()
+    # The model's own library refuses missing numbers that it does not read.
     if schema.is_tensor_spec():
         return tuple(
-            TensorSpec(spec.name or "x", np.dtype(spec.type).name, (-1, *tuple(spec.shape)[1:]))
+            TensorSpec(spec.name or "x", np.dtype(spec.type).name, (-1, *tuple(spec.shape)[1:]), missing=True)
             for spec in schema.inputs
         )
-    return tuple(
-        TensorSpec(spec.name or "x", _TEXT.get(spec.type.name) or np.dtype(spec.type.to_numpy()).name, (-1,))
-        for spec in schema.inputs
-    )
+    specs = []
+    for spec in schema.inputs:
+        dtype = _TEXT.get(spec.type.name) or np.dtype(spec.type.to_numpy()).name
+        missing = not spec.required if dtype in _TEXT.values() else True
+        specs.append(TensorSpec(spec.name or "x", dtype, (-1,), missing))
+    return tuple(specs)

@@ -271,8 +271,10 @@ class ModelStore:
 
 
 def _described(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "missing": spec.missing}
 
 
 def _spec(described: dict[str, Any]) -> TensorSpec:
-    return TensorSpec(described["name"], described["dtype"], tuple(described["shape"]))
+    # Earlier versions wrote no entry for missing values.
+    missing = described.get("missing", False)
+    return TensorSpec(described["name"], described["dtype"], tuple(described["shape"]), missing)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from pyspark.ml import Transformer
 
 from optimizer.arguments import real
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._model_reference import is_reference
+from vista_spark.serving._pipelines import is_pipeline
 
 if TYPE_CHECKING:
     import os
@@ -59,7 +58,9 @@ class Session:
     layer : str, optional
         Layer that the head reads. Default: the topmost layer with as many numbers as the head reads.
     inputs : sequence of TensorSpec, optional
-        Inputs of a function.
+        Inputs of a function. ``TensorSpec(..., missing=True)`` declares that it reads NaN, infinities and nulls (as
+        NaN, or ``None`` in texts); else requests with them are refused. A pipeline has the inputs that it was fitted
+        on, and refuses missing values itself.
     outputs : sequence of TensorSpec, optional
         Outputs of a function. Default: found by running it on a row of zeros when needed.
     image_size : int, optional
@@ -72,6 +73,9 @@ class Session:
         Batching profile. Default: measured when the session is deployed.
     seed : int
         Seed of random weights. Default 0.
+    sample : object, optional
+        Record that the model accepts, as for :meth:`Model.execute`, for measurements and warm-up. Default: an image or
+        text for a network, known categories for a pipeline, zeros and blanks for a function.
 
     Raises
     ------
@@ -98,6 +102,7 @@ class Session:
     version: str = "1"
     profile: BatchingProfile | None = None
     seed: int = 0
+    sample: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("version", self.version)):
@@ -108,7 +113,7 @@ class Session:
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile must be an optimizer.serving.BatchingProfile, got {self.profile!r}.")
         _check_specs(self.inputs, self.outputs)
-        runs = callable(self.model) or is_reference(self.model) or isinstance(self.model, Transformer)
+        runs = callable(self.model) or is_reference(self.model) or is_pipeline(self.model)
         if self.inputs and (not runs or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"inputs must be empty for a network, and a function has neither weights nor a head, got "

@@ -31,8 +31,8 @@ def batch_of_one(record: Any, specs: Sequence[TensorSpec]) -> dict[str, NDArray[
         The file of an image cannot be read.
     """
     values = record if isinstance(record, dict) else {specs[0].name: record}
-    dtypes = {spec.name: spec.dtype for spec in specs}
-    return {name: _row(value, dtypes.get(name, "")) for name, value in values.items()}
+    known = {spec.name: spec for spec in specs}
+    return {name: _row(value, known.get(name)) for name, value in values.items()}
 
 
 def alone(outputs: Mapping[str, Any]) -> Any:
@@ -70,15 +70,18 @@ def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> N
             answer.set_result(alone({name: array[0] for name, array in done.result().items()}))
 
 
-def _row(value: Any, dtype: str) -> NDArray[Any]:
+def _row(value: Any, spec: TensorSpec | None) -> NDArray[Any]:
     """Convert the value of one input to a batch of one."""
-    if dtype in {"bytes", "str"} and not isinstance(value, np.ndarray):
-        if isinstance(value, os.PathLike) or (dtype == "bytes" and isinstance(value, str)):
-            try:
-                value = Path(value).read_bytes()
-            except OSError as error:
-                raise BadRequestError(f"The image cannot be read: {error}.") from error
-        row = np.empty(1, object)
-        row[0] = value
-        return row
-    return np.asarray(value)[None]
+    content = spec is not None and spec.dtype in {"bytes", "str"} and not isinstance(value, np.ndarray)
+    if spec is None or not content:
+        return np.asarray(value)[None]
+    if len(spec.shape) > 1:
+        return np.asarray(value, object)[None]
+    if isinstance(value, os.PathLike) or (spec.dtype == "bytes" and isinstance(value, str)):
+        try:
+            value = Path(value).read_bytes()
+        except OSError as error:
+            raise BadRequestError(f"The image cannot be read: {error}.") from error
+    row = np.empty(1, object)
+    row[0] = value
+    return row

@@ -40,7 +40,7 @@ class Contents:
     name: str
     text: bool  # True for texts, sent as UTF-8
     shape: tuple[int, ...]
-    lengths: NDArray[np.int64]  # bytes of each element
+    lengths: NDArray[np.int64]  # bytes of each element; -1 for a null
     content: NDArray[np.uint8]  # concatenated elements
 
     @classmethod
@@ -50,26 +50,27 @@ class Contents:
         Raises
         ------
         TypeError
-            The array has elements other than texts only, or bytes only.
+            The array has elements other than texts and nulls only, or bytes and nulls only.
         """
         values = array.ravel().tolist()
         text = any(isinstance(value, str) for value in values)
         for value in values:
-            if not isinstance(value, str if text else bytes | bytearray | memoryview):
+            if value is not None and not isinstance(value, str if text else bytes | bytearray | memoryview):
                 raise TypeError(
                     f"An array of objects must have only str or only bytes to travel, got {type(value).__name__}."
                 )
-        parts = [value.encode() if text else bytes(value) for value in values]
-        lengths = np.array([len(part) for part in parts], np.int64)
-        return cls(name, text, array.shape, lengths, np.frombuffer(b"".join(parts), np.uint8))
+        parts = [None if value is None else value.encode() if text else bytes(value) for value in values]
+        lengths = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+        return cls(name, text, array.shape, lengths, np.frombuffer(b"".join(filter(None, parts)), np.uint8))
 
     def array(self) -> NDArray[Any]:
         """Decode the array."""
         whole, elements = self.content.tobytes(), np.empty(len(self.lengths), object)
-        ends = np.cumsum(self.lengths)
-        for place, (begin, end) in enumerate(zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)):
-            part = whole[begin:end]
-            elements[place] = part.decode() if self.text else part
+        end = 0
+        for place, length in enumerate(self.lengths.tolist()):
+            if length >= 0:
+                begin, end = end, end + length
+                elements[place] = whole[begin:end].decode() if self.text else whole[begin:end]
         return elements.reshape(self.shape)
 
 
@@ -207,5 +208,5 @@ class Watch(Request[Watched]):
     what: str
 
 
-FORWARDING = WireProtocol("cerebro-serving-front-end", 1, (Forward, Gather, Watch))
+FORWARDING = WireProtocol("cerebro-serving-front-end", 2, (Forward, Gather, Watch))
 """Protocol whose requests the driver answers."""

@@ -7,6 +7,8 @@ import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from optimizer.errors import nearest
 from udfs.serving import BadRequestError
 from udfs.serving.http._binary_data import elements_as_bytes, from_binary, objects
@@ -16,8 +18,6 @@ from udfs.serving.http._json_parsing import integer, json_object, member, parame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import numpy as np
 
     from udfs.serving import ServedModel, TensorSpec
 
@@ -145,18 +145,23 @@ def _tensor(entry: dict[str, Any], binary: memoryview | None, spec: TensorSpec) 
             raise BadRequestError(f"{where} must have either data or binary_data_size, got both.")
         array = from_binary(binary, datatype, shape, spec.name)
     elif "data" in entry:
-        array = from_json(entry["data"], datatype, shape, spec.name)
+        array = from_json(entry["data"], datatype, shape, spec.name, missing=spec.missing)
     else:
         raise BadRequestError(f"{where} must have either data or binary_data_size, got neither.")
     if datatype != BYTES:
         return array
+    present = np.array([element is not None for element in array.flat], np.bool_).reshape(array.shape)
     try:
-        elements = elements_as_bytes(array)
+        elements = elements_as_bytes(array[present])
     except UnicodeEncodeError:
         raise BadRequestError(f"{where} must be valid Unicode, got a lone surrogate.") from None
     if parameters.get("content_type") == "base64":
         elements = [_unpacked(element, where) for element in elements]
-    return objects([_text(element, where) for element in elements] if spec.dtype == "str" else elements, shape)
+    if spec.dtype == "str":
+        array[present] = objects([_text(element, where) for element in elements], [len(elements)])
+    else:
+        array[present] = objects(elements, [len(elements)])
+    return array
 
 
 def _shape(entry: dict[str, Any], spec: TensorSpec) -> list[int]:

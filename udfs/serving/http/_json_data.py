@@ -26,13 +26,15 @@ class NotInJsonError(ValueError):
     """JSON cannot represent an output: NaN, an infinity, or bytes that are not UTF-8."""
 
 
-def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
+def from_json(data: Any, datatype: str, shape: Sequence[int], name: str, *, missing: bool = False) -> np.ndarray:
     """Convert JSON data to a tensor; for ``BYTES``, to objects of type str.
 
     Parameters
     ----------
     data : list
         Data from the JSON parser.
+    missing : bool
+        Accept null: NaN in floating-point numbers, ``None`` in ``BYTES``. Default ``False``.
 
     Raises
     ------
@@ -43,15 +45,20 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
         raise BadRequestError(f"data of input {name!r} must be a list, got {_word(data)}.")
     values = _flat(data, shape, name)
     if datatype == BYTES:
-        _check_types(values, {str}, datatype, name)
+        _check_types(values, {str, type(None)} if missing else {str}, datatype, name)
         return objects(values, shape)
     dtype = NUMPY[datatype]
+    nulls = [place for place, value in enumerate(values) if value is None] if missing and dtype.kind == "f" else []
+    for place in nulls:
+        values[place] = 0.0
     _check_types(values, _TYPES[dtype.kind], datatype, name)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         _check_range(values, int(limits.min), int(limits.max), datatype, name)
     elif dtype.kind == "f":
-        return _rounded(values, dtype, datatype, name).reshape(shape)
+        numbers = _rounded(values, dtype, datatype, name)
+        numbers[nulls] = np.nan
+        return numbers.reshape(shape)
     return np.array(values, dtype).reshape(shape)
 
 

@@ -67,4 +67,4 @@ def integer(document: dict[str, Any], key: str, where: str) -> int | None:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise BadRequestError(f"{word} is not valid JSON. Send the tensor as binary data.")
+    raise BadRequestError(f"{word} is not valid JSON. Send null for NaN, or the tensor as binary data.")
