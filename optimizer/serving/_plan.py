@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NodePlan", "Placement", "ServingPlan", "node_plan"]
 
+# Occupancy from which percent are shown without a fraction.
+_TENTH = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -37,11 +40,15 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """Duty cycle of a backend: a batch of each placement in turn."""
+    """Duty cycle of a backend: a batch of each placement in turn.
+
+    ``busy`` is the occupancy at the planned rates; by default, that of batches in each cycle that has a request.
+    """
 
     backend: Backend
     duty_ms: float
     placements: tuple[Placement, ...]
+    busy: float | None = None
 
     @property
     def busy_ms(self) -> float:
@@ -50,8 +57,11 @@ class NodePlan:
 
     @property
     def occupancy(self) -> float:
-        """Share of the duty cycle in which batches run."""
-        return self.busy_ms / self.duty_ms
+        """Share of its time in which the backend runs batches at the planned rates."""
+        if self.busy is not None:
+            return self.busy
+        cycles = 1000 / self.duty_ms
+        return sum(min(cycles, placement.rate) * placement.latency_ms for placement in self.placements) / 1000
 
     @property
     def memory_bytes(self) -> int:
@@ -128,9 +138,9 @@ class ServingPlan(ExplainedInNotebooks):
         lines = [f"{len(self.sessions)} sessions on {len(self.nodes)} backends ({self.method}; {verdict})"]
         for node in self.nodes:
             memory = f", {size(node.memory_bytes)}" if node.memory_bytes else ""
-            lines.append(
-                f"{node.backend.name}: duty cycle {node.duty_ms:.1f} ms, {100 * node.occupancy:.0f} % occupied{memory}"
-            )
+            share = f"{node.occupancy:.0%}" if node.occupancy >= _TENTH else f"{node.occupancy:.1%}"
+            occupied = f"{share.replace('%', ' %')} occupied"
+            lines.append(f"{node.backend.name}: duty cycle {node.duty_ms:.1f} ms, {occupied}{memory}")
             lines += [
                 f"  {placement.session}: {placement.rate:g}/s in batches of {placement.batch} "
                 f"({placement.latency_ms:.1f} ms), "

@@ -37,9 +37,9 @@ def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
     [('a', 1)]
     >>> print(spread(alone, backends).explain())
     1 sessions on 2 backends (exact, spread; at least 1)
-    a: duty cycle 100.0 ms, 100 % occupied
+    a: duty cycle 100.0 ms, 8.0 % occupied
       A: 4/s in batches of 16 (100.0 ms), worst 200.0 of 200 ms
-    b: duty cycle 100.0 ms, 100 % occupied
+    b: duty cycle 100.0 ms, 8.0 % occupied
       A: 4/s in batches of 16 (100.0 ms), worst 200.0 of 200 ms
     """
     known = {session.name: session for session in plan.sessions}
@@ -102,6 +102,8 @@ def _grown(node: NodePlan, known: Mapping[str, Session]) -> NodePlan:
     low, step, cycle = 1.0, 1.0, best_cycle(sessions, node.backend.speed, node.backend.room)
     if cycle is None:
         return node
+    # The larger batches run when traffic grows; at its own rates a backend runs smaller batches in longer cycles.
+    busy = node_plan(node.backend, sessions, cycle).occupancy
     for _ in range(_DOUBLINGS):
         longer = _cycle(node, sessions, low + step)
         if longer is None:
@@ -116,7 +118,7 @@ def _grown(node: NodePlan, known: Mapping[str, Session]) -> NodePlan:
     placements = (
         replace(large, rate=placement.rate) for large, placement in zip(most.placements, node.placements, strict=True)
     )
-    return replace(most, placements=tuple(placements))
+    return replace(most, placements=tuple(placements), busy=busy)
 
 
 def _cycle(node: NodePlan, sessions: Sequence[Session], times: float) -> float | None:

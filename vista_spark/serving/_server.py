@@ -108,7 +108,7 @@ class Server:
     ... )
     >>> print(server.deploy(double).plan().explain())
     1 sessions on 1 backends (exact, spread; no plan has fewer)
-    backend-0: duty cycle 5.0 ms, 100 % occupied
+    backend-0: duty cycle 5.0 ms, 0.5 % occupied
       double: 1/s in batches of 8 (5.0 ms), worst 10.0 of 1000 ms
     """
 

@@ -73,3 +73,19 @@ def test_a_slower_backend_does_not_take_half() -> None:
     session = Session("s", BatchingProfile({1: 10.0}), 100.0, 1.0)
     backends = [Backend("fast", speed=2.0), Backend("slow")]
     assert [node.backend.name for node in spread(plan([session], backends), backends).nodes] == ["fast"]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_occupancy_is_the_busy_share_at_the_planned_rates(count: int, speed: float) -> None:
+    profile = BatchingProfile({1: 10.0, 8: 40.0, 16: 70.0})
+    backends = [Backend(name, speed=speed) for name in ("a", "b", "c", "d")[:count]]
+    shares = []
+    for load in (0.001, 0.01, 0.1, 0.4, 0.7, 0.999):
+        session = Session("s", profile, 300.0, load * count * speed * 1000 * 16 / 70.0)
+        live = spread(plan([session], backends), backends)
+        assert len({round(node.occupancy, 6) for node in live.nodes}) == 1
+        shares.append(live.nodes[0].occupancy)
+    assert shares == sorted(shares)
+    assert shares[0] == pytest.approx(0.01 * 16 / 70.0, rel=0.5), "rare requests are batches of one"
+    assert shares[-1] == pytest.approx(1.0, abs=0.01)
