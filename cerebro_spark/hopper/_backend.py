@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import InvalidArgumentError, TooFewSlotsError
 from cerebro_spark.hopper._slots import slots_of
-from udfs.driver import driver_host, encrypts, task_slots
+from udfs.driver import driver_host, encrypts, leased_slots, task_slots
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -137,10 +137,12 @@ class SparkBackend:
                     pool.check(self)
                     return
                 using.enter_context(slots.used())
-            count = task_slots(self.spark, wanted=self.num_workers)
+            leased = leased_slots(self.spark)
+            count = task_slots(self.spark, wanted=leased + self.num_workers) - leased
             slots.count = count
         if count < self.num_workers:
+            servers = f" beside the {leased} of running servers" if leased else ""
             raise TooFewSlotsError(
-                f"num_workers={self.num_workers}, and the cluster runs {count} tasks at a time: ask for {count} "
-                "workers, or start Spark with more cores"
+                f"num_workers={self.num_workers}, and the cluster runs {count} tasks at a time{servers}: ask for "
+                f"{count} workers, or start Spark with more cores"
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import BusyError, RunError
 from cerebro_spark.hopper._slots import slots_of
-from udfs.driver import WorkerJobs
+from udfs.driver import WorkerJobs, lease_slots
 from udfs.hopper import POOL, AskRuns, Close, Noted, PooledRun, PoolWorker, Runs, ServiceEnded
 from udfs.rpc import Endpoint, RefusedError, new_credentials
 
@@ -107,6 +107,7 @@ class Pool:
             ],
             restarts=backend.restarts,
         )
+        self._lease = lease_slots(backend.spark, self.workers)
 
     def check(self, backend: SparkBackend) -> None:
         """Check that a backend's workers are like these.
@@ -192,6 +193,8 @@ class Pool:
         finally:
             with self._changed:
                 self._slots.pool = None
+                if self._lease is not None:
+                    self._lease.release()
                 self._changed.notify_all()
 
     def _share(self) -> None:

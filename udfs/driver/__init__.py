@@ -41,6 +41,7 @@ from udfs.driver._persistence import (
 from udfs.driver._progress import Progress
 from udfs.driver._pyfunc import Pyfunc, pyfunc_signature
 from udfs.driver._results import check_place, check_spark_writes, is_uri, results_at
+from udfs.driver._slot_leases import SlotLease, lease_slots, leased_slots
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._sql import register_function
 from udfs.driver._tables import read_table
@@ -56,6 +57,7 @@ __all__ = [
     "NetworkWriter",
     "Progress",
     "Pyfunc",
+    "SlotLease",
     "StageReadable",
     "StageReader",
     "UnknownKeywordError",
@@ -90,6 +92,8 @@ __all__ = [
     "is_table",
     "is_uri",
     "launch",
+    "lease_slots",
+    "leased_slots",
     "live_display",
     "map_rows",
     "one_of",

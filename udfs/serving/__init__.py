@@ -19,6 +19,7 @@ from udfs.serving._link import Link
 from udfs.serving._live_router import LiveRouter, Offered
 from udfs.serving._messages import ATTACHING, Attach, Attached, Placed, Results
 from udfs.serving._open_models import OpenGroup, OpenModels, Row
+from udfs.serving._outputs import OutputError, output_specs
 from udfs.serving._pending_requests import GRACE_S, Joined
 from udfs.serving._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from udfs.serving._router import Router, ServedModel, TensorSpec
@@ -52,6 +53,7 @@ __all__ = [
     "Offered",
     "OpenGroup",
     "OpenModels",
+    "OutputError",
     "OverloadedError",
     "Placed",
     "RequestError",
@@ -64,5 +66,6 @@ __all__ = [
     "TensorSpec",
     "TooLateError",
     "Trunk",
+    "output_specs",
     "read_head",
 ]

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optimizer.serving import POLICIES
@@ -27,6 +27,7 @@ from udfs.serving._messages import (
 )
 from udfs.serving._open_models import OpenModels, Row
 from udfs.serving._outbox import Outbox
+from udfs.serving._texts import to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,16 @@ class BackendSpec:
     deliveries: Deliveries | None = None  # store in which the backend finds the recipes of groups deployed later
 
 
+@dataclass(slots=True, eq=False)
+class _WarmUp:
+    """Batches of a sample record that a new group runs before its first request."""
+
+    group: OpenGroup
+    batches: list[list[Row]]
+    done: threading.Event = field(default_factory=threading.Event)
+    error: str = ""
+
+
 class Backend:
     """Backend that serves groups of sessions until it is stopped. :class:`udfs.rpc.Endpoint` calls :meth:`answer`.
 
@@ -88,7 +99,8 @@ class Backend:
         self._groups: dict[str, OpenGroup] = {}
         self._leaving: set[str] = set()
         self._scheduler = BatchScheduler(POLICIES[spec.policy])
-        self._warming: list[tuple[OpenGroup, list[Row], threading.Event]] = []
+        self._warming: list[_WarmUp] = []
+        self._cold: dict[str, str] = {}
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
@@ -118,8 +130,8 @@ class Backend:
                 # Without a router no Stop request came.
                 self._stopped = True
                 self._changed.notify_all()
-                for _, _, done in self._warming:
-                    done.set()
+                for warm_up in self._warming:
+                    warm_up.done.set()
         if self._failure is not None:
             # A thread that is inside a model may never end.
             raise RuntimeError("A thread of the backend failed.") from self._failure
@@ -203,7 +215,7 @@ class Backend:
             if list(self._groups.values()) != before:
                 del before
                 self._heap.freeze()
-        return Adopted(failures)
+            return Adopted(failures, {name: why for name, why in self._cold.items() if name in self._groups})
 
     def _opened(self, placed: Placed) -> OpenGroup:
         """Open a group and warm it with one row per session and one batch: the first runs are the slowest."""
@@ -218,15 +230,18 @@ class Backend:
             return group
         sessions = list(recipe.members)
         rows = [Row(session, "", group.readers[session].read(recipe.sample)) for session in sessions]
+        counts = dict.fromkeys((len(rows), placed.batch))
+        warm_up = _WarmUp(group, [[rows[place % len(rows)] for place in range(count)] for count in counts])
         # The serving thread runs them between two batches.
-        done = threading.Event()
         with self._changed:
-            for count in dict.fromkeys((len(rows), placed.batch)):
-                self._warming.append((group, [rows[place % len(rows)] for place in range(count)], done))
+            self._warming.append(warm_up)
             self._changed.notify_all()
-        while not done.wait(_POLL_S):
+        while not warm_up.done.wait(_POLL_S):
             if self._stopped:
                 break
+        self._cold.pop(name, None)
+        if warm_up.error:
+            self._cold[name] = warm_up.error
         return group
 
     def _warm_next(self) -> bool:
@@ -234,14 +249,16 @@ class Backend:
         with self._changed:
             if not self._warming or self._stopped:
                 return False
-            group, rows, done = self._warming.pop(0)
-            last = not any(other is done for _, _, other in self._warming)
+            warm_up = self._warming[0]
         try:
-            group.run(rows)
+            warm_up.group.run(warm_up.batches.pop(0))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's model may fail on the sample row and work on others
-            _LOG.warning("a model fails on a sample row: %s", error)
-        if last:
-            done.set()
+            _LOG.warning("a model fails on a sample record: %s", error)
+            warm_up.error = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
+        if not warm_up.batches:
+            with self._changed:
+                self._warming.remove(warm_up)
+            warm_up.done.set()
         return True
 
     def _start_runner(self, name: str, group: OpenGroup) -> None:
@@ -366,7 +383,8 @@ def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Ans
     """Run a batch; if it fails, run each row alone, so that one row does not spoil the others."""
     try:
         outputs = group.run([row for _, row in batch])
-        return [Answer(unit.number, "", "", row_outputs) for (unit, _), row_outputs in zip(batch, outputs, strict=True)]
+        sent = [{name: to_wire(array) for name, array in row_outputs.items()} for row_outputs in outputs]
+        return [Answer(unit.number, "", "", row_sent) for (unit, _), row_sent in zip(batch, sent, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a user's model; a call of sys.exit too
         if len(batch) == 1:
             failure, why = ("bad", "") if isinstance(error, RowError) else ("failed", f"{type(error).__name__}: ")

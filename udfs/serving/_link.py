@@ -45,11 +45,20 @@ class LinkOwner(Protocol):
 
 
 class Link:
-    """Connection of the router to one backend. Rows queued while a message travels go with the next one."""
+    """Connection of the router to one backend. Rows queued while a message travels go with the next one.
+
+    Attributes
+    ----------
+    placed : dict of str to Placed
+        Groups that the backend has open.
+    cold : dict of str to str
+        Groups among them whose warm-up failed, with the error.
+    """
 
     def __init__(self, name: str, location: str, credentials: Credentials, owner: LinkOwner) -> None:
         self.name = name
         self.placed: dict[str, Placed] = {}
+        self.cold: dict[str, str] = {}
         self.results: Results | None = None
         self.lost_rows = 0  # rows that the backend had when it was lost, until its owner has read it
         self._caller = Caller(location, credentials, SERVING)
@@ -108,11 +117,12 @@ class Link:
         """
         self._opening = True
         try:
-            failures = self._caller.call(Adopt(tuple(placements)), timeout_s=timeout_s).failures
+            adopted = self._caller.call(Adopt(tuple(placements)), timeout_s=timeout_s)
         finally:
             self._opening = False
-        self.placed = {placed.group: placed for placed in placements if placed.group not in failures}
-        return failures
+        self.placed = {placed.group: placed for placed in placements if placed.group not in adopted.failures}
+        self.cold = adopted.cold
+        return adopted.failures
 
     def stop(self) -> None:
         """Stop the backend and close the streams."""

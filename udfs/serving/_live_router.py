@@ -27,6 +27,7 @@ from udfs.serving._errors import (
 from udfs.serving._pending_requests import GRACE_S, Joined, Pending
 from udfs.serving._refusals import Refusals
 from udfs.serving._suspect_rows import SuspectRows
+from udfs.serving._texts import from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -241,7 +242,8 @@ class LiveRouter:
             self._refusals.answered(unit.group, unit.link)
             if self._take(unit):
                 self._count(unit, "answered")
-                unit.joined.answer(unit.row, answer.outputs)
+                outputs = {name: from_wire(value) for name, value in answer.outputs.items()}
+                unit.joined.answer(unit.row, outputs)
         elif answer.failure == "absent" or (answer.failure == "overloaded" and self._has_other_backend(unit)):
             self._route(unit)
         else:

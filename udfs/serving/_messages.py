@@ -9,6 +9,7 @@ import numpy as np  # noqa: TC002 - the wire reads the hints
 from numpy.typing import NDArray  # noqa: TC002
 
 from udfs.rpc import Request, WireProtocol
+from udfs.serving._texts import wire_bytes
 
 __all__ = [
     "ATTACHING",
@@ -48,12 +49,12 @@ class Answer:
     number: int
     failure: str  # "", "bad", "late", "overloaded", "failed", or "absent" if the backend does not serve the group
     message: str
-    outputs: dict[str, Any]  # outputs without a batch axis
+    outputs: dict[str, Any]  # outputs without a batch axis, as udfs.serving._texts.to_wire converts them
 
     @property
     def nbytes(self) -> int:
         """Bytes of the outputs."""
-        return sum(array.nbytes for array in self.outputs.values())
+        return sum(map(wire_bytes, self.outputs.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Reply with the groups that could not be opened, and the errors."""
+    """Reply with the groups that could not be opened, or that failed on their warm-up, and the errors."""
 
     failures: dict[str, str]
+    cold: dict[str, str]  # groups that are open, and whose warm-up failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from udfs.serving._heads import Head, read_head
+from udfs.serving._outputs import split_outputs
 from udfs.serving._recipes import FunctionRecipe, NetworkRecipe
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     Arrays = dict[str, NDArray[Any]]
 
 __all__ = ["OpenGroup", "OpenModels", "Row"]
-
-# Largest item size in bytes, and bytes of a row, of outputs that can be sent.
-_WIDEST = 8
-_LARGEST_ROW = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +154,10 @@ class OpenGroup:
                 locked.enter_context(lock)
             if self._trunk is None:
                 (session,) = self.readers
-                return _split(self._whole(session, rows), len(rows), session)
+                return split_outputs(self._whole(session, rows), len(rows), session)
             return self._shared(rows, self._trunk)
 
-    def _whole(self, session: str, rows: Sequence[Row]) -> Mapping[str, NDArray[Any]]:
+    def _whole(self, session: str, rows: Sequence[Row]) -> Any:
         stacked = _stacked(rows)
         network = self._networks.get(session)
         return self._functions[session](stacked) if network is None else network.run(stacked)
@@ -190,7 +187,7 @@ class OpenGroup:
                 layer: tensors[theirs] if every else tensors[theirs][places_of_rows] for layer, theirs in names.items()
             }
             outputs = self._networks[session].run(crossing)
-            for at, answer in zip(mine, _split(outputs, len(mine), session), strict=True):
+            for at, answer in zip(mine, split_outputs(outputs, len(mine), session), strict=True):
                 answers[at] = answer
         return answers
 
@@ -205,20 +202,3 @@ def _share_weights(models: Sequence[TracedModel]) -> None:
 
 def _stacked(rows: Sequence[Row]) -> Arrays:
     return {name: np.stack([row.arrays[name] for row in rows]) for name in rows[0].arrays}
-
-
-def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> list[Arrays]:
-    arrays = {name: np.asarray(array) for name, array in outputs.items()}
-    for name, array in arrays.items():
-        if array.ndim == 0 or len(array) != count:
-            raise ValueError(
-                f"Output {name!r} of {session!r} must have one row per record, got the shape {array.shape} for a "
-                f"batch of {count}."
-            )
-        if array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST or array.nbytes > count * _LARGEST_ROW:
-            raise TypeError(
-                f"Output {name!r} of {session!r} must be numbers of at most 64 bits and {_LARGEST_ROW:,} bytes per "
-                f"row, got {array.dtype} of {array.nbytes:,} bytes."
-            )
-    # The ellipsis keeps a single number an array.
-    return [{name: array[place, ...] for name, array in arrays.items()} for place in range(count)]

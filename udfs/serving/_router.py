@@ -38,6 +38,12 @@ class ServedModel:
     outputs: tuple[TensorSpec, ...]
     platform: str  # "torch", "keras", "opaque" for a function, or "application"
     slo_ms: float  # milliseconds for a request without a timeout of its own
+    learned: tuple[TensorSpec, ...] = ()  # outputs that a function returned for a sample
+
+    @property
+    def described_outputs(self) -> tuple[TensorSpec, ...]:
+        """Declared outputs, or those of a sample."""
+        return self.outputs or self.learned
 
     def budget_ms(self, version: str | None, timeout_ms: float | None) -> float:
         """Check the version and the timeout of a request; return its milliseconds.

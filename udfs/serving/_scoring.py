@@ -36,6 +36,9 @@ _FAILED = "the model failed"
 _REFUSED = "not an input of the model"
 _NULL = "null"
 
+# Types of inputs and outputs that are no numbers.
+_CONTENTS = {"bytes", "str"}
+
 
 @dataclass(frozen=True, slots=True)
 class Background:
@@ -178,7 +181,8 @@ class FunctionScoring:
             if spec.name not in answer:
                 raise KeyError(f"The outputs must include {spec.name!r}, got {', '.join(answer)}.")
             array = answer[spec.name]
-            if not np.can_cast(array.dtype, spec.dtype):
+            texts = spec.dtype in _CONTENTS
+            if texts != (array.dtype == object) or not (texts or np.can_cast(array.dtype, spec.dtype)):
                 raise TypeError(f"Output {spec.name!r} must be {spec.dtype}, got {array.dtype}.")
             if (array.ndim == 0) != (len(spec.shape) == 1):
                 raise ValueError(f"Output {spec.name!r} must have the shape {spec.shape[1:]}, got {array.shape}.")
@@ -186,8 +190,11 @@ class FunctionScoring:
 
 
 def column_type(spec: TensorSpec) -> pa.DataType:
-    """Return the type of an output's column: a number, or a list of numbers in C order."""
-    kind = pa.from_numpy_dtype(np.float32 if spec.dtype == "float16" else np.dtype(spec.dtype))
+    """Return the type of an output's column: a number or a text, or a list of them in C order."""
+    if spec.dtype in _CONTENTS:
+        kind = pa.string() if spec.dtype == "str" else pa.binary()
+    else:
+        kind = pa.from_numpy_dtype(np.float32 if spec.dtype == "float16" else np.dtype(spec.dtype))
     if len(spec.shape) == 1:
         return kind
     return VECTOR if kind == pa.float32() else pa.list_(kind)
@@ -204,7 +211,7 @@ def _value(value: Any, spec: TensorSpec) -> NDArray[Any]:
     """Convert a value to a batch of one, of the type and shape of the input, if the conversion loses nothing."""
     if not spec.missing and _holds_null(value):
         raise BadRequestError(_NULL)
-    if spec.dtype in {"bytes", "str"}:
+    if spec.dtype in _CONTENTS:
         if len(spec.shape) > 1:
             return _shaped(np.array(value, object), spec.shape[1:])[None]
         row = np.empty(1, object)

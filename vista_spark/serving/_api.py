@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.serving import QuerySplit, ServingPlan
+    from udfs.driver import SlotLease
     from udfs.node import FrozenHeap
     from udfs.serving import LiveRouter, Results, Router
     from udfs.serving.http import FrontEnd, FrontEndProcesses
@@ -89,6 +90,7 @@ class Api:
         deployer: Deployer,
         applications: Applications,
         heap: FrozenHeap,
+        lease: SlotLease,
     ) -> None:
         self._router = router
         self._backends = backends
@@ -96,6 +98,7 @@ class Api:
         self._deployer = deployer
         self._applications = applications
         self._heap = heap
+        self._lease = lease
         self._stopped = False
         self.front_end: FrontEnd | FrontEndProcesses | None = None
 
@@ -222,7 +225,7 @@ class Api:
         NoSuchModelError
             No session has this name.
         InvalidArgumentError
-            An argument is not valid, or a function without `outputs` fails on a row of zeros.
+            An argument is not valid, or a function without `outputs` fails on its sample.
         """
         if self._applications.has(name):
             raise InvalidArgumentError(
@@ -257,7 +260,7 @@ class Api:
         InvalidArgumentError
             The version is deployed already, or a server on a cluster or on Connect has no ``store``.
         RuntimeError
-            A backend could not open the model. The deployed models stay unchanged.
+            A backend could not open the model, or the model failed on its warm-up. The deployed models stay unchanged.
         vista_spark.errors.VistaError, optimizer.serving.InfeasibleError
             See :meth:`Server.deploy`.
         """
@@ -301,6 +304,7 @@ class Api:
         self._applications.stop()
         self._control.stop()
         self._backends.stop()
+        self._lease.release()
         self._router.stop()
         self._heap.thaw()
 

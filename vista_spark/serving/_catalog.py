@@ -13,6 +13,7 @@ from vista_spark.serving._deployed_app import DeployedApp, deployed_app
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._model_resolution import fetched
 from vista_spark.serving._profiling import hardware, measured
+from vista_spark.serving._sample_run import with_learned_outputs
 from vista_spark.serving._trunk_grouping import group_recipe, groups
 
 if TYPE_CHECKING:
@@ -111,13 +112,16 @@ class Deployed:
                     "another name."
                 )
 
-    def open_session(self, session: Session, store: Store | None = None) -> tuple[Deployment, BatchingProfile]:
+    def open_session(
+        self, session: Session, store: Store | None = None, *, strict: bool = False
+    ) -> tuple[Deployment, BatchingProfile]:
         """Open a session and measure it, without adding it.
 
-        The model may be a name in a registry; ``store`` has models named ``"store:/..."``.
+        The model may be a name in a registry; ``store`` has models named ``"store:/..."``. With ``strict`` it must
+        answer a made-up record, since no backend will warm it up.
         """
         asked, session = session, fetched(session, store)
-        deployment = opened(session)
+        deployment = with_learned_outputs(opened(session), strict=strict)
         if session.profile is not None and self.device == "cpu":
             session.profile.check_machine(hardware(), self._threads)
         profile = session.profile or measured([deployment], threads=self._threads, device=self.device)

@@ -153,6 +153,11 @@ class Control:
         self._wake.set()
 
     @property
+    def connected(self) -> bool:
+        """True if a backend is connected."""
+        return bool(self._links())
+
+    @property
     def asleep(self) -> bool:
         """True if there is no backend because there is no traffic; a request starts one."""
         return self._scaling.least == 0 and self._asleep
@@ -259,7 +264,8 @@ class Control:
 
         Requests from before the switch are answered by the version that was deployed then. ``recipes`` are digests of
         those of the new groups, and ``expected`` requests per second by session that will come in addition to the
-        measured rates. Raise RuntimeError if a backend could not open a new group; the former catalog stays in use.
+        measured rates. Raise RuntimeError if a backend could not open or warm up a new group; the former catalog stays
+        in use.
         """
         with self._applying:
             former, was, base, plan_before = self._catalog, self._sessions, self._base, self.plan
@@ -283,7 +289,8 @@ class Control:
             before = {link: dict(link.placed) for link in links.values()}
             try:
                 wanted, failures = self._load(links)
-                _check_open(catalog, former, failures, links.values())
+                cold = {group: why for link in links.values() for group, why in link.cold.items()}
+                _check_open(catalog, former, cold, failures, links.values())
             except BaseException:
                 self._catalog, self._sessions, self._base, self.plan = former, was, base, plan_before
                 self._adopt(before)
@@ -405,9 +412,13 @@ class Control:
         return failures
 
 
-def _check_open(catalog: Catalog, former: Catalog, failures: Mapping[str, str], links: Collection[Link]) -> None:
-    """Raise an error if a new group could not be opened, or no backend has it."""
-    failed = [f"{group}: {why}" for group, why in failures.items() if group not in former.members]
+def _check_open(
+    catalog: Catalog, former: Catalog, cold: Mapping[str, str], failures: Mapping[str, str], links: Collection[Link]
+) -> None:
+    """Raise an error if a new group could not be opened or warmed up, or no backend has it."""
+    remedy = "Set Session(sample=...) to a record that the model accepts."
+    warm_ups = {group: f"the warm-up failed: {why.rstrip('.')}. {remedy}" for group, why in cold.items()}
+    failed = [f"{group}: {why}" for group, why in {**warm_ups, **failures}.items() if group not in former.members]
     missing = [group for group in catalog.members if not any(group in link.placed for link in links)]
     if failed or missing:
         raise RuntimeError("; ".join(failed) or f"No backend serves {', '.join(missing)}.")

@@ -84,7 +84,7 @@ class Deployer:
             self._deployed.check_free(session.name, replaces="session")
             if self.deliveries is None:
                 raise InvalidArgumentError(_NO_STORE.format(f"session {session.name!r}"))
-            deployment, profile = self._deployed.open_session(session, self._store)
+            deployment, profile = self._deployed.open_session(session, self._store, strict=not self._control.connected)
             name, version = deployment.session.name, deployment.session.version
             former = self._deployed.deployments.get(name)
             if former is not None and former.session.version == version:

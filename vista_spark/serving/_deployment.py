@@ -159,21 +159,24 @@ def _head_layer(session: Session, net: Network, features: int) -> str:
     )
 
 
-def sample_row(deployment: Deployment) -> dict[str, Any]:
-    """Return a row for measurements and warm-up: the session's, or one made up of what the model reads."""
+def sample_row(deployment: Deployment, size: int = 1) -> dict[str, Any]:
+    """Return a row for measurements and warm-up: the session's, or one made up of what the model reads.
+
+    Open sizes of a made-up row are ``size``.
+    """
     session, specs = deployment.session, deployment.served.inputs
     if session.sample is not None:
         inputs = batch_of_one(session.sample, specs)
     elif isinstance(session.model, PipelineFunction):
         inputs = batch_of_one(session.model.sample(specs), specs)
     else:
-        inputs = {spec.name: _made_up(spec, deployment.network) for spec in specs}
+        inputs = {spec.name: _made_up(spec, deployment.network, size) for spec in specs}
     (row,) = deployment.admission.rows(inputs)
     return row
 
 
-def _made_up(spec: TensorSpec, net: Network | None) -> NDArray[Any]:
-    shape = (1, *(max(1, size) for size in spec.shape[1:]))
+def _made_up(spec: TensorSpec, net: Network | None, size: int) -> NDArray[Any]:
+    shape = (1, *(size if axis == -1 else axis for axis in spec.shape[1:]))
     if net is None and spec.dtype not in {"bytes", "str"}:
         return np.zeros(shape, spec.dtype)
     value = np.empty(shape, object)

@@ -21,7 +21,12 @@ def gauges_of(api: Api) -> list[Gauge]:
     ]
     nodes = api.plan.nodes if api.plan else ()
     occupancy = [
-        Gauge("planned_occupancy", node.occupancy, "Share of its time that the planned rates need.", {"backend": node.backend.name})
+        Gauge(
+            "planned_occupancy",
+            node.occupancy,
+            "Share of its time that the planned rates need.",
+            {"backend": node.backend.name},
+        )
         for node in nodes
     ]
     batches = [

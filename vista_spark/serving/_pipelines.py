@@ -45,11 +45,12 @@ class PipelineFunction:
         """
         table = self._table(arrays)
         try:
-            outputs = {name: np.asarray(getattr(self.pipeline, name)(table)) for name in self.pipeline.outputs}
+            outputs = {name: getattr(self.pipeline, name)(table) for name in self.pipeline.outputs}
         except (InvalidArgumentError, ColumnError) as error:
             raise RowError("refused by the pipeline", str(error)) from error
-        # Text labels cannot be sent; their numbers or probabilities can.
-        return {name: array for name, array in outputs.items() if array.dtype.kind in "biuf"}
+        # A model of several targets has a list of probabilities.
+        lists = {name: outputs.pop(name) for name in tuple(outputs) if isinstance(outputs[name], list)}
+        return outputs | {f"{name}_{place}": part for name, parts in lists.items() for place, part in enumerate(parts)}
 
     def _table(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
         first = next(iter(arrays.values()))

@@ -19,13 +19,11 @@ from udfs.serving import (
     FunctionScoring,
     HeadScoring,
     NetworkRecipe,
-    OpenModels,
-    Row,
     TensorSpec,
 )
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.serving._deployment import sample_row, shipping
-from vista_spark.serving._trunk_grouping import group_recipe
+from vista_spark.serving._deployment import shipping
+from vista_spark.serving._sample_run import learned_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +92,7 @@ class Scorer(Transformer):
         self._batch_size = spec.batch_size
         served = deployment.served
         self._columns = _names("inputCols", spec.inputs, [tensor.name for tensor in served.inputs], served.name)
-        self._outputs = served.outputs or _learned(deployment)
+        self._outputs = served.described_outputs or _learned(deployment)
         single = len(self._outputs) == 1
         usual = [served.name] if single else [f"{served.name}_{tensor.name}" for tensor in self._outputs]
         self._added = _names("outputCols", spec.outputs, usual, served.name)
@@ -179,7 +177,7 @@ class Scorer(Transformer):
         for name, spec in zip(self._added, self._outputs, strict=True):
             if network:
                 sizes[name] = int(np.prod(spec.shape[1:]))
-            elif len(spec.shape) > 1 and np.dtype(spec.dtype).kind == "f":
+            elif len(spec.shape) > 1 and spec.dtype not in {"bytes", "str"} and np.dtype(spec.dtype).kind == "f":
                 # A function may return rows of different lengths.
                 sizes[name] = None
         return sizes
@@ -197,15 +195,11 @@ def _names(argument: str, columns: Sequence[str] | None, usual: Sequence[str], s
 
 
 def _learned(deployment: Deployment) -> tuple[TensorSpec, ...]:
-    """Run a function on a row of zeros to find its outputs."""
-    name = deployment.served.name
-    group = OpenModels("cpu", 1).open(group_recipe([deployment]))
+    """Run a function that failed on its sample again, for the error."""
     try:
-        arrays = group.readers[name].read(sample_row(deployment))
-        (answer,) = group.run([Row(name, "", arrays)])
+        return learned_outputs(deployment)
     except Exception as error:
         raise InvalidArgumentError(
-            f"outputs must be set for session {name!r}, whose function fails on a row of zeros ("
-            f"{type(error).__name__}: {error}). Set outputs=[TensorSpec(...)]."
+            f"outputs must be set for session {deployment.served.name!r}, whose function fails on a sample record ("
+            f"{type(error).__name__}: {error}). Set outputs=[TensorSpec(...)], or sample to a record that it accepts."
         ) from error
-    return tuple(TensorSpec(key, str(array.dtype), (-1, *array.shape)) for key, array in answer.items())

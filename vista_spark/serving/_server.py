@@ -11,7 +11,7 @@ from pyspark.sql import is_remote
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
-from udfs.driver import encrypts, is_local, task_slots
+from udfs.driver import SlotLease, encrypts, is_local, lease_slots, leased_slots, task_slots
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
 from udfs.serving import BackendSpec, Deliveries, LiveRouter
@@ -56,7 +56,8 @@ class Server:
     spark : SparkSession
         Classic or Connect session.
     backends : int or (int, int)
-        Number of backends. Each is a task that holds a slot while the server runs; one slot stays free for other jobs.
+        Number of backends. Each is a task that holds a slot while the server runs; one slot stays free for other jobs,
+        however many servers the session has.
         Default 2. With ``(least, most)`` the number follows the traffic: it grows as soon as the plan needs more
         backends, and shrinks after two epochs that needed fewer. With a `least` of 0 the server has no backend without
         requests.
@@ -281,7 +282,8 @@ class Server:
         Raises
         ------
         InvalidArgumentError
-            There are not more task slots than backends, no session is deployed, or `front_ends` is set without a port.
+            There are not more task slots than backends of this and other servers of the session, no session is
+            deployed, or `front_ends` is set without a port.
         optimizer.serving.InfeasibleError
             There are too few backends.
         TimeoutError
@@ -294,13 +296,30 @@ class Server:
         began = max(1, self._least, len(self.plan().nodes))
         http = FrontEndSpec(port, host, token, limits, front_ends)
         http.check()
+        lease = self._lease()
+        try:
+            return self._start(began, timeout_s, http, experiment, lease)
+        except BaseException:
+            lease.release()
+            raise
+
+    def _lease(self) -> SlotLease:
+        """Lease the task slots of the backends, and leave one to other jobs."""
         most = len(self._names)
-        slots = task_slots(self._spark, wanted=most + 1)
-        if most >= slots:
+        leased = leased_slots(self._spark)
+        slots = task_slots(self._spark, wanted=leased + most + 1)
+        lease = lease_slots(self._spark, most, most=slots - 1)
+        if lease is None:
+            free = max(0, slots - 1 - leased)
+            others = " that other servers and searches leave" if leased else ""
             raise InvalidArgumentError(
-                f"backends must be at most {slots - 1}, one less than the cluster's task slots so that other jobs have "
-                f"a slot, got {most}. Ask for fewer backends, or give Spark more cores."
+                f"backends must be at most {free}, one less than the cluster's task slots{others} so that other jobs "
+                f"have a slot, got {most}. Ask for fewer backends, or give Spark more cores."
             )
+        return lease
+
+    def _start(self, began: int, timeout_s: float, http: FrontEndSpec, experiment: str | None, lease: SlotLease) -> Api:
+        """Start some backends and the threads of the server, in the slots of a lease."""
         deliveries = self._deliveries()
         deployed = self._deployed.fresh()
         catalog = deployed.catalog(lambda deployment: deployment.shipped(self._spark))
@@ -320,7 +339,7 @@ class Server:
         control.budgets = applications.budgets
         deployer = Deployer(self._spark, deployed, control, deliveries, self._store, self._epoch_s)
         heap = FrozenHeap()
-        api = Api(router, backends, control, deployer, applications, heap)
+        api = Api(router, backends, control, deployer, applications, heap, lease)
         try:
             backends.start(len(self._names) if self._least == len(self._names) else began, timeout_s)
             control.start(backends)

@@ -62,7 +62,7 @@ class Session:
         NaN, or ``None`` in texts); else requests with them are refused. A pipeline has the inputs that it was fitted
         on, and refuses missing values itself.
     outputs : sequence of TensorSpec, optional
-        Outputs of a function. Default: found by running it on a row of zeros when needed.
+        Outputs of a function: numbers, texts or bytes. Default: those of its answer to `sample`.
     image_size : int, optional
         Height and width of a network's images, in pixels.
     max_length : int, optional
@@ -130,8 +130,10 @@ def _check_specs(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) ->
     for what, specs in (("inputs", inputs), ("outputs", outputs)):
         if not all(isinstance(spec, TensorSpec) for spec in specs):
             raise InvalidArgumentError(f"{what} must be udfs.serving.TensorSpec objects, got {specs!r}.")
-    if outputs and (not inputs or any(spec.dtype in {"bytes", "str"} for spec in outputs)):
-        raise InvalidArgumentError(f"outputs must be numbers of a function with inputs, got {outputs!r}.")
+    if outputs and not inputs:
+        raise InvalidArgumentError(
+            f"outputs must be empty for a network or a pipeline without inputs, got {outputs!r}."
+        )
     unknown = [spec for spec in (*inputs, *outputs) if spec.dtype not in _TYPES or spec.shape[:1] != (-1,)]
     if unknown:
         raise InvalidArgumentError(

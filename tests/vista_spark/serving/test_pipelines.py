@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -128,3 +128,13 @@ def test_a_null_among_texts_is_the_missing_value_of_the_pipeline(missing: Any) -
     batch = {name: np.stack([row[name] for row in read]) for name in table}
     asked = pd.DataFrame({name: ["Oslo", missing] for name in table}, dtype=object)
     np.testing.assert_allclose(deployment.session.model(batch)["predict_proba"], fitted.predict_proba(asked), atol=1e-6)
+
+
+def test_text_labels_and_several_targets_are_outputs() -> None:
+    deployment = deployed(LogisticRegression().fit(NUMBERS, CITIES))
+    assert deployment.session.model({"x": NUMBERS[:5]})["predict"].tolist() == (
+        LogisticRegression().fit(NUMBERS, CITIES).predict(NUMBERS[:5]).tolist()
+    )
+    several = RandomForestClassifier(3, max_depth=3, random_state=0).fit(NUMBERS, np.stack([LABELS, LABELS], 1))
+    outputs = deployed(several).session.model({"x": NUMBERS[:5]})
+    np.testing.assert_allclose(outputs["predict_proba_1"], several.predict_proba(NUMBERS[:5])[1], atol=1e-6)

@@ -247,6 +247,31 @@ def test_a_version_that_cannot_be_opened_leaves_the_old_one(tmp_path: Path) -> N
         assert one.answer() == 3.0
 
 
+def positive(arrays: Any) -> Any:
+    if (arrays["x"] <= 0).any():
+        raise ValueError("must be above zero")
+    return {"y": 3 * arrays["x"]}
+
+
+@pytest.mark.parametrize("name", ["times", "added"])
+def test_a_version_that_fails_on_its_warm_up_is_refused(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path, Scaling(1, 1), session(times(2.0))) as one:
+        with pytest.raises(RuntimeError, match=r"must be above zero\. Set Session\(sample=\.\.\.\)"):
+            one.swap(session(positive, "2", name))
+        assert [model.version for model in one.router.models] == ["1"]
+        assert one.answer() == 2.0
+        assert set(one.links["backend-0"].placed) == {"times"}
+        one.swap(session(positive, "2", name, sample=np.ones(2, np.float32)))
+        assert one.answer(name) == 3.0
+
+
+def test_a_model_that_fails_on_its_warm_up_alone_is_served(tmp_path: Path) -> None:
+    with serving(tmp_path, Scaling(1, 1), session(positive)) as one:
+        assert one.answer() == 3.0
+        one.swap(session(times(2.0), name="added"))
+        assert (one.answer(), one.answer("added")) == (3.0, 2.0)
+
+
 def test_a_backend_that_comes_later_has_the_new_version(tmp_path: Path) -> None:
     with serving(tmp_path, Scaling(1, 2), session(times(2.0))) as one:
         one.swap(session(times(3.0), "2"))

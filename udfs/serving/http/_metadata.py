@@ -82,7 +82,7 @@ def _described(model: ServedModel, versions: list[ServedModel]) -> dict[str, Any
         "versions": [other.version for other in versions],
         "platform": model.platform,
         "inputs": [_tensor(spec) for spec in model.inputs],
-        "outputs": [_tensor(spec) for spec in model.outputs],
+        "outputs": [_tensor(spec) for spec in model.described_outputs],
     }
 
 

@@ -188,8 +188,8 @@ def test_texts_and_bytes_travel(values: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [np.array(["a", 1], object), np.array([None], object), np.ones(1, np.complex64), np.ones(1, np.longdouble)],
-    ids=["mixed", "nothing", "complex", "long"],
+    [np.array(["a", 1], object), np.array([None, 1.5], object), np.ones(1, np.complex64), np.ones(1, np.longdouble)],
+    ids=["mixed", "objects", "complex", "long"],
 )
 def test_what_does_not_travel(values: np.ndarray) -> None:
     with pytest.raises(TypeError, match="travel"):
