@@ -95,6 +95,7 @@ class Backend:
     def __init__(self, recipes: Mapping[str, GroupRecipe], spec: BackendSpec | None = None) -> None:
         self._spec = spec = spec or BackendSpec()
         self._recipes = dict(recipes)
+        self._fetched: dict[str, str] = {}
         self._models = OpenModels(spec.device, spec.threads)
         self._groups: dict[str, OpenGroup] = {}
         self._leaving: set[str] = set()
@@ -220,10 +221,12 @@ class Backend:
     def _opened(self, placed: Placed) -> OpenGroup:
         """Open a group and warm it with one row per session and one batch: the first runs are the slowest."""
         name = placed.group
-        if name not in self._recipes:
+        # A refused version may have had a recipe under the same name.
+        if name not in self._recipes or self._fetched.get(name, placed.recipe) != placed.recipe:
             if self._spec.deliveries is None:
                 raise RefusedError(f"Group {name!r} has no recipe on this backend, which has no store to read it from.")
             self._recipes[name] = self._spec.deliveries.fetch(placed.recipe)
+            self._fetched[name] = placed.recipe
         recipe = self._recipes[name]
         group = self._models.open(recipe)
         if recipe.sample is None:

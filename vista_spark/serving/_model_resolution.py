@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._mlflow import mlflow_session, mlflow_version
@@ -49,8 +49,12 @@ def fetched(session: Session, store: Store | None) -> Session:
     if reference.scheme == "models":
         return pipeline_session(mlflow_session(session, reference.name, version))
     fields = _models(reference, store).load(reference.name, version)
-    overrides = {name: getattr(session, name) for name in fields if getattr(session, name)}
+    overrides = {name: value for name in fields if _is_set(value := getattr(session, name))}
     return pipeline_session(replace(session, **{**fields, **overrides, "model": fields["model"], "version": version}))
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and not (isinstance(value, list | tuple) and not value)
 
 
 def _version(reference: Reference, store: Store | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,14 @@ __all__ = ["ModelStore"]
 _FOLDER, _ALIASES, _ENTRY, _MODEL = "models", "aliases", "entry.json", "model.pickle"
 _TOKENIZER = "tokenizer.json"
 _CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A model and the record that warms it up."""
+
+    model: Any
+    sample: Any
 
 
 class ModelStore:
@@ -73,8 +81,8 @@ class ModelStore:
         Parameters
         ----------
         session : Session
-            Session with the model. Its weights, head, sizes, inputs and outputs are saved; deadline, rate and profile
-            are not.
+            Session with the model. Its weights, head, sizes, inputs, outputs and sample are saved; deadline, rate and
+            profile are not.
         alias : str, optional
             Alias that names the new version from now on.
 
@@ -106,6 +114,9 @@ class ModelStore:
         if head is not None:
             self._copy(Path(head), name, version, "head")
             entry["head"] = "head"
+        if session.sample is not None:
+            # Part of the model's file, whose digest is checked before it is opened.
+            kept = _Sampled(kept, session.sample)
         content: bytes = cloudpickle.dumps(kept)  # type: ignore[no-untyped-call]
         entry["digest"] = hashlib.sha256(content).hexdigest()
         self._store.write(content, _FOLDER, name, version, _MODEL)
@@ -214,7 +225,7 @@ class ModelStore:
         Returns
         -------
         dict of str to object
-            Values of ``model``, ``head``, ``layer``, ``max_length``, ``inputs`` and ``outputs``.
+            Values of ``model``, ``head``, ``layer``, ``max_length``, ``inputs``, ``outputs`` and ``sample``.
 
         Raises
         ------
@@ -228,7 +239,9 @@ class ModelStore:
         content = self._store.read(_FOLDER, name, version, _MODEL)
         if hashlib.sha256(content).hexdigest() != entry["digest"]:
             raise StoreError(f"{self._store.url(_FOLDER, name, version)} is damaged: its digest does not match.")
-        model = pickle.loads(content)  # noqa: S301 - of the user's own store
+        model, sample = pickle.loads(content), None  # noqa: S301 - of the user's own store
+        if isinstance(model, _Sampled):
+            model, sample = model.model, model.sample
         if isinstance(model, roster.ModelCard):
             model = replace(model, builder=model.builder.at(self._store.url(_FOLDER, name, version, "network")))
         head = entry.get("head")
@@ -239,6 +252,7 @@ class ModelStore:
             "max_length": entry["max_length"],
             "inputs": tuple(_spec(spec) for spec in entry["inputs"]),
             "outputs": tuple(_spec(spec) for spec in entry["outputs"]),
+            "sample": sample,
         }
 
     def _network(self, name: str, version: str, session: Session) -> roster.ModelCard:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["alone", "ask", "batch_of_one"]
 
+# Kinds of Python's numbers that become numbers of a kind: floats are rounded, integers stay exact.
+_PYTHON = {"b": "b", "i": "i", "u": "i", "f": "if"}
+
 
 def batch_of_one(record: Any, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
     """Convert a record, or a mapping of records by input name, to a batch of one.
@@ -72,9 +75,10 @@ def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> N
 
 def _row(value: Any, spec: TensorSpec | None) -> NDArray[Any]:
     """Convert the value of one input to a batch of one."""
-    content = spec is not None and spec.dtype in {"bytes", "str"} and not isinstance(value, np.ndarray)
-    if spec is None or not content:
+    if spec is None or isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)[None]
+    if spec.dtype not in {"bytes", "str"}:
+        return _numbers(value, spec)[None]
     if len(spec.shape) > 1:
         return np.asarray(value, object)[None]
     if isinstance(value, os.PathLike) or (spec.dtype == "bytes" and isinstance(value, str)):
@@ -85,3 +89,18 @@ def _row(value: Any, spec: TensorSpec | None) -> NDArray[Any]:
     row = np.empty(1, object)
     row[0] = value
     return row
+
+
+def _numbers(value: Any, spec: TensorSpec) -> NDArray[Any]:
+    """Convert numbers of Python to the type of an input, as those of JSON; others have a type that is checked."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise BadRequestError(f"Input {spec.name!r} must have rows of the same length: {error}.") from error
+    dtype = np.dtype(spec.dtype)
+    if array.dtype.kind not in _PYTHON[dtype.kind] or not isinstance(value, bool | int | float | list | tuple):
+        return array
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    fits = np.isinf(converted) == np.isinf(array) if dtype.kind == "f" else converted == array
+    return converted if fits.all() else array

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
+from udfs.store import Store
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.serving import Session
+from vista_spark.serving import ModelStore, Session
 from vista_spark.serving._catalog import Deployed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 X = TensorSpec("x", "float32", (-1, 2))
 PROFILE = BatchingProfile({1: 5.0, 8: 8.0})
@@ -83,3 +88,15 @@ def test_a_model_that_refuses_a_made_up_record_gets_a_sample() -> None:
     for profile in (PROFILE, None):
         served = deployed(positive, profile=profile, sample=sample).served
         assert served.described_outputs == (TensorSpec("y", "float32", (-1, 2)),)
+
+
+def test_a_sample_and_missing_values_are_kept_in_a_store(tmp_path: Path) -> None:
+    store = Store.from_uri(str(tmp_path))
+    inputs = [TensorSpec("x", "float32", (-1, 2), missing=True)]
+    ModelStore(store).save(session(positive, inputs, sample=np.ones(2, np.float32)))
+    asked = Session("m", model="store:/m/1", slo_ms=60_000.0)
+    opened, _ = Deployed(1, "cpu").open_session(asked, store)
+    assert opened.served.inputs == tuple(inputs)
+    assert opened.served.described_outputs == (TensorSpec("y", "float32", (-1, 2)),)
+    with pytest.raises(InvalidArgumentError, match="must answer its sample"):
+        Deployed(1, "cpu").open_session(replace(asked, sample=np.zeros(2, np.float32)), store)
