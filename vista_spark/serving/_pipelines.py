@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vista_spark.compiling import CompiledPipeline
     from vista_spark.serving._session import Session
 
-__all__ = ["PipelineFunction", "is_pipeline", "pipeline_session"]
+__all__ = ["PipelineFunction", "pipeline_session"]
 
 # Dimensions of an input that has all columns, with the batch in front.
 _TABLE = 2
@@ -84,13 +84,6 @@ class PipelineFunction:
             array = array if text else array.astype(spec.dtype)
             record[spec.name] = array if len(spec.shape) == _TABLE else array.reshape(())
         return record
-
-
-def is_pipeline(model: Any) -> bool:
-    """Return whether a model is a fitted Spark ML stage or a compiled pipeline."""
-    from vista_spark.compiling import CompiledPipeline  # few sessions need it
-
-    return isinstance(model, Transformer | CompiledPipeline)
 
 
 def pipeline_session(session: Session) -> Session:

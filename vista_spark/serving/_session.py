@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.ml import Transformer
+
 from optimizer.arguments import real
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._model_reference import is_reference
-from vista_spark.serving._pipelines import is_pipeline
 
 if TYPE_CHECKING:
     import os
@@ -113,7 +114,7 @@ class Session:
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile must be an optimizer.serving.BatchingProfile, got {self.profile!r}.")
         _check_specs(self.inputs, self.outputs)
-        runs = callable(self.model) or is_reference(self.model) or is_pipeline(self.model)
+        runs = callable(self.model) or is_reference(self.model) or _is_pipeline(self.model)
         if self.inputs and (not runs or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"inputs must be empty for a network, and a function has neither weights nor a head, got "
@@ -124,6 +125,13 @@ class Session:
                 f"layer must be None without a head, got {self.layer!r}. Set head to the file of the head that "
                 "reads it."
             )
+
+
+def _is_pipeline(model: Any) -> bool:
+    """Return whether a model is a fitted Spark ML stage or a compiled pipeline."""
+    from vista_spark.compiling import CompiledPipeline  # few sessions need it
+
+    return isinstance(model, Transformer | CompiledPipeline)
 
 
 def _check_specs(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
