@@ -110,6 +110,7 @@ def probe(
             unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
             decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
             session.evaluate(replace(rows, weights=unequal))
+            _check_inputs(session, prepared, rows)
     except CerebroError:
         raise
     except Exception as error:
@@ -126,6 +127,17 @@ def probe(
             "machine"
         )
     return probed
+
+
+def _check_inputs(session: Session, prepared: PreparedData, rows: Tensors) -> None:
+    """Refuse features that the network does not read."""
+    unused = getattr(session, "unused_inputs", None)
+    for place in () if unused is None else unused(rows.inputs):
+        name = prepared.inputs[place].name
+        raise TrainerError(
+            f"feature_columns must be read by the network, got the input {name!r}, which it takes and does not use. "
+            "Leave it out of feature_columns, and out of the parameters of the network"
+        )
 
 
 def _check_direction(name: str, larger: bool | None) -> None:

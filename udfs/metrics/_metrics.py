@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,18 @@ __all__ = ["METRICS", "is_batch_mean", "metric"]
 
 _TOP = 5
 
+# Names of parameters, by which the order of a function's arguments is known.
+_LABELS = frozenset({"y_true", "labels", "label", "target", "targets", "truth"})
+_OUTPUTS = frozenset({"y_pred", "y_score", "y_proba", "y_prob", "outputs", "output", "preds", "predictions", "scores"})
+
+# Directions of the metrics of scikit-learn and Keras that a user's function may be named after.
+_KNOWN_DIRECTIONS = {
+    **dict.fromkeys(("accuracy_score", "balanced_accuracy_score", "f1_score", "precision_score", "recall_score"), True),
+    **dict.fromkeys(("roc_auc_score", "average_precision_score", "r2_score", "explained_variance_score"), True),
+    **dict.fromkeys(("mean_squared_error", "root_mean_squared_error", "mean_absolute_error", "log_loss"), False),
+    **dict.fromkeys(("mean_absolute_percentage_error", "median_absolute_error", "max_error"), False),
+}
+
 Weights = NDArray[np.float64] | None
 
 
@@ -34,7 +47,8 @@ def metric(
     ----------
     wanted : str, Metric, callable, keras.metrics.Metric or torchmetrics.Metric
         Name of :data:`METRICS`; a metric object of Keras or torchmetrics, which gets outputs and labels as they are,
-        under its own name; or a function of outputs and labels (arrays of a batch). The function returns one
+        under its own name; or a function of outputs and labels (arrays of a batch). A function whose parameters are
+        named ``y_true, y_pred`` gets labels first. The function returns one
         number a row, whose mean over all rows is the metric, weighted where they have weights; or one number a batch,
         and the metric is the mean over batches by their numbers of rows. The metric has the function's name.
     maximize : bool, optional
@@ -73,16 +87,22 @@ def metric(
 
 def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Metric:
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
+    if isinstance(function, type):
+        raise MetricError(f"metric must be a function or an object, got the class {name}. Write {name}()")
     if name is None:
         raise MetricError(
             f"metric must be a function with a name, got {function!r}. Write a function of outputs and labels that "
             "calls it"
         )
-    if maximize is None and name in METRICS:
-        maximize = METRICS[name].larger_is_better
+    if maximize is None:
+        maximize = METRICS[name].larger_is_better if name in METRICS else _KNOWN_DIRECTIONS.get(name)
+    labels_first = _takes_labels_first(function)
 
     def part(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
-        values = np.asarray(function(outputs, labels), np.float64)
+        returned = function(labels, outputs) if labels_first else function(outputs, labels)
+        if returned is None:
+            raise MetricError(f"function {name} must return one number a row or a batch, got None.")
+        values = np.asarray(returned, np.float64)
         if values.ndim == 0 and len(outputs) and weights is None:
             # One number a batch, which counts by its rows. The third sum marks a mean over batches.
             return np.array([float(values) * len(outputs), len(outputs), 1.0])
@@ -94,6 +114,15 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
         return _sums(values, weights)
 
     return Metric(name, part, _function_mean, larger_is_better=maximize, weighted=part)
+
+
+def _takes_labels_first(function: Callable[..., Any]) -> bool:
+    """Find out by the names of its parameters if a function takes labels before outputs, as those of scikit-learn."""
+    try:
+        names = list(inspect.signature(function).parameters)[:2]
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and names[0] in _LABELS and names[1] in _OUTPUTS
 
 
 def is_batch_mean(metric: Metric, part: NDArray[np.float64]) -> bool:

@@ -26,12 +26,15 @@ class LossFacts:
         Form of the outputs that the loss takes.
     labels : str, optional
         Encoding of the labels, where the loss takes no other.
+    ignored : int, optional
+        Class number of rows that the loss leaves out; metrics by name leave them out too.
     """
 
     name: str
     family: str = "unknown"
     outputs: Form | None = None
     labels: Encoding | None = None
+    ignored: int | None = None
 
 
 def _facts(family: str, outputs: Form | None, names: str, labels: Encoding | None = None) -> dict[str, LossFacts]:

@@ -105,6 +105,9 @@ class Trainer(Protocol):
 class Session(Protocol):
     """A configuration that is open on a worker: its model, its optimizer, its random numbers.
 
+    It may have a method ``unused_inputs(inputs)`` that lists the places of the inputs that the network does not read on
+    a batch; a search refuses these.
+
     Attributes
     ----------
     random : dict

@@ -80,6 +80,13 @@ def follow_task(session: Session, decision: TaskDecision, sample: Callable[[], R
         decide_session_task(session, sample(), decision.task.label_columns)
     else:
         task = decision.task
+        if sums.facts.family != decision.facts.family and sums.declared is None:
+            raise TrainerError(
+                f"loss must be for the task of the first configuration, {task.kind}, got {sums.facts.name}. State the "
+                "task of each configuration with ModelTrainer(task=...)"
+            )
+        if sums.facts.outputs != decision.facts.outputs and sums.facts.outputs is not None:
+            task = replace(task, outputs=sums.facts.outputs, reason=f"by the loss {sums.facts.name}")
         if sums.declared is not None:
             task = replace(sums.declared, num_outputs=task.num_outputs, label_columns=task.label_columns)
         sums.settle(task)

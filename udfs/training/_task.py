@@ -106,7 +106,10 @@ class Task:
     def describe(self) -> str:
         """Describe the task in one line."""
         count = f"{self.num_outputs or 'unknown number of'} output{'' if self.num_outputs == 1 else 's'}"
-        columns = f" of {', '.join(map(repr, self.label_columns))}" if self.label_columns else ""
+        first, *others = self.label_columns or ("",)
+        columns = f" of {first!r}" if first else ""
+        if others:
+            columns += f" (further outputs learn {', '.join(map(repr, others))}, without metrics and predictions)"
         tokens = f" for each of {self.tokens} tokens" if self.tokens else ""
         form = f" of {self.outputs}" if self.outputs else ""
         reason = f" ({self.reason})" if self.reason else ""

@@ -152,13 +152,25 @@ class TaskSums(Sums):
         added = {}
         for each in self.metrics:
             named = each.full_name is not None
-            arrays = self._arrays(each, task, outputs, labels) if named else (self._raw(each, task, outputs), labels)
-            part = self._contribution(each, *arrays, weights)
+            if named:
+                kept, known, shares = self._kept(task, outputs, labels, weights)
+                part = self._contribution(each, *self._arrays(each, task, kept, known), shares)
+            else:
+                part = self._contribution(each, self._raw(each, task, outputs), labels, weights)
             note = f"metric {each.name!r}: mean over batches, weighted by their rows"
             if is_batch_mean(each, part) and note not in self.notes:
                 self.notes.append(note)
             added[each.name] = part
         return added
+
+    def _kept(
+        self, task: Task, outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float32] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
+        """Leave out rows of the class that the loss leaves out."""
+        if self.facts.ignored is None or task.labels != "class index" or task.tokens is not None:
+            return outputs, labels, weights
+        rows = labels.reshape(-1) != self.facts.ignored
+        return outputs[rows], labels[rows], None if weights is None else weights[rows]
 
     @staticmethod
     def _raw(each: Metric, task: Task, outputs: NDArray[Any]) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from searches import search
+from sklearn import metrics as reference
 from sklearn.metrics import f1_score
 
 from cerebro_spark import METRICS, Metric, ModelTrainer, Store, TunedModel, metric
@@ -88,6 +89,25 @@ def test_a_direction_has_to_be_stated(spark: SparkSession, folder: str, frame: p
         tried(spark, folder, frame, ["value"], **settings)
 
 
+def test_inputs_that_nothing_reads(spark: SparkSession, folder: str, frame: pd.DataFrame) -> None:
+    class First(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 1)
+
+        def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return self.linear(first)
+
+    def make(params: dict[str, Any]) -> ModelTrainer:
+        net = First()
+        optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
+        return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.MSELoss())
+
+    columns = {"first": XS[:2], "second": XS[2:]}
+    with pytest.raises(TrainerError, match="feature_columns must be read by the network, got the input 'second'"):
+        tried(spark, folder, frame, ["value"], trainer_fn=make, feature_columns=columns)
+
+
 def test_directions_of_metrics() -> None:
     assert metric(mae).larger_is_better is False, "it has the name of a metric"
     assert metric(absolute_error).larger_is_better is None
@@ -95,6 +115,7 @@ def test_directions_of_metrics() -> None:
     own = Metric("own", METRICS["mse"].part, METRICS["mse"].result, larger_is_better=None)
     assert metric(own, maximize=True).larger_is_better is True
     assert metric("accuracy", maximize=False).larger_is_better is False
+    assert metric(reference.r2_score).larger_is_better is True
 
 
 def test_labels_that_nothing_reads(spark: SparkSession, folder: str, frame: pd.DataFrame) -> None:

@@ -17,7 +17,7 @@ from optimizer.errors import InvalidArgumentError
 from udfs.handlers import ModelTrainer, open_session
 from udfs.metrics import MetricError
 from udfs.shards import Tensors
-from udfs.training import Task, TrainerError, TrainingFunctions, decide_session_task
+from udfs.training import Task, TrainerError, TrainingFunctions, decide_session_task, follow_task
 
 if TYPE_CHECKING:
     from udfs.training import Session
@@ -313,9 +313,67 @@ def test_metrics_of_several_classes_and_labels() -> None:
     assert found["f1"] == pytest.approx(f1_score(LABELS, raw > 0.5, average="macro"))
 
 
+def test_rows_that_the_loss_leaves_out_are_not_in_the_metrics() -> None:
+    """Of a network as of Keras, by the class that each leaves out."""
+    known = np.where(INPUTS[:, 3] > 0, CLASS, -100)
+    for loss in (nn.CrossEntropyLoss(), functional.cross_entropy):
+        session = session_of(loss, known, 3, metrics=["accuracy", "f1"])
+        (raw,) = session.predict((INPUTS,))
+        found = session.sums.results(session.evaluate(rows(known)))
+        kept = known >= 0
+        assert found["accuracy"] == pytest.approx(accuracy_score(known[kept], raw.argmax(1)[kept]))
+        assert found["f1"] == pytest.approx(f1_score(known[kept], raw.argmax(1)[kept], average="macro"))
+    keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2)
+    assert session_of(keras_loss, CLASS, 3).sums.facts.ignored == 2
+
+
 def test_a_metric_that_does_not_fit_is_refused_with_those_that_do() -> None:
     with pytest.raises(MetricError, match=r"regression task with 1 output, got 'accuracy'.*mse, rmse, mae"):
         session_of(nn.MSELoss(), SCORE, metrics=["accuracy"])
+
+
+class Second(nn.Module):
+    """Takes two inputs and reads the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(4, 1)
+
+    def forward(self, numbers: Any, ids: Any) -> Any:
+        return self.table(ids)
+
+
+def test_inputs_that_the_network_does_not_read() -> None:
+    def opened(model: Any, optimizer: Any) -> Any:
+        return open_session(lambda _: ModelTrainer(model=model, optimizer=optimizer, loss=own_squares), {}, 0)
+
+    net = Second()
+    ids = np.arange(ROWS) % 4
+    assert opened(net, torch.optim.SGD(net.parameters(), lr=0.1)).unused_inputs((INPUTS, ids)) == (0,)
+    plain = nn.Bilinear(WIDTH, 2, 1)
+    pairs = (INPUTS, INPUTS[:, :2])
+    assert opened(plain, torch.optim.SGD(plain.parameters(), lr=0.1)).unused_inputs(pairs) == ()
+    one, two = keras.Input((WIDTH,)), keras.Input((2,))
+    half = keras.Model([one, two], keras.layers.Dense(1)(one))
+    assert opened(half, "sgd").unused_inputs(pairs) == (1,)
+    both = keras.Model([one, two], keras.layers.Dense(1)(keras.layers.Concatenate()([one, two])))
+    assert opened(both, "sgd").unused_inputs(pairs) == ()
+
+
+def test_a_configuration_follows_the_first_one() -> None:
+    first = session_of(own_squares, SCORE).sums.decision
+    same, other = (open_session(lambda _, loss=loss: plain_trainer(loss), {}, 1) for loss in (own_squares, nn.L1Loss()))
+    follow_task(same, first, None)
+    assert same.sums.task == first.task
+    with pytest.raises(TrainerError, match="loss must be for the task of the first configuration, regression"):
+        follow_task(other, first, None)
+    follow_task(other, first, lambda: rows(SCORE))
+    assert other.sums.task.reason == "by the loss L1Loss"
+
+
+def plain_trainer(loss: Any) -> ModelTrainer:
+    net = nn.Linear(WIDTH, 1)
+    return ModelTrainer(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=loss)
 
 
 def test_of_functions() -> None:

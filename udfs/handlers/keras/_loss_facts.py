@@ -15,7 +15,7 @@ from udfs.training import KERAS_LOSSES, Ending, LossFacts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["loss_facts", "needs_columns", "network_ending"]
+__all__ = ["loss_facts", "needs_columns", "network_ending", "unused_inputs"]
 
 _ENDINGS: dict[str, Ending] = {
     "sigmoid": "sigmoid",
@@ -46,6 +46,7 @@ def loss_facts(loss: Any) -> LossFacts:
     known = KERAS_LOSSES.get(name) if getattr(keras.losses, name, None) is wrapped else None
     if known is None:
         return LossFacts(str(name))
+    known = replace(known, ignored=keywords.get("ignore_class"))
     from_logits = known.outputs == "probabilities" and keywords.get("from_logits", False)
     return replace(known, outputs="logits") if from_logits else known
 
@@ -77,6 +78,16 @@ def network_ending(model: Any) -> Ending:
         return operations[name]
     activation = getattr(layer, "activation", None)
     return _ENDINGS.get(getattr(activation, "__name__", ""), "unknown")
+
+
+def unused_inputs(model: Any) -> tuple[int, ...]:
+    """List the places of the inputs that no layer of a functional model reads."""
+    layers = getattr(model, "_operations", None)
+    if layers is None:
+        return ()
+    nodes = [node for layer in layers for node in layer._inbound_nodes]
+    read = {id(tensor) for node in nodes for tensor in node.input_tensors}
+    return tuple(place for place, tensor in enumerate(model.inputs) if id(tensor) not in read)
 
 
 def needs_columns(loss: Any, label: NDArray[Any], output: tuple[int, ...]) -> bool:

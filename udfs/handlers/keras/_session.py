@@ -12,7 +12,7 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
-from udfs.handlers.keras._loss_facts import loss_facts, needs_columns, network_ending
+from udfs.handlers.keras._loss_facts import loss_facts, needs_columns, network_ending, unused_inputs
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
@@ -245,6 +245,10 @@ class KerasSession:
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
         """Find the last operation of the network; the inputs are not needed."""
         return network_ending(self.model)
+
+    def unused_inputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
+        """List the places of the inputs that no layer of a functional model reads."""
+        return unused_inputs(self.model)
 
     def loss_of(self, output: float, label: float) -> float:
         """Compute the first loss of a single output."""

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from udfs.handlers._random import apply_random, take_random
 from udfs.training import TORCH_LOSSES, LossFacts, TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["LabelForms", "class_numbers", "loss_facts", "network_ending"]
+__all__ = ["LabelForms", "Reading", "class_numbers", "loss_facts", "network_ending"]
 
 # Rows of a trial of a loss: the first number that is no size of a row's tensors.
 _ROWS = (5, 7, 11, 13)
+
+# Class that losses of torch leave out by default.
+_IGNORED = -100
 
 _ENDINGS = {
     "SigmoidBackward0": "sigmoid",
@@ -45,13 +49,15 @@ def loss_facts(loss: Any) -> LossFacts:
     if isinstance(loss, torch.nn.Module):
         names = [each.__name__ for each in type(loss).__mro__ if each.__module__.startswith("torch.nn.")]
         known = next((TORCH_LOSSES[name] for name in names if name in TORCH_LOSSES), None)
-        log_input = getattr(loss, "log_input", True)
+        log_input, ignored = getattr(loss, "log_input", True), getattr(loss, "ignore_index", None)
     else:
         name = getattr(loss, "__name__", "")
         known = TORCH_LOSSES.get(name) if getattr(functional, name, None) is loss else None
         log_input = keywords.get("log_input", True)
+        ignored = keywords.get("ignore_index", _IGNORED) if name in {"cross_entropy", "nll_loss"} else None
     if known is None:
         return LossFacts(str(getattr(loss, "__name__", type(loss).__name__)))
+    known = replace(known, ignored=ignored)
     return replace(known, outputs="values") if known.outputs == "log-values" and not log_input else known
 
 
@@ -143,6 +149,26 @@ def _outcome(
     finally:
         apply_random(before)
     return "by pairs" if mode.seen else "by rows"
+
+
+class Reading(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for it
+    """Watches which tensors, or views of them, operations read."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # the same
+        self._places = {tensor.untyped_storage().data_ptr(): place for place, tensor in enumerate(tensors)}
+        self._read: set[int] = set()
+
+    @property
+    def unread(self) -> tuple[int, ...]:
+        """Places of the tensors that nothing has read."""
+        return tuple(place for place in self._places.values() if place not in self._read)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for value in tree_flatten((args, kwargs or {}))[0]:
+            if isinstance(value, torch.Tensor):
+                self._read.add(self._places.get(value.untyped_storage().data_ptr(), -1))
+        return func(*args, **(kwargs or {}))
 
 
 class _Pairs(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for it

@@ -12,7 +12,7 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.torch._adoption import adopt_state, adopt_weights
 from udfs.handlers.torch._freezing import Freezing
-from udfs.handlers.torch._loss_facts import LabelForms, loss_facts, network_ending
+from udfs.handlers.torch._loss_facts import LabelForms, Reading, loss_facts, network_ending
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted_loss import WeightedLoss
 from udfs.metrics import merge_sums
@@ -188,6 +188,16 @@ class TorchSession:
             output = _listed(self.forward([array[:2] for array in inputs], training=False))[0]
         ending: Ending = network_ending(output)
         return ending
+
+    def unused_inputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
+        """List the places of the inputs that the network does not read, on a batch."""
+        tensors = [self._tensor(array[:2]) for array in inputs]
+        self.model.eval()
+        self._modes_are_set = False
+        with torch.no_grad(), Reading(tensors) as reading:
+            self.model(*tensors)
+        unread: tuple[int, ...] = reading.unread
+        return unread
 
     def loss_of(self, output: float, label: float) -> float:
         """Compute the first loss of a single output."""
