@@ -17,6 +17,7 @@ from udfs.adaptation import (
     PoolFeatures,
     PoolPass,
     PoolUncertainty,
+    farthest_first,
     frozen_layers,
     input_specs,
 )
@@ -62,11 +63,26 @@ class DeepTagger(Tagger):
         return self.head(self.mixed(self.words(input_ids)))
 
 
+class LastWord(Tagger):
+    """A head on each text's last word, which reads the place of the text in its batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words.weight[0] = 0.5
+        self.mixed = torch.nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        words = self.mixed(self.words(input_ids))
+        if input_ids.shape[1] < 2:  # torch.fx cannot open this, and torch.export can
+            return self.head(words[:, 0])
+        return self.head(words[torch.arange(input_ids.shape[0]), attention_mask.sum(1) - 1])
+
+
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    net = DeepTagger() if params.get("deep") else Tagger()
+    net = LastWord() if params.get("last") else DeepTagger() if params.get("deep") else Tagger()
     return ModelTrainer(
         model=net,
-        optimizer=torch.optim.SGD(net.head.parameters(), lr=0.1),
+        optimizer=torch.optim.SGD([weight for weight in net.parameters() if weight.requires_grad], lr=0.1),
         loss=lambda scores, tags: torch.nn.functional.cross_entropy(scores.flatten(0, 1), tags.flatten()),
         batch_size=4,
     )
@@ -158,3 +174,16 @@ def test_texts_that_differ_in_padding_alone_are_one_place(source: PoolPass) -> N
     words = Tagger().words.weight.detach().numpy()
     np.testing.assert_allclose(vectors["t0"], words[[3, 4]].mean(axis=0), rtol=1e-6)
     assert list(PoolCoreSet(source, np.zeros((1, HIDDEN), np.float32), 9, seed=0)([])) == []
+
+
+def test_copies_of_labelled_texts_have_no_distance_to_them(store: Store) -> None:
+    """The place of a text in its batch is a layer of the model, and no feature of the text."""
+    source = passed(FeatureStore(store, "tags"), {"last": True})
+    assert not source.open().whole
+    labelled = [text for text in TEXTS if text is not None and len(text) == TOKENS][::-1]
+    (known,) = PoolCoreSet(source, np.full((1, HIDDEN + 1), 99, np.float32), 9, seed=0)([rows([*labelled])])
+    centres = np.array(known["vector"].to_pylist(), np.float32)
+    (found,) = PoolCoreSet(source, centres, 9, seed=0)([rows([*labelled[1:], *labelled, *labelled])])
+    vectors = np.array(found["vector"].to_pylist(), np.float32)
+    _, scores = farthest_first(vectors, centres, len(vectors))
+    np.testing.assert_allclose(scores, 0, atol=1e-6)

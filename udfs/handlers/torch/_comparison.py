@@ -150,6 +150,7 @@ class _Opened:
         self._inputs = frozenset(graph.inputs)
         self._layers: dict[int, list[NDArray[Any]]] = {}
         self._copies: dict[int, list[NDArray[Any]]] = {}
+        self._strides: dict[str, tuple[int, ...] | None] = {}
 
     def run(self, place: int, training: bool) -> Any:
         """Run the branch on the layers of a batch."""
@@ -158,6 +159,7 @@ class _Opened:
             batch = self._batches[place]
             below = [name for name in branch.feeds if name not in self._inputs]
             computed = {**batch, **(traced.run(batch, below) if below else {})}
+            self._lay_out({name: computed[name] for name in below})
             self._layers[place] = [np.ascontiguousarray(computed[name]) for name in branch.feeds]
             self._copies[place] = [array.copy() for array in self._layers[place]]
         tensors = [
@@ -166,6 +168,14 @@ class _Opened:
         ]
         return (branch.training if training else branch.inference).forward(*tensors)
 
+    def _lay_out(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Lay layers out in memory as a run does, where that is the same for all batches."""
+        strides = {name: _strides(array) for name, array in arrays.items()}
+        if self._strides:
+            strides = {name: each if each == self._strides[name] else None for name, each in strides.items()}
+        self._strides = strides
+        self._branch.traced.know_strides(strides)
+
     def changed_layer(self) -> str | None:
         """Name a layer whose stored tensor the branch has written to."""
         for place, arrays in self._layers.items():
@@ -173,6 +183,12 @@ class _Opened:
                 if not np.array_equal(array.view(np.uint8), copy.view(np.uint8)):
                     return f"the tensor of {name!r}"
         return None
+
+
+def _strides(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return strides in elements; None for an array that overlaps itself."""
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return None if 0 in strides else strides
 
 
 def _steps(model: nn.Module, run: Callable[[int, bool], Any], changing: Collection[int]) -> list[_Step]:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["open_as_it_trains"]
 
-# Results for models alike, whose weights alone differ: paths of modules that stay whole, or the reason to open nothing.
-_RESULTS: dict[Hashable, frozenset[str] | UntraceableModelError] = {}
+# Results for models alike, whose weights alone differ: paths of modules that stay whole with the strides of the layers
+# that the branch reads, or the reason to open nothing.
+_Strides = dict[str, tuple[int, ...] | None]
+_RESULTS: dict[Hashable, tuple[frozenset[str], _Strides] | UntraceableModelError] = {}
 _MOST = 1000
 
 # A class of modules, and whether they have hooks.
@@ -61,9 +63,13 @@ def open_as_it_trains(
         raise UntraceableModelError(str(known))
     attempt = _refusing(attempt, unwrapped(model))
     if known is not None:
-        return attempt(known, compared=False)
+        kept, strides = known
+        phase = attempt(kept, compared=False)
+        if phase.branch is not None:
+            phase.branch.traced.know_strides(strides)
+        return phase
     try:
-        kept: frozenset[str] = frozenset()
+        kept = frozenset[str]()
         phase = attempt(kept, compared=True)
     except UntraceableModelError as error:
         try:
@@ -71,7 +77,9 @@ def open_as_it_trains(
         except UntraceableModelError as reason:
             _remember(key, reason)
             raise
-    _remember(key, kept)
+    inputs_of = phase.cut.graph.inputs
+    below = () if phase.branch is None else [name for name in phase.branch.feeds if name not in inputs_of]
+    _remember(key, (kept, phase.branch.traced.strides_of(below) if below else {}))
     return phase
 
 
@@ -168,7 +176,7 @@ def _key(model: nn.Module, inputs: Sequence[TensorSpec], learning: Collection[in
     return alike, learns, tuple(python_state(model).items())
 
 
-def _remember(key: Any, result: frozenset[str] | UntraceableModelError) -> None:
+def _remember(key: Any, result: tuple[frozenset[str], _Strides] | UntraceableModelError) -> None:
     if key is None:
         return
     if len(_RESULTS) >= _MOST:

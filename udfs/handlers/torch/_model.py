@@ -293,6 +293,17 @@ class TorchModel:
         self.graph = graph
         self.__dict__["_strides"] = layouts
 
+    def strides_of(self, layers: Sequence[str]) -> dict[str, tuple[int, ...] | None]:
+        """Return the strides in which layers' tensors are laid out, in elements; None for C order."""
+        return {name: self._strides.get(self._node(name).name) for name in layers}
+
+    def know_strides(self, layers: Mapping[str, tuple[int, ...] | None]) -> None:
+        """Take over the strides of layers from a run; fake tensors differ behind a batch norm of transposed ones."""
+        for name, laid in layers.items():
+            self._strides.pop(self._node(name).name, None)
+            if laid is not None:
+                self._strides[self._node(name).name] = laid
+
     def branch(self, have: Sequence[str], *, first: bool = False) -> fx.GraphModule:
         """Make a module of the part above some layers, on the parameters of this one: it can be trained.
 
