@@ -10,6 +10,7 @@ import numpy as np
 from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._batch_checks import check_batches
 from udfs.handlers._function_session import FunctionSession
+from udfs.handlers._protocol import ChangedWeightsError
 from udfs.handlers._registry import framework, imported_frameworks
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
 from udfs.training import TrainerError, TrainingFunctions, check_phases
@@ -85,7 +86,12 @@ def open_adapted(
     if data is not None:
         check_batches(made, data)
     backend = trainer_framework(made)
-    return backend.open_adapted(made, inputs, columns, backend.device(device))
+    try:
+        return backend.open_adapted(made, inputs, columns, backend.device(device))
+    except ChangedWeightsError as error:
+        made = _made(trainer_fn, params, seed, weighted=weighted)
+        session = backend.open_training(made, backend.device(device))
+        return trained_whole(session, made, inputs, columns, str(error))
 
 
 def _made(

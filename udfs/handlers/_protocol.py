@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
     from udfs.tensors import TensorSpec
 
-__all__ = ["Handler", "TracedModel", "UntraceableModelError"]
+__all__ = ["ChangedWeightsError", "Handler", "TracedModel", "UntraceableModelError"]
+
+
+class ChangedWeightsError(CerebroError, RuntimeError):
+    """A model that has other weights after it was opened, because its own code writes to them. It has to be rebuilt."""
 
 
 class UntraceableModelError(CerebroError, TypeError):

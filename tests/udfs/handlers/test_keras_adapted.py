@@ -329,3 +329,32 @@ def test_opening_draws_nothing_and_leaves_the_model() -> None:
 def test_what_cannot_be_adapted_is_refused() -> None:
     with pytest.raises(TrainerError, match=r"must have a trainable layer.*'sequential"):
         open_adapted(trainer_fn(lambda: frozen(on_top())), {}, 1, inputs=VECTOR, columns=["x"])
+
+
+def test_an_error_within_the_opening_trains_the_model_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise AttributeError("a layer without a shape")
+
+    monkeypatch.setattr("udfs.handlers.keras._adapted_trainer.layer_graph", fail)
+    adapted = open_adapted(trainer_fn(chain), {}, 1, inputs=VECTOR, columns=["x"])
+    assert "AttributeError: a layer without a shape" in adapted.whole
+
+
+def test_a_layer_of_places_in_the_batch_is_not_stored() -> None:
+    """TensorFlow has the place of a record in its batch where torch has ``arange``."""
+
+    class Place(layers.Layer):
+        def call(self, x: Any) -> Any:
+            return keras.ops.arange(keras.ops.shape(x)[0], dtype="int32")
+
+        def compute_output_spec(self, x: Any) -> Any:
+            return keras.KerasTensor((x.shape[0],), "int32")
+
+    def build() -> Any:
+        x = keras.Input((6,))
+        below = frozen(layers.Dense(5))(x)
+        place = layers.Embedding(64, 5)(frozen(Place())(below))
+        return keras.Model(x, layers.Dense(CLASSES)(layers.Add()([layers.Dense(5)(below), place])))
+
+    adapted = open_adapted(trainer_fn(build), {}, 1, inputs=VECTOR, columns=["x"])
+    assert "mixes the records" in adapted.whole

@@ -305,6 +305,84 @@ def test_opening_restores_the_model_and_the_process() -> None:
     assert CALLS == 4
 
 
+class Momentum(nn.Module):
+    """A frozen encoder that follows one that learns, in forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.trunk = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.query, self.key = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        for query, key in zip(self.query.parameters(), self.key.parameters(), strict=True):
+            key.mul_(0.9).add_(query, alpha=0.1)
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.follow()
+        z = self.trunk(x)
+        return self.head(self.query(z) * self.key(z))
+
+
+class DataMomentum(Momentum):
+    def follow(self) -> None:
+        for query, key in zip(self.query.parameters(), self.key.parameters(), strict=True):
+            key.data = key.data * 0.9 + query.data * 0.1
+
+
+class Clipped(Momentum):
+    def follow(self) -> None:
+        for weight in self.head.parameters():
+            weight.data.clamp_(-0.05, 0.05)
+
+
+@pytest.mark.parametrize("network", [Momentum, DataMomentum, Clipped])
+def test_a_forward_that_writes_to_weights_trains_whole_from_the_users_weights(network: type[Momentum]) -> None:
+    for _ in range(2):  # the second is known
+        adapted = opened(network)
+        assert adapted.whole
+        assert_trains_alike(network, adapted, X)
+
+
+class Logarithm(Part):
+    """Drawn records have no logarithm, and NaN would equal NaN."""
+
+    def forward(self, x: Any) -> Any:
+        z = self.layer(torch.log(x[:, :WIDTH] + 0.1))
+        with torch.no_grad():
+            gate = torch.sigmoid(z)
+        return z * gate
+
+
+def test_models_of_positive_numbers_are_compared_on_these() -> None:
+    class Root(Logarithm):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.layer = nn.Sequential(nn.Linear(WIDTH, WIDTH).requires_grad_(False), nn.Linear(WIDTH, WIDTH))
+
+    adapted = opened(Root)
+    assert "gradient" in adapted.whole
+    assert_trains_alike(Root, adapted, np.abs(X))
+
+
+def test_a_model_that_runs_on_no_drawn_records_trains_whole() -> None:
+    class Root(Net):
+        def __init__(self) -> None:
+            super().__init__(Part2)
+
+        def forward(self, x: Any) -> Any:
+            if isinstance(x, torch.Tensor) and not torch.compiler.is_compiling() and bool((x[:, 0] < 100).all()):
+                raise ValueError("the first feature must be a year")
+            return super().forward(x)
+
+    adapted = opened(Root)
+    assert adapted.whole
+
+
 def test_an_older_spectral_norm_is_opened() -> None:
     def build() -> nn.Module:
         torch.manual_seed(0)

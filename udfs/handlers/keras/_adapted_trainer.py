@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 from keras.layers import Lambda
 
-from optimizer.errors import GraphError
+from optimizer.errors import CerebroError, GraphError
 from optimizer.graph import frontier, materialisable
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
@@ -63,6 +64,12 @@ def open_adapted(
         return _opened(trainer, session, inputs, columns, device, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+    except (CerebroError, MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except Exception as error:  # noqa: BLE001 - opening runs layers of the user's, which may raise anything
+        reason = next(iter(str(error).splitlines()), "")
+        why = f"opening {trainer.model.name} into layers ended in {type(error).__name__}: {reason}"
+        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
 
 
 def _opened(

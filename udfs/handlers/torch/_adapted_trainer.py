@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
-from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers._protocol import ChangedWeightsError, UntraceableModelError
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
@@ -26,7 +28,7 @@ from udfs.training import TrainerError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from torch import fx
+    from torch import fx, nn
 
     from udfs.handlers._adapted_trainer import Adapted
     from udfs.tensors import TensorSpec
@@ -44,12 +46,26 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
             f"{type(trainer.model).__name__} has none"
         )
     slots = _slots(trainer)
+    opened: Adapted | None = None
+    before = _sums(trainer.model)
     try:
         with same_variables(trainer.model), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # training repeats what the user's forward warns of
-            return _opened(trainer, session, inputs, columns, slots)
+            opened = _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
-        return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+        why = str(error)
+    if _sums(trainer.model) != before:
+        raise ChangedWeightsError(
+            f"{type(trainer.model).__name__} writes to its weights in forward, as a momentum encoder does, so that no "
+            "layer of it can be stored"
+        )
+    return opened or trained_whole(session, trainer, inputs, columns, why, slots=slots)
+
+
+def _sums(model: nn.Module) -> list[bytes]:
+    """Sum each tensor of a model, to see whether it is still the same."""
+    with torch.no_grad():
+        return [tensor.sum().cpu().numpy().tobytes() for tensor in (*model.parameters(), *model.buffers())]
 
 
 def _opened(

@@ -80,18 +80,8 @@ def compare(
     UntraceableModelError
         The user's model does not run on drawn records, so that nothing can be compared.
     """
-    copied = private(model, tied=True)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    random = np.random.default_rng(_SEED)
-    batches = [[np.concatenate([drawn(spec, random) for _ in range(rows)]) for spec in inputs] for rows in _ROWS]
-    with same_random_numbers(), same_variables(model):
-        try:
-            expected = _steps(copied, _original(copied, batches, device, first=first), changing)
-        except Exception as error:
-            raise UntraceableModelError(
-                "the model does not run on drawn records, so that its layers cannot be compared with it "
-                f"({first_line(error)})"
-            ) from error
+    batches, expected = _reference(model, inputs, changing, device, first=first)
     state = python_state(branch.training)
     with (
         same_random_numbers(),
@@ -118,6 +108,35 @@ def compare(
     unsaved = next((name for name in start if name not in saved and _moved(name, model, expected)), None)
     if unsaved is not None:
         raise OtherModelError(f"{unsaved} moves in the backward pass")
+
+
+def _reference(
+    model: nn.Module, inputs: Sequence[TensorSpec], changing: Collection[int], device: torch.device, *, first: bool
+) -> tuple[list[list[NDArray[Any]]], list[_Step]]:
+    """Draw batches on which the model gives finite numbers, if possible, and take the steps with a copy of it."""
+    random = np.random.default_rng(_SEED)
+    batches = [[np.concatenate([drawn(spec, random) for _ in range(rows)]) for spec in inputs] for rows in _ROWS]
+    reference: tuple[list[list[NDArray[Any]]], list[_Step]] | None = None
+    errors: list[Exception] = []
+    # A logarithm takes positive numbers, and some models take probabilities.
+    for change in (lambda array: array, np.abs, lambda array: np.abs(array) / (1 + np.abs(array).max())):
+        changed = [[change(array).astype(array.dtype) for array in batch] for batch in batches]
+        copied = private(model, tied=True)
+        try:
+            with same_random_numbers(), same_variables(model):
+                steps = _steps(copied, _original(copied, changed, device, first=first), changing)
+        except Exception as error:  # noqa: BLE001 - the user's forward may raise anything
+            errors.append(error)
+            continue
+        reference = reference or (changed, steps)
+        if all(output.isfinite().all() for step in steps for output in step.outputs):
+            return changed, steps
+    if reference is None:
+        raise UntraceableModelError(
+            "the model does not run on drawn records, so that its layers cannot be compared with it "
+            f"({first_line(errors[0])})"
+        ) from errors[0]
+    return reference
 
 
 def _moved(name: str, model: nn.Module, steps: Sequence[_Step]) -> bool:
