@@ -383,6 +383,27 @@ def test_a_model_that_runs_on_no_drawn_records_trains_whole() -> None:
     assert adapted.whole
 
 
+class Transposed(Part2):
+    """A frozen norm of transposed tokens, whose memory torch's fake tensors lay out otherwise than the CPU."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.norm(self.layer(x).transpose(1, 2)).transpose(1, 2))
+
+
+def test_stored_layers_are_laid_out_in_memory_as_in_the_model() -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(1)
+        return nn.Sequential(
+            Transposed().requires_grad_(False), nn.Linear(WIDTH, WIDTH), nn.Flatten(), nn.Linear(40, 3)
+        )
+
+    for _ in range(2):  # the second is known, and not compared
+        adapted = opened(build, (SEQUENCE[0],))
+        (feed,) = adapted.feeds
+        assert adapted.traced.strides_of([feed]) == {feed: build()[0](torch.from_numpy(TOKENS)).stride()}
+        assert_trains_alike(build, adapted, TOKENS)
+
+
 def test_an_older_spectral_norm_is_opened() -> None:
     def build() -> nn.Module:
         torch.manual_seed(0)

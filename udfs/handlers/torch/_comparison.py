@@ -24,7 +24,7 @@ from udfs.handlers.torch._python_state import changed_attribute, python_state, s
 from udfs.handlers.torch._tracer_errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import nn
@@ -140,7 +140,7 @@ def _reference(
 
 
 def _moved(name: str, model: nn.Module, steps: Sequence[_Step]) -> bool:
-    return not _same(model.get_buffer(name), steps[-1].buffers[name], 0.0)
+    return not _same(model.get_buffer(name), steps[-1].buffers[name], 0, ())
 
 
 def _original(
@@ -246,7 +246,7 @@ def _step(model: nn.Module, learning: Mapping[str, nn.Parameter], run: Callable[
         for name, parameter in learning.items()
     }
     outputs = [output.detach().clone() for output in outputs]
-    largest = max((_largest(gradient) for gradient in gradients.values()), default=0.0)
+    largest = _largest(gradients.values())
     if largest > 0:
         with torch.no_grad():
             for name, gradient in gradients.items():
@@ -267,27 +267,29 @@ def _difference(expected: _Step, actual: _Step, rounding: int) -> str:
     if len(expected.outputs) != len(actual.outputs):
         return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
     for mine, theirs in zip(expected.outputs, actual.outputs, strict=True):
-        if not _same(mine, theirs, rounding * _largest(mine)):
+        if not _same(mine, theirs, rounding, [mine]):
             return "other outputs"
-    largest = max((_largest(gradient) for gradient in expected.gradients.values()), default=0.0)
+    gradients = list(expected.gradients.values())
     for name, gradient in expected.gradients.items():
-        if not _same(gradient, actual.gradients[name], rounding * largest):
+        if not _same(gradient, actual.gradients[name], rounding, gradients):
             return f"another gradient of {name}"
     for name, buffer in expected.buffers.items():
-        other = actual.buffers.get(name)
-        if not _same(buffer, other, rounding * _largest(buffer)):
+        if not _same(buffer, actual.buffers.get(name), rounding, [buffer]):
             return f"another buffer {name}"
     return "" if same_states(expected.generators, actual.generators) else "other random numbers"
 
 
-def _largest(tensor: torch.Tensor | None) -> float:
-    if tensor is None or not tensor.is_floating_point() or not tensor.numel():
-        return 0.0
-    return float(torch.nan_to_num(tensor.abs().double(), nan=0.0, posinf=0.0).max())
+def _largest(tensors: Iterable[torch.Tensor | None]) -> float:
+    """Return the largest finite magnitude of numbers in tensors."""
+    floating = [tensor for tensor in tensors if tensor is not None and tensor.is_floating_point() and tensor.numel()]
+    finite = (tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for tensor in floating)
+    return max((float(tensor.abs().max()) for tensor in finite), default=0.0)
 
 
-def _same(first: torch.Tensor | None, other: torch.Tensor | None, bound: float) -> bool:
-    """Return whether tensors are equal, up to ``bound`` times the relative step of their number type."""
+def _same(
+    first: torch.Tensor | None, other: torch.Tensor | None, rounding: int, scale: Iterable[torch.Tensor | None]
+) -> bool:
+    """Return whether tensors are equal, up to ``rounding`` steps of their type at the largest number of ``scale``."""
     if first is None or other is None:
         return first is other
     if first.dtype != other.dtype or first.shape != other.shape:
@@ -296,5 +298,5 @@ def _same(first: torch.Tensor | None, other: torch.Tensor | None, bound: float) 
         return True
     if not first.is_floating_point():
         return False
-    step = torch.finfo(first.dtype).eps
-    return torch.allclose(first.double(), other.double(), rtol=0, atol=bound * step, equal_nan=True)
+    bound = rounding * torch.finfo(first.dtype).eps * _largest(scale)
+    return torch.allclose(first.double(), other.double(), rtol=0, atol=bound, equal_nan=True)
