@@ -251,6 +251,12 @@ def test_state_in_python_keeps_the_whole_model(part: type[Part]) -> None:
     assert_trains_alike(lambda: Net(part), adapted, X)
 
 
+def test_a_wrapped_model_is_compared_as_the_one_within() -> None:
+    adapted = opened(lambda: nn.DataParallel(Net(StopGradient, parts=2)))
+    assert not adapted.whole
+    assert {"parts.1", "parts.0.layer"} < {layer.name for layer in adapted.graph}
+
+
 class Hooked:
     """A hook with state."""
 

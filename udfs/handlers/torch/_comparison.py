@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._record_checks import drawn
-from udfs.handlers.torch._fx import private
+from udfs.handlers.torch._fx import private, unwrapped
 from udfs.handlers.torch._hooks import same_attributes
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._process_random import generator_states, same_random_numbers, same_states, seed_generators
@@ -80,6 +80,7 @@ def compare(
     UntraceableModelError
         The user's model does not run on drawn records, so that nothing can be compared.
     """
+    model = unwrapped(model)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     batches, expected = _reference(model, inputs, changing, device, first=first)
     state = python_state(branch.training)
