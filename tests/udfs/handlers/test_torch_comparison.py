@@ -148,9 +148,30 @@ class ReplacedBuffer(Part):
         return z - self.mean
 
 
+class OwnGenerator(Part):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x: Any) -> Any:
+        z = self.layer(x)
+        return z + torch.randn(z.shape, generator=self.generator) if self.training else z
+
+
+class Listed(Part):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.seen.append(1)
+        return self.layer(x) * (1 + len(self.seen) / 10)
+
+
 # Modules that stay whole while the frozen layers below them are stored, and those whose state no checkpoint has.
 KEPT = (StopGradient, Decorated, Reversed, TensorHook, Autocast, Checkpointed, Reentrant)
-STATEFUL = (Cooling, Warmup, ReplacedBuffer)
+STATEFUL = (Cooling, Warmup, ReplacedBuffer, OwnGenerator, Listed)
 
 
 class Net(nn.Module):

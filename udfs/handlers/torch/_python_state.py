@@ -7,8 +7,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.utils._pytree import tree_leaves
 
+from udfs.handlers.torch._constants import attribute
 from udfs.handlers.torch._fingerprint import plain
 from udfs.handlers.torch._hooks import has_hooks
 
@@ -27,7 +29,7 @@ _NUMBERS = (bool, int, float, complex, str, type(None))
 
 def python_state(model: nn.Module) -> dict[str, str | None]:
     """Describe attributes and variables of the modules with code of a user, by path; of tensors with a history None."""
-    state: dict[str, Any] = {}
+    state: dict[str, Any] = dict(_generators(model))
     for path, inner in model.named_modules():
         if has_hooks(inner) or is_of_user(inner):
             state |= {f"{path}.{name}": value for name, value in vars(inner).items() if name not in _OF_ALL}
@@ -71,6 +73,16 @@ def same_variables(model: nn.Module) -> Iterator[None]:
             variables.update(saved)
         for cell, value in cells:
             cell.cell_contents = value
+
+
+def _generators(model: nn.Module) -> Iterator[tuple[str, torch.Generator]]:
+    """Yield the generators that nodes of a graph draw from, by name."""
+    nodes = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
+    for node in nodes:
+        constant = [attribute(model, str(node.target))] if node.op == "get_attr" else []
+        for value in tree_leaves((constant, list(node.args), dict(node.kwargs))):
+            if isinstance(value, torch.Generator):
+                yield f"the generator of {node.name}", value
 
 
 def _described(value: Any) -> str | None:
