@@ -451,8 +451,8 @@ def test_what_is_stored_is_of_these_weights_and_records(spark: SparkSession, sto
     again = made.fit(frame(spark, CORRECTED))
     assert again.prepared == label.prepared
     check_against_plain_loop(again)
-    other = campaign(spark, store, search_space=space, trainer_fn=_another_trunk).fit(frame(spark, *records(90, 91)))
-    assert other.materialised.trunk_rows == 91
+    other = campaign(spark, store, search_space=space, trainer_fn=_another_trunk).fit(frame(spark, *records(90, 94)))
+    assert other.materialised.trunk_rows == 94
     assert FeatureStore(store, "campaign").expressions() == tuple(
         other.plan.trunk.expression(name) for name in other.plan.materialised
     )
