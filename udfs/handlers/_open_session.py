@@ -89,9 +89,11 @@ def open_adapted(
     try:
         return backend.open_adapted(made, inputs, columns, backend.device(device))
     except ChangedWeightsError as error:
-        made = _made(trainer_fn, params, seed, weighted=weighted)
-        session = backend.open_training(made, backend.device(device))
-        return trained_whole(session, made, inputs, columns, str(error))
+        again = _made(trainer_fn, params, seed, weighted=weighted)
+        if isinstance(again, TrainingFunctions):  # a function whose result depends on the call
+            raise
+        whole = backend.open_training(again, backend.device(device))
+        return trained_whole(whole, again, inputs, columns, str(error))
 
 
 def _made(
