@@ -133,12 +133,12 @@ class Backend:
                 self._changed.notify_all()
                 for warm_up in self._warming:
                     warm_up.done.set()
+            self._heap.thaw()
         if self._failure is not None:
             # A thread that is inside a model may never end.
             raise RuntimeError("A thread of the backend failed.") from self._failure
         for runner in self._runners:
             runner.join()
-        self._heap.thaw()
 
     def answer(self, request: Request[Any]) -> Any:
         """Handle a request of :data:`SERVING`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ from optimizer.compiling import (
     rewrite,
 )
 from udfs.compiling.torch import Engine
+from udfs.compiling.torch._numbers import unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -239,7 +241,7 @@ def programs(draw: Any) -> Program:
     return build.program(outputs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     programs(),
     st.lists(st.lists(NUMBERS, min_size=WIDTH, max_size=WIDTH), min_size=1, max_size=6),
@@ -426,3 +428,9 @@ def test_common_parts_of_branches_run_once() -> None:
     own = check_same(program, np.array([[1, 2, 3], [1, np.nan, 3], [np.inf, 0, 0]], float))
     assert sum(isinstance(node.operator, Arithmetic) for node in own.nodes) == 1
     assert any(one.kind == "shared" for one in rewrite(program, "float64").applied)
+
+
+@pytest.mark.parametrize(("order", "norm"), [(2.0, 5.0), (float("inf"), 4.0)])
+def test_rows_of_whole_numbers_are_divided_by_their_norm(order: float, norm: float) -> None:
+    scaled = unit_rows(torch.tensor([[3, -4], [0, 0]]), order)
+    np.testing.assert_allclose(scaled.numpy(), [[3 / norm, -4 / norm], [0.0, 0.0]])

@@ -137,6 +137,7 @@ class LinearModule(torch.nn.Module):
 
 def unit_rows(x: torch.Tensor, order: float = 2.0) -> torch.Tensor:
     """Divide each row of a table of shape (rows, columns) by its norm, as scikit-learn does."""
+    x = x if x.is_floating_point() else x.double()
     norm = _row_norms(x, order)
     # It takes a norm below ten times the type's step for zero, and leaves such a row as it is.
     return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
@@ -154,6 +155,7 @@ def _normalise(operator: Normalise) -> Apply:
     order = _ORDERS.get(operator.norm, operator.p)
 
     def run(x: torch.Tensor) -> torch.Tensor:
+        x = x if x.is_floating_point() else x.double()
         # A search for the greatest by ">" passes over NaN; a sum does not.
         seen = x if order < float("inf") else torch.where(torch.isnan(x), 0, x)
         norm = _row_norms(seen, order)
