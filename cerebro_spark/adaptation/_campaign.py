@@ -158,7 +158,8 @@ class Campaign:
         settings = self._settings
         check = partial(check_labels, labels, data)
         epochs = search.plan().epochs_each
-        probed = probe(settings.trainer_fn, search.sample(), data, settings.seed, settings.backend, check, epochs)
+        configurations = search.strategy.list_configurations()
+        probed = probe(settings.trainer_fn, configurations, data, settings.seed, settings.backend, check, epochs)
         probed.objectives(settings.metric, settings.mode, validates=data.test_fraction > 0)
         return probed
 

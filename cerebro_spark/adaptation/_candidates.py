@@ -14,7 +14,7 @@ from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
 from optimizer.graph import LayerGraph, frontier, materialisable
 from udfs.adaptation import column_names, input_specs
-from udfs.handlers import ModelTrainer, open_adapted
+from udfs.handlers import ModelTrainer, open_adapted, settings_kept
 from udfs.hopper import configuration_key
 from udfs.training import initial_seed
 
@@ -147,7 +147,8 @@ class Candidates:
     def build(self, params: Mapping[str, Any], name: str) -> Adapted:
         """Build a configuration with random numbers that follow from a name."""
         try:
-            adapted = self.opener(params, seed=initial_seed(self._seed, name))
+            with settings_kept():
+                adapted = self.opener(params, seed=initial_seed(self._seed, name))
         except CerebroError:
             raise
         except Exception as error:

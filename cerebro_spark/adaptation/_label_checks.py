@@ -6,13 +6,14 @@ records have to be tried: a label between them has an output if both have one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegralType
 
 from cerebro_spark.errors import LabelError
+from cerebro_spark.hopper import label_refusal
 from udfs.driver import is_numeric, quoted
 from udfs.shards import load_rows
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from udfs.shards import GrowingData, Tensors
+    from udfs.shards import GrowingData
     from udfs.training import Session
 
 __all__ = ["Extreme", "check_labels", "find_extremes"]
@@ -85,9 +86,9 @@ def check_labels(extremes: Sequence[Extreme], data: GrowingData, session: Sessio
     for extreme in extremes:
         place = places[extreme.column]
         # A model that raises an error for class 0 as well, which every classifier has, fails for another reason.
-        if _evaluation_error(session, row, place, 0) is not None:
+        if label_refusal(session, row, place, 0) is not None:
             continue
-        error = _evaluation_error(session, row, place, extreme.value)
+        error = label_refusal(session, row, place, extreme.value)
         if error is not None:
             shape = outputs[min(place, len(outputs) - 1)].shape[1:]
             # A single output tells two classes apart.
@@ -111,15 +112,4 @@ def _range_of_row(name: str, kind: DataType) -> tuple[Column, Column] | None:
         column, kind = F.flatten(column), kind.elementType
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, IntegralType):
         return F.array_min(column).cast("double"), F.array_max(column).cast("double")
-    return None
-
-
-def _evaluation_error(session: Session, row: Tensors, place: int, value: float) -> str | None:
-    """Return the error that the model raises for a label, ``None`` if it accepts the label."""
-    labels = [array.copy() for array in row.labels]
-    labels[place].flat[0] = value
-    try:
-        session.evaluate(replace(row, labels=tuple(labels)))
-    except Exception as error:  # noqa: BLE001 - the user's loss may raise anything
-        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cerebro_spark.errors import ColumnError, EmptyInputError, LabelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -37,6 +37,7 @@ class Census:
 
     ``buckets`` are the complete rows of each bucket, ``content`` the sum of the rows' hashes, which are of their
     weights too, ``dropped`` the number of incomplete rows by reason. Rows of weight 0 are as if they were not there.
+    ``label_samples`` are the smallest and the largest number of each label, and a fraction where there is one.
     """
 
     buckets: tuple[int, ...]
@@ -44,6 +45,7 @@ class Census:
     shapes: Mapping[str, tuple[int, ...]]
     dropped: Mapping[str, int]
     zero_weights: int = 0
+    label_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -120,6 +122,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, 
             # A sum of 64-bit hashes overflows 64 bits.
             F.sum(F.col("content").cast("decimal(20,0)")).alias("content"),
             *(end(name).alias(name) for name, end in ends),
+            *_label_columns(chosen),
         )
         .collect()
     )
@@ -147,12 +150,43 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, 
     if image_size is not None:
         shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
     content = str(sum(int(row["content"]) for row in complete))
-    return Census(tuple(by_bucket.get(bucket, 0) for bucket in range(buckets)), content, shapes, dropped, zero_weights)
+    samples = {source.name: _samples(place, complete) for place, source in _labels(chosen)}
+    rows_of = tuple(by_bucket.get(bucket, 0) for bucket in range(buckets))
+    return Census(rows_of, content, shapes, dropped, zero_weights, samples)
 
 
 def listed(dropped: Mapping[str, int]) -> str:
     """Format reasons and their numbers of rows."""
     return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
+
+
+def _labels(chosen: Chosen) -> list[tuple[int, Source]]:
+    """List the labels that are numbers or tensors of whole numbers, with their places among the columns."""
+    return [
+        (place, source)
+        for place, source in enumerate(chosen.content)
+        if source.name in chosen.labels and (source.kind == "number" or source.dtype == "int64")
+    ]
+
+
+def _label_columns(chosen: Chosen) -> Iterator[Column]:
+    for place, source in _labels(chosen):
+        column = F.col(f"c{place}")
+        least, most = (column, column) if source.kind == "number" else (F.array_min(column), F.array_max(column))
+        yield F.min(least).cast("double").alias(f"least{place}")
+        yield F.max(most).cast("double").alias(f"most{place}")
+        if source.dtype == "float32":
+            yield F.max(F.when(column != F.floor(column), column)).cast("double").alias(f"fraction{place}")
+
+
+def _samples(place: int, complete: Sequence[Row]) -> tuple[float, ...]:
+    ends = [(name, end) for name, end in ((f"least{place}", min), (f"most{place}", max), (f"fraction{place}", max))]
+    values = [end(known) for name, end in ends if (known := _known(name, complete))]
+    return tuple(dict.fromkeys(values))
+
+
+def _known(name: str, rows: Sequence[Row]) -> list[float]:
+    return [row[name] for row in rows if name in row and row[name] is not None]
 
 
 def _check_places(counts: Iterable[Row]) -> None:

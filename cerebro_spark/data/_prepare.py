@@ -186,6 +186,7 @@ def prepare(  # noqa: PLR0913 - each is a setting of its own of the public funct
             census.dropped,
             chosen.weights,
             census.zero_weights,
+            census.label_samples,
         )
         if census.zero_weights:
             _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
@@ -357,4 +358,4 @@ def _load_existing(planned: PreparedData, errors: str, spark: SparkSession) -> P
         return None
     if errors == "raise" and stored.dropped:
         raise ColumnError(f'{listed(stored.dropped)}; errors="drop" leaves such rows out')
-    return replace(stored, zero_weights=planned.zero_weights)
+    return replace(stored, zero_weights=planned.zero_weights, label_samples=planned.label_samples)

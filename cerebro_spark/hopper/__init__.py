@@ -11,6 +11,7 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._labels import label_refusal
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
@@ -20,6 +21,7 @@ from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._trial import Death, Trial
+from cerebro_spark.hopper._user_modules import check_modules
 
 __all__ = [
     "CHECKPOINTS",
@@ -51,7 +53,9 @@ __all__ = [
     "Trial",
     "TrialLog",
     "best_epoch",
+    "check_modules",
     "inspect_store",
+    "label_refusal",
     "probe",
     "uses_slots",
 ]

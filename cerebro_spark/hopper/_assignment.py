@@ -162,8 +162,19 @@ class Assignments:
             peer=holder.location if holder is not None else "",
             source=None if start.version else self._state.source_state(trial),
             record=trial.record(assignment.epoch) if assignment.kind == "train" else None,
+            epoch_metric=self._epoch_metric(start, assignment),
             stores=self._state.stores(trial, assignment.epoch, ends_epoch=self._ends_epoch(assignment)),
         )
+
+    def _epoch_metric(self, start: Start, assignment: Assignment) -> float | None:
+        """Return the metric that decides, of the epoch before, for a trial's first unit of an epoch."""
+        trial = start.trial
+        if assignment.kind != "train" or trial.done(assignment.epoch):
+            return None
+        history = trial.history
+        if not start.version and trial.source is not None:
+            history = self._state.trial[trial.source.trial_id].history[: trial.source.epoch]
+        return history[-1].get(self._state.context.spec.metric) if history else None
 
     def _apply_training(
         self, worker: Attached, assignment: Assignment, succeeded: Sequence[tuple[Start, MemberReport]]

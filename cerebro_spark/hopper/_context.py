@@ -92,7 +92,7 @@ class RunContext:
             worker=worker,
             run=self.spec.run,
             trainer_fn=self.trainer_fn,
-            sample=self.spec.configs[0],
+            sample=self.probed.params or self.spec.configs[0],
             prepared=self.prepared,
             partitions=self.shares[worker],
             seed=self.spec.seed,
@@ -101,4 +101,6 @@ class RunContext:
             device=self.backend.device,
             adaptation=self.adaptation,
             task=self.probed.session.sums.decision,
+            larger_is_better=self.spec.larger_is_better,
+            frameworks=self.probed.frameworks,
         )

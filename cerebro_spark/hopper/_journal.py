@@ -14,7 +14,7 @@ from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS
 from cerebro_spark.hopper._trial import Trial
-from optimizer.procedures import Exchange, LogError, Objective
+from optimizer.procedures import Exchange, LogError, Objective, read_params, written_params
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.hopper import Checkpoints
 from udfs.names import check_name
@@ -144,7 +144,8 @@ class Journal:
         """
         if self.begun:
             raise RunError(f"the store has a run {self.run!r}: resume it, or take another run_id")
-        write_document(self.store, asdict(spec), "runs", self.run, "run.json")
+        configs = [written_params(params) for params in spec.configs]
+        write_document(self.store, {**asdict(spec), "configs": configs}, "runs", self.run, "run.json")
 
     def spec(self) -> RunSpec:
         """Read the settings.
@@ -161,6 +162,7 @@ class Journal:
             settings: dict[str, Any] = {name: typed(data, name, kind) for name, kind in _SPEC.items()}
             added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
             pairs = typed(data, "other_objectives", list) if "other_objectives" in data else []
+            settings["configs"] = [read_params(params) for params in settings["configs"]]
             task = typed(data, "task", dict) if "task" in data else {}
             spec = RunSpec(**settings | added, other_objectives=[[*map(str, pair)] for pair in pairs], task=task)
             check_name(spec.prepared, "prepared data")
@@ -224,7 +226,7 @@ class Journal:
     def write_trial(self, trial: Trial) -> None:
         """Write the state of a trial."""
         data = {
-            "params": trial.params,
+            "params": written_params(trial.params),
             "status": trial.status,
             "traceback": trial.traceback,
             "history": trial.history,

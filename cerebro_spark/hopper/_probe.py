@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
+from cerebro_spark.hopper._labels import check_label_ranges
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
-from udfs.handlers import open_session, training_bytes
+from udfs.handlers import check_metric_mode, framework_of, open_session, settings_kept, training_bytes, try_step
+from udfs.hopper import reason_of
+from udfs.node import memory_limit
 from udfs.shards import Tensors, load_rows, load_sample
 from udfs.training import decide_session_task, initial_seed
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Probed", "probe"]
 
+_LOG = logging.getLogger(__name__)
+
 # Rows that the first configuration is tried on; batch norm needs more than one.
 _ROWS = 4
 
@@ -34,14 +40,21 @@ _TURN = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The first configuration, opened on the driver."""
+    """The first configuration that can be trained, opened on the driver."""
 
     session: Session
+    params: dict[str, Any] = field(default_factory=dict)
 
     @property
     def results(self) -> Callable[[Mapping[str, Any]], dict[str, float]]:
         """Function that makes metrics of sums."""
         return self.session.sums.results
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Name of the model's framework, for workers to import before the user's function runs."""
+        backend = framework_of(self.session.model)
+        return () if backend is None else (backend.name,)
 
     @property
     def model_bytes(self) -> int:
@@ -64,7 +77,9 @@ class Probed:
             for name in names:
                 _check_direction(name, larger[name.removeprefix("val_")])
             mode = ["max" if larger[name.removeprefix("val_")] else "min" for name in names]
-        return objectives_of(known, mode)
+        objectives = objectives_of(known, mode)
+        check_metric_mode(self.session, larger_is_better=objectives[0].larger_is_better)
+        return objectives
 
     def _known(self, wanted: str, *, validates: bool) -> str:
         name = wanted.removeprefix("val_")
@@ -82,35 +97,66 @@ class Probed:
 
 def probe(
     trainer_fn: Callable[[dict[str, Any]], Any],
-    params: Mapping[str, Any],
+    configurations: Sequence[Mapping[str, Any]],
     prepared: PreparedData,
     seed: int,
     backend: SparkBackend,
     opened: Callable[[Session], None] | None = None,
     epochs: int | None = None,
 ) -> Probed:
-    """Build one configuration here and let it see a few rows.
+    """Build a configuration here and train it on a few rows: the first one that can be trained.
+
+    A configuration that cannot ends as failed in the run, wherever it is in the list, with the error that is logged
+    here. The process is left as it was.
 
     ``opened`` is called with the session before it sees the rows. ``epochs`` is the most that a configuration trains,
-    where a new search says it. Raise TrainerError if the function raises, or gives what cannot be trained on these rows
-    or in so few epochs, InvalidArgumentError if the model is larger than a worker's memory, and ShardError if a shard
-    is gone or empty.
+    where a new search says it. If no configuration can be trained, raise the error of the first one: TrainerError if
+    the function raises, or gives what cannot be trained on these rows or in so few epochs, LabelError if the model has
+    no output for a label, InvalidArgumentError if the model is larger than a worker's memory. Raise ShardError if a
+    shard is gone or empty.
     """
     prepared.check()
     rows = load_rows(prepared, "train", _ROWS)
+    failures: list[tuple[Mapping[str, Any], CerebroError]] = []
+    for params in configurations:
+        try:
+            with _TURN, settings_kept():
+                session = _opened(trainer_fn, params, prepared, rows, seed, opened, epochs)
+                _check_memory(session, backend)
+        except CerebroError as error:
+            failures.append((params, error))
+            continue
+        for failed, reason in failures:
+            _LOG.warning("configuration %s cannot be trained and ends as failed: %s", dict(failed), reason)
+        return Probed(session, dict(params))
+    raise failures[0][1]
+
+
+def _opened(
+    trainer_fn: Callable[[dict[str, Any]], Any],
+    params: Mapping[str, Any],
+    prepared: PreparedData,
+    rows: Tensors,
+    seed: int,
+    opened: Callable[[Session], None] | None,
+    epochs: int | None,
+) -> Session:
+    """Open a configuration, evaluate it on a few rows and on the ends of the labels, and train a step."""
+    weighted = rows.weights is not None
     try:
-        weighted = rows.weights is not None
-        with _TURN:
-            session = open_session(
-                trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs, data=prepared
-            )
-            if opened is not None:
-                opened(session)
-            # Unequal ones, so that the loss has to give one number a row.
-            unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
-            decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
-            session.evaluate(replace(rows, weights=unequal))
-            _check_inputs(session, prepared, rows)
+        session = open_session(
+            trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs, data=prepared
+        )
+        if opened is not None:
+            opened(session)
+        decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
+        check_label_ranges(prepared, session)
+        # Unequal ones, so that the loss has to give one number a row.
+        unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
+        weighed = replace(rows, weights=unequal)
+        session.evaluate(weighed)
+        _check_inputs(session, prepared, rows)
+        _try_step(session, weighed)
     except CerebroError:
         raise
     except Exception as error:
@@ -118,15 +164,28 @@ def probe(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
             f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
         ) from error
-    probed = Probed(session)
-    needed = probed.model_bytes
+    return session
+
+
+def _try_step(session: Session, rows: Tensors) -> None:
+    """Take a training step, unless this machine has no memory for it: the workers may have more."""
+    if training_bytes(session) > memory_limit()[0] // 2:
+        return
+    try:
+        try_step(session, rows)
+    except Exception as error:
+        if reason_of(error) != "out of memory":
+            raise
+
+
+def _check_memory(session: Session, backend: SparkBackend) -> None:
+    needed = training_bytes(session)
     if backend.memory_bytes is not None and needed > backend.memory_bytes:
         raise InvalidArgumentError(
             f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
             f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or run fewer per "
             "machine"
         )
-    return probed
 
 
 def _check_inputs(session: Session, prepared: PreparedData, rows: Tensors) -> None:

@@ -289,7 +289,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         with Interrupts():
             prepared = interruptible(search.backend.spark, lambda: search.prepare(dataset))
             if self._missing_classes == "raise":
-                probed = probe(search.trainer_fn, configurations[0], prepared, search.seed, search.backend)
+                probed = probe(search.trainer_fn, configurations, prepared, search.seed, search.backend)
                 check_classes(dataset, prepared, probed.session)
         return search.fit(prepared)
 

@@ -21,6 +21,7 @@ from cerebro_spark.hopper import (
     Lease,
     RunContext,
     RunSpec,
+    check_modules,
     probe,
     uses_slots,
 )
@@ -283,7 +284,8 @@ class Search(Estimator[Selection]):
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
             See :meth:`prepare`.
         TrainerError, MetricError
-            The first configuration cannot be built or run on the data, or has no such metric. Nothing was trained.
+            No configuration can be built and trained on the data, or the first one that can has no such metric. Nothing
+            was trained.
         InvalidArgumentError
             ``params`` has entries, a setting was changed to one that is not allowed, or the prepared data have other
             weights than ``weight_column``.
@@ -453,7 +455,7 @@ class Search(Estimator[Selection]):
             )
         prepared = load_prepared(self.store, spec.prepared)
         self.backend.admit()
-        probed = self._probed(spec.configs[0], prepared)
+        probed = self._probed(spec.configs, prepared)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
         check_weights(run_id, prepared, self.weight_column)
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
@@ -498,15 +500,18 @@ class Search(Estimator[Selection]):
     ) -> Selection:
         configs = list(self.strategy.list_configurations())
         prepared = self._prepared(data)
-        probed = self._probed(configs[0], prepared, self.plan().epochs_each)
+        probed = self._probed(configs, prepared, self.plan().epochs_each)
+        check_modules(self.backend.spark, self.trainer_fn)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 
-    def _probed(self, params: Mapping[str, Any], prepared: PreparedData, epochs: int | None = None) -> Probed:
+    def _probed(
+        self, configurations: Sequence[Mapping[str, Any]], prepared: PreparedData, epochs: int | None = None
+    ) -> Probed:
         return self._extension.probed or probe(
-            self.trainer_fn, params, prepared, self.seed, self.backend, epochs=epochs
+            self.trainer_fn, configurations, prepared, self.seed, self.backend, epochs=epochs
         )
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:

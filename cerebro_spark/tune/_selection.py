@@ -22,7 +22,7 @@ from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
-from udfs.handlers import open_session
+from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
 from udfs.training import Session, TaskDecision, follow_task, initial_seed
@@ -102,7 +102,8 @@ class Selection(Results, Model, MLWritable):
             Its checkpoint is damaged.
         """
         trial, state = self._checkpoint(trial_id, epoch)
-        return TunedModel.of(self._restored(trial, state()), self.prepared)
+        with settings_kept():
+            return TunedModel.of(self._restored(trial, state()), self.prepared)
 
     def _checkpoint(self, trial_id: str, epoch: int | None = None) -> tuple[Trial, Callable[[], bytes]]:
         """Return a trial and a function that reads the state of its model, on the driver or in a worker."""
@@ -199,7 +200,7 @@ class Selection(Results, Model, MLWritable):
             prepared=prepared,
             backend=backend,
             trainer_fn=trainer_fn,
-            probed=probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend),
+            probed=probe(trainer_fn, spec.configs, prepared, spec.seed, backend),
             unit_timeout_s=unit_timeout_s,
         )
         procedure = Listed(spec.configs, epochs=spec.epochs, **metric_and_mode(spec))
@@ -255,7 +256,7 @@ class Selection(Results, Model, MLWritable):
             prepared=self.prepared,
             backend=backend,
             trainer_fn=self.trainer_fn,
-            probed=probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend),
+            probed=probe(self.trainer_fn, spec.configs, self.prepared, spec.seed, backend),
             recorded=Recorded(visits, {trial.trial_id: trial for trial in self._trials}),
         )
         procedure = Repeat(self._trials, **metric_and_mode(spec))

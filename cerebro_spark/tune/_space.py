@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cerebro_spark.errors import InvalidArgumentError
+from optimizer.procedures import plain, written_params
 from optimizer.space import Space
 
 __all__ = ["grid"]
@@ -16,8 +17,9 @@ __all__ = ["grid"]
 def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Space) -> list[dict[str, Any]]:
     """List the configurations of a search space.
 
-    The last name varies fastest. Raise InvalidArgumentError if the space is empty, a configuration appears twice, or a
-    value is not plain data: workers and the run's record receive a configuration as JSON.
+    The last name varies fastest. Scalars of numpy become Python's, and tuples stay tuples, on the workers too. Raise
+    InvalidArgumentError if the space is empty, a configuration appears twice, or a value is not plain data: the run's
+    record has a configuration as JSON.
 
     Examples
     --------
@@ -42,28 +44,11 @@ def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Spac
         configurations = [dict(params) for params in space]
     if not configurations:
         raise InvalidArgumentError("search_space must have at least one configuration, got none")
+    configurations = [plain(params) for params in configurations]
     seen: dict[str, int] = {}
     for number, params in enumerate(configurations):
-        text = _plain(params)
+        text = json.dumps(written_params(params), sort_keys=True)
         if text in seen:
             raise InvalidArgumentError(f"configurations {seen[text]} and {number} are the same: {params}")
         seen[text] = number
     return configurations
-
-
-def _plain(params: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(params, sort_keys=True, allow_nan=False)
-        survives = json.loads(text) == {name: _listed(value) for name, value in params.items()}
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{dict(params)!r} is not plain data ({error}): use strings and numbers, and let trainer_fn make "
-            "objects of them"
-        ) from error
-    if not survives:
-        raise InvalidArgumentError(f"{dict(params)!r} does not survive JSON: its keys have to be strings")
-    return text
-
-
-def _listed(value: Any) -> Any:
-    return [_listed(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -14,6 +14,7 @@ from optimizer.procedures._log import Exchange, replay
 from optimizer.procedures._objectives import Objective, objectives_of
 from optimizer.procedures._pareto import best_first, front
 from optimizer.procedures._pbt import PBT
+from optimizer.procedures._plain_data import plain, read_params, written_params
 from optimizer.procedures._plan import Offer, Plan, Stage
 from optimizer.procedures._procedure import Procedure
 from optimizer.procedures._random import RandomSearch
@@ -77,9 +78,12 @@ __all__ = [
     "decision_document",
     "front",
     "objectives_of",
+    "plain",
     "read_decision",
+    "read_params",
     "read_result",
     "replay",
     "result_document",
     "schedule_of",
+    "written_params",
 ]

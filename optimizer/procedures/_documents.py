@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
 from optimizer.procedures._errors import LogError
-from optimizer.procedures._plain_data import plain
+from optimizer.procedures._plain_data import read_params, written_params
 from optimizer.procedures._requests import Added, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 
@@ -28,7 +28,11 @@ def decision_document(decision: Decision) -> dict[str, Any]:
     """
     match decision:
         case Start():
-            fields = {"params": plain(decision.params), "epochs": decision.epochs, "source": _origin(decision.source)}
+            fields = {
+                "params": written_params(decision.params),
+                "epochs": decision.epochs,
+                "source": _origin(decision.source),
+            }
             return {"decision": "start", "trial": decision.trial_id, **fields, "reason": decision.reason}
         case Continue():
             fields = {"epochs": decision.epochs, "reason": decision.reason}
@@ -62,7 +66,7 @@ def read_decision(document: Any) -> Decision:
     _check_epochs(fields["epochs"], document)
     if kind == "continue":
         return Continue(trial, fields["epochs"], reason)
-    return Start(trial, fields["params"], fields["epochs"], _source(fields["source"], document), reason)
+    return Start(trial, read_params(fields["params"]), fields["epochs"], _source(fields["source"], document), reason)
 
 
 def result_document(result: Result) -> dict[str, Any]:
@@ -82,7 +86,11 @@ def result_document(result: Result) -> dict[str, Any]:
         case OutOfTime():
             return {"result": "out of time", "reason": result.reason}
         case Added():
-            fields = {"params": plain(result.params), "epochs": result.epochs, "source": _origin(result.source)}
+            fields = {
+                "params": written_params(result.params),
+                "epochs": result.epochs,
+                "source": _origin(result.source),
+            }
             return {"result": "added", **fields}
         case Stopped():
             return {"result": "stopped", "trial": result.trial_id, "reason": result.reason}
@@ -108,7 +116,7 @@ def read_result(document: Any) -> Result:
         return OutOfTime(fields["reason"])
     if kind == "added":
         _check_epochs(fields["epochs"], document)
-        return Added(fields["params"], fields["epochs"], _source(fields["source"], document))
+        return Added(read_params(fields["params"]), fields["epochs"], _source(fields["source"], document))
     if kind == "stopped":
         return Stopped(fields["trial"], fields["reason"])
     if kind == "ended":

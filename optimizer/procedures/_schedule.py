@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures._errors import LogError, ProcedureError
-from optimizer.procedures._plain_data import plain
+from optimizer.procedures._plain_data import plain, read_params, written_params
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Schedule:
 
     def document(self) -> list[dict[str, Any]]:
         """Write the schedule as plain data."""
-        return [{"params": plain(segment.params), "epochs": segment.epochs} for segment in self.segments]
+        return [{"params": written_params(segment.params), "epochs": segment.epochs} for segment in self.segments]
 
     @classmethod
     def of(cls, document: Any) -> Schedule:
@@ -75,7 +75,7 @@ class Schedule:
             if not isinstance(segment, dict) or segment.keys() != {"params", "epochs"}:
                 raise LogError(f"segment of a schedule must have params and epochs, got {segment!r}")
         try:
-            return cls(tuple(Segment(segment["params"], segment["epochs"]) for segment in document))
+            return cls(tuple(Segment(read_params(segment["params"]), segment["epochs"]) for segment in document))
         except InvalidArgumentError as error:
             raise LogError(f"schedule must have valid segments, got {document!r}: {error}") from error
 

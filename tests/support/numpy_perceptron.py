@@ -106,6 +106,7 @@ class NumpySession:
     """Trains a perceptron by softmax and cross-entropy."""
 
     loss_of, ending, facts = None, staticmethod(lambda _inputs: "linear"), LossFacts("softmax", "classes", "logits")
+    follow_metric = staticmethod(lambda _metric: None)
 
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
@@ -182,8 +183,7 @@ class NumpySession:
 class NumpyFramework(Framework):
     """The seam: everything that the project asks of a framework."""
 
-    name, suffix = "numpy", ".safetensors"
-    sample_weights = True
+    name, suffix, sample_weights = "numpy", ".safetensors", True
 
     def recognises(self, model: object) -> bool:
         return isinstance(model, Perceptron)

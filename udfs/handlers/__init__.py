@@ -7,8 +7,11 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 
 from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
 from udfs.handlers._framework import Framework
+from udfs.handlers._metric_modes import check_metric_mode
 from udfs.handlers._open_session import open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
+from udfs.handlers._pickling import own_packages
+from udfs.handlers._process_settings import apply_settings, changed_settings, settings_kept, take_settings
 from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
 from udfs.handlers._random import apply_random, take_random
 from udfs.handlers._record_checks import check_records, mixing_layer, with_neighbours
@@ -24,6 +27,7 @@ from udfs.handlers._registry import (
 )
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
+from udfs.handlers._trial_step import try_step
 from udfs.node import DeviceError
 from udfs.tensors import TensorSpec
 
@@ -40,6 +44,9 @@ __all__ = [
     "UnknownOutputError",
     "UntraceableModelError",
     "apply_random",
+    "apply_settings",
+    "changed_settings",
+    "check_metric_mode",
     "check_records",
     "framework",
     "framework_of",
@@ -50,13 +57,17 @@ __all__ = [
     "open_adapted",
     "open_session",
     "output_at",
+    "own_packages",
     "register_framework",
     "registered_frameworks",
+    "settings_kept",
     "take_random",
+    "take_settings",
     "train_in_steps",
     "trained_whole",
     "trainer_framework",
     "training_bytes",
+    "try_step",
     "unregister_framework",
     "with_columns",
     "with_neighbours",

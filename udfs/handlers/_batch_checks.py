@@ -17,11 +17,13 @@ __all__ = ["check_batches"]
 def check_batches(trainer: ModelTrainer, data: PreparedData) -> None:
     """Validate the sizes of a trainer's batches.
 
-    Raise TrainerError if no batch of a shard is left with ``drop_last``, or the last batch of a shard has one row and
-    the model does not train on one.
+    Raise TrainerError if no batch of a shard is left with ``drop_last``, the last batch of a shard has one row and the
+    model does not train on one, or the optimizer needs all rows in one batch.
     """
     size = trainer.batch_size
     rows = [shard.rows for shard in data.shards if shard.split == "train"]
+    if sum(rows) > size or len(rows) > 1:
+        trainer_framework(trainer).check_mini_batches(trainer.optimizer)
     if trainer.drop_last:
         if min(rows) < size:
             raise TrainerError(

@@ -103,6 +103,14 @@ class Framework(Handler, Protocol):
         """Set the framework's own generators to a state of :meth:`take_random`."""
         return
 
+    def take_settings(self) -> dict[str, Any]:
+        """Read the framework's process-wide settings that a user's function may change; by default none."""
+        return {}
+
+    def apply_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set some of the settings that :meth:`take_settings` names."""
+        return
+
     def threads(self) -> int:
         """Count the CPU threads that an operation uses now."""
         return os.cpu_count() or 1
@@ -122,9 +130,20 @@ class Framework(Handler, Protocol):
             The trainer's optimizer, loss or scheduler does not fit the framework.
         """
 
+    def build_variables(self, model: Any, inputs: Sequence[TensorSpec]) -> None:  # a default for models that have them
+        """Build what a model makes at its first call, from the shapes of the rows that it is to train on.
+
+        The random numbers are those of the model's seed.
+        """
+        return
+
     def refusal_of_one_row(self, model: Any, inputs: Sequence[TensorSpec]) -> str:  # a default for models that take it
         """Return why a model does not train on a batch of one row; empty where it does. The model stays as it is."""
         return ""
+
+    def check_mini_batches(self, optimizer: Any) -> None:  # a default for optimizers that take them
+        """Raise TrainerError if an optimizer needs all rows in one batch."""
+        return
 
     def open_adapted(
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str

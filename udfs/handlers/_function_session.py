@@ -91,6 +91,9 @@ class FunctionSession:
         self.begin()
         return {}
 
+    def follow_metric(self, value: float) -> None:
+        """Do nothing: ``train_fn`` has no scheduler that this project knows."""
+
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Call ``train_fn`` once with a model that cannot learn."""
         with self._frozen():

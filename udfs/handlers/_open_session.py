@@ -47,14 +47,16 @@ def open_session(
     torch's words, ``"cuda:1"``; a model that :class:`TrainingFunctions` put on an accelerator stays there. ``weighted``
     tells whether the rows to train on have weights. ``epochs`` is the most that will be trained, where that is known: a
     phase of ``freeze_until`` that begins later is an error. ``data`` are the shards to train on, where there are any:
-    batches that their rows leave are checked. Raise TrainerError if the function returns something else, or what does
-    not train on such rows or for so long, and DeviceError if this process has no such device.
+    what the model makes at its first call is built for them, and the batches that their rows leave are checked. Raise
+    TrainerError if the function returns something else, or what does not train on such rows or for so long, and
+    DeviceError if this process has no such device.
     """
     made = _made(trainer_fn, params, seed, weighted=weighted)
     if isinstance(made, TrainingFunctions):
         return FunctionSession(made, dict(params), device)
     check_phases(made.freeze_until, epochs)
     if data is not None:
+        trainer_framework(made).build_variables(made.model, data.input_specs)
         check_batches(made, data)
     backend = trainer_framework(made)
     return backend.open_training(made, backend.device(device))
@@ -84,6 +86,7 @@ def open_adapted(
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
     if data is not None:
+        trainer_framework(made).build_variables(made.model, data.input_specs)
         check_batches(made, data)
     backend = trainer_framework(made)
     try:

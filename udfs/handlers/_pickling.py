@@ -34,21 +34,20 @@ def dumped(
             return persistent(value)
 
     buffer = io.BytesIO()
-    with by_value(own_packages(classes)):
+    with by_value(own_packages(made.__module__ for made in classes)):
         Pickler(buffer).dump(value)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
-def own_packages(classes: Iterable[type]) -> set[str]:
-    """Name the top packages of classes whose source lies beside the user's code, not among what is installed.
+def own_packages(modules: Iterable[str]) -> set[str]:
+    """Name the top packages of modules whose source lies beside the user's code, not among what is installed.
 
     Examples
     --------
-    >>> from collections import OrderedDict
-    >>> own_packages([OrderedDict, Path])
+    >>> own_packages(["collections.abc", "numpy"])
     set()
     """
-    return {name for name in {made.__module__.partition(".")[0] for made in classes} if _is_own(name)}
+    return {name for name in {module.partition(".")[0] for module in modules} if _is_own(name)}
 
 
 @contextmanager

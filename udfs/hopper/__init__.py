@@ -33,9 +33,11 @@ from udfs.hopper._messages import (
     Welcome,
     WorkUnit,
 )
+from udfs.hopper._outcomes import reason_of
 from udfs.hopper._pool import POOL, AskRuns, Close, Noted, PooledRun, Runs, ServiceEnded
 from udfs.hopper._settings import WorkerSettings
 from udfs.hopper._states import States
+from udfs.hopper._user_modules import MissingModules, imported_modules
 from udfs.hopper._worker import PoolWorker
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Member",
     "MemberFailure",
     "MemberReport",
+    "MissingModules",
     "NextUnit",
     "Noted",
     "Obsolete",
@@ -83,4 +86,6 @@ __all__ = [
     "WorkUnit",
     "WorkerSettings",
     "configuration_key",
+    "imported_modules",
+    "reason_of",
 ]

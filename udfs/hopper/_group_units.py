@@ -149,7 +149,8 @@ class GroupUnits:
                 try:
                     # The members before have drawn from the same generators.
                     apply_random(branch.session.random)
-                    work(branch)
+                    with self._sessions.settings(branch.member.trial_id):
+                        work(branch)
                     branch.session.random = take_random()
                 except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
                     failures[branch.member.trial_id] = self._outcomes.failed(branch.member, error)
@@ -158,6 +159,8 @@ class GroupUnits:
 
         def begin(branch: _Branch) -> None:
             self._sessions.begin(branch.member.trial_id)
+            if branch.member.epoch_metric is not None:
+                branch.session.follow_metric(branch.member.epoch_metric)
             branch.session.begin()
 
         size = _batch_size(branches)
@@ -199,7 +202,8 @@ class GroupUnits:
                 try:
                     rows = Tensors(branch.inputs(known), batch.labels, batch.rows, batch.weights.own)
                     trial_id = branch.member.trial_id
-                    sums[trial_id] = merge_sums(sums[trial_id], branch.session.evaluate(rows))
+                    with self._sessions.settings(trial_id):
+                        sums[trial_id] = merge_sums(sums[trial_id], branch.session.evaluate(rows))
                 except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
                     failures[branch.member.trial_id] = self._outcomes.failed(branch.member, error)
                     alive.remove(branch)

@@ -92,6 +92,8 @@ class Member:
     peer: str  # location of the worker that holds it; empty where it is to be read from the store
     source: SourceState | None = None  # state that a clone at version 0 adopts once it is built from the seed
     record: Record | None = None  # origin of that checkpoint, for a unit of training; None for one of evaluation
+    # The metric that decides, of the epoch before, for the first unit of an epoch; None for all others.
+    epoch_metric: float | None = None
     # Whether the checkpoint that the unit makes goes to the store too. Default True. If not, it goes there where the
     # worker has no memory for it.
     stores: bool = True
@@ -253,6 +255,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 6, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 7, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

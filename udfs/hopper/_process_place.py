@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from udfs.handlers import settings_kept
 from udfs.hopper._messages import Queued, Stop
 
 if TYPE_CHECKING:
@@ -58,8 +59,13 @@ class Place:
         self._turn.leave(self.attempt)
 
     def call(self, function: Callable[[], ResultT]) -> ResultT:
-        """Call a function in the thread that trains; in a turn alone."""
-        return self._turn.call(function)
+        """Call a function in the thread that trains, and put the settings of the process back; in a turn alone."""
+
+        def kept() -> ResultT:
+            with settings_kept():
+                return function()
+
+        return self._turn.call(kept)
 
     @property
     def cpu_seconds(self) -> float:

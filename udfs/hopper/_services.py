@@ -6,10 +6,11 @@ import threading
 import traceback
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from udfs.handlers import register_framework
+from udfs.handlers import changed_settings, framework, register_framework, settings_kept, take_settings
 from udfs.heartbeat import Output
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._pool import POOL, AskRuns, Close, ServiceEnded
@@ -110,7 +111,7 @@ class Services:
             # Modules of the user's may do anything as they are imported: another run's unit is not to see it.
             if not place.take():
                 return 0.0
-            settings = place.call(partial(_opened, content))
+            settings = self._turn.call(partial(_opened, content))
             place.give_up()
             with Service(settings, run.location, credentials, place, self._output) as service:
                 service.serve()
@@ -121,7 +122,15 @@ class Services:
 
 
 def _opened(content: bytes) -> WorkerSettings:
-    settings = WorkerSettings.unpacked(content)
+    before = take_settings()
+    with settings_kept():
+        # Modules of the user's may change the process as they are imported: for this run alone.
+        settings = WorkerSettings.unpacked(content)
+        settings = replace(settings, process=changed_settings(before, take_settings()))
     register_framework(*settings.registered)
     limit_threads(settings.threads)
+    for name in settings.frameworks:
+        # A framework that is not here says so where a model is built.
+        with suppress(ImportError):
+            framework(name)
     return settings

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import DamagedError
-from udfs.handlers import open_adapted, open_session, training_bytes
+from udfs.handlers import (
+    apply_settings,
+    changed_settings,
+    check_metric_mode,
+    open_adapted,
+    open_session,
+    settings_kept,
+    take_settings,
+    training_bytes,
+)
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER
 from udfs.node import memory_limit, return_freed_memory, task_device
@@ -19,7 +28,7 @@ from udfs.store import StoreError
 from udfs.training import follow_task, initial_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from udfs.handlers import Adapted
     from udfs.hopper._messages import Member, SourceState
@@ -41,11 +50,15 @@ _UNKNOWN = "?"
 
 @dataclass(slots=True)
 class _Open:
-    """A session, the checkpoint that it is at, and the bytes that it has for itself."""
+    """A session, the checkpoint that it is at, and the bytes that it has for itself.
+
+    ``settings`` are those of the process that the user's function has changed.
+    """
 
     session: Session
     adapted: Adapted | None
     nbytes: int
+    settings: dict[str, dict[str, Any]]
     at: str = ""
 
 
@@ -118,6 +131,20 @@ class Sessions:
         assert adapted is not None  # all of them are
         return adapted
 
+    @contextmanager
+    def settings(self, trial_id: str) -> Iterator[None]:
+        """Apply the settings of the process that a trial's function has changed, for a ``with`` block."""
+        changes = self._open[trial_id].settings
+        if not changes:
+            yield
+            return
+        before = take_settings()
+        apply_settings(changes)
+        try:
+            yield
+        finally:
+            apply_settings(changed_settings(take_settings(), before))
+
     def begin(self, trial_id: str) -> None:
         """Mark a trial as in training: should it stop half way, its session is at no checkpoint any more."""
         self._open[trial_id].at = _UNKNOWN
@@ -136,6 +163,14 @@ class Sessions:
             peer.close()
 
     def _built(self, params: dict[str, Any], seed: int) -> _Open:
+        """Build a configuration, and put back what its function changes in the process."""
+        before = take_settings()
+        with settings_kept():
+            apply_settings(self._worker.process)
+            session, adapted, nbytes = self._opened(params, seed)
+            return _Open(session, adapted, nbytes, changed_settings(before, take_settings()))
+
+    def _opened(self, params: dict[str, Any], seed: int) -> tuple[Session, Adapted | None, int]:
         worker, settings = self._worker, self._worker.adaptation
         weighted = worker.prepared.weights is not None
         if settings is None:
@@ -143,7 +178,8 @@ class Sessions:
                 worker.trainer_fn, params, seed, device=self._device, weighted=weighted, data=worker.prepared
             )
             self._follow(session, lambda: load_sample(worker.prepared))
-            return _Open(session, None, session.weight_bytes)
+            check_metric_mode(session, larger_is_better=worker.larger_is_better)
+            return session, None, session.weight_bytes
         adapted = open_adapted(
             worker.trainer_fn,
             params,
@@ -158,7 +194,8 @@ class Sessions:
         # The planner's prediction of a group's memory has no place for what opening it took.
         return_freed_memory()
         # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
-        return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
+        check_metric_mode(adapted.session, larger_is_better=worker.larger_is_better)
+        return adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes
 
     def _follow(self, session: Session, sample: Callable[[], Rows] | None) -> None:
         """Settle a new session's task."""

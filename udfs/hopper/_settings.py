@@ -42,6 +42,12 @@ class WorkerSettings:
     adaptation: AdaptationSettings | None = None
     # Task of the run's first configuration. Default None: each configuration decides by the first rows it evaluates.
     task: TaskDecision | None = None
+    # Direction of the metric that decides, for schedulers that follow it. Default None: there is none.
+    larger_is_better: bool | None = None
+    # Names of the frameworks to import before the user's function runs. Default: none.
+    frameworks: tuple[str, ...] = ()
+    # Settings of the process that importing the user's modules has changed here. Default: none.
+    process: dict[str, dict[str, Any]] = field(default_factory=dict)
     # Frameworks that the driver registered by hand, for the worker to register too.
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 

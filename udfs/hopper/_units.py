@@ -77,7 +77,10 @@ class Units:
             order = row_order(self._seed, name, unit.epoch, unit.partition, rows.rows)
             begun = time.perf_counter()
             self._sessions.begin(member.trial_id)
-            sums = session.train(rows, order, ends_epoch=unit.ends_epoch)
+            with self._sessions.settings(member.trial_id):
+                if member.epoch_metric is not None:
+                    session.follow_metric(member.epoch_metric)
+                sums = session.train(rows, order, ends_epoch=unit.ends_epoch)
             seconds = time.perf_counter() - begun
             return self._outcomes.trained(unit, member, session, sums, fetched=fetched + nbytes, seconds=seconds)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
@@ -87,7 +90,8 @@ class Units:
         try:
             session, nbytes = self._sessions.at(member)
             begun = time.perf_counter()
-            sums = session.evaluate(rows)
+            with self._sessions.settings(member.trial_id):
+                sums = session.evaluate(rows)
             seconds = time.perf_counter() - begun
             return EvaluatedMember(trial_id=member.trial_id, seconds=seconds, fetched_bytes=fetched + nbytes, sums=sums)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule

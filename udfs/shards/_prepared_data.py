@@ -111,6 +111,9 @@ class PreparedData(ExplainedInNotebooks):
     zero_weights : int
         Rows that were left out because their weight is 0: they are as if they were not there, so that data that differ
         in nothing else are equal. Default 0.
+    label_samples : mapping of str to tuple of float
+        Smallest and largest number of each label over all rows, and a fraction where there is one; none for data of
+        releases that did not count them.
     """
 
     store: Store
@@ -124,6 +127,7 @@ class PreparedData(ExplainedInNotebooks):
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     weights: TensorGroup | None = None
     zero_weights: int = field(default=0, compare=False)
+    label_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         # An increment lies in a folder of the data that it belongs to.
@@ -261,6 +265,7 @@ class PreparedData(ExplainedInNotebooks):
     def to_dict(self) -> dict[str, Any]:
         """Convert for JSON. The keys stay those of the first release: stores outlive programs."""
         zero_weights = {"zero_weights": self.zero_weights} if self.zero_weights else {}
+        samples = {name: list(values) for name, values in self.label_samples.items()}
         weights = {} if self.weights is None else {"weights": asdict(self.weights), **zero_weights}
         return {
             "version": _VERSION if self.weights is None else _WEIGHTED,
@@ -274,6 +279,7 @@ class PreparedData(ExplainedInNotebooks):
             "fingerprint": self.fingerprint,
             "dropped": dict(self.dropped),
             **weights,
+            **({"label_samples": samples} if samples else {}),
         }
 
     @classmethod
@@ -303,6 +309,7 @@ class PreparedData(ExplainedInNotebooks):
                 {str(reason): typed(content["dropped"], reason, int) for reason in typed(content, "dropped", dict)},
                 _group(typed(content, "weights", dict)) if content["version"] == _WEIGHTED else None,
                 typed(content, "zero_weights", int) if "zero_weights" in content else 0,
+                {str(name): tuple(map(float, values)) for name, values in content.get("label_samples", {}).items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):

@@ -231,6 +231,16 @@ class Session(Protocol):
             See :meth:`train`.
         """
 
+    def follow_metric(self, value: float) -> None:
+        """Step what follows the metric that decides, before the first unit of the next epoch.
+
+        Parameters
+        ----------
+        value : float
+            The metric of the epoch before. A scheduler such as ``ReduceLROnPlateau`` steps with it; most sessions have
+            nothing that does.
+        """
+
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute loss and metrics over a shard; nothing is learned, and the session's state stays as it is.
 

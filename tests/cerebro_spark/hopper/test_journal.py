@@ -73,7 +73,7 @@ def test_params_keep_their_order(tmp_path: Path) -> None:
     journal = Journal(Store.from_uri(str(tmp_path)), "first")
     journal.begin(replace(SPEC, configs=[{"lr": 0.1, "channels": (8, 4), "betas": 1}]))
     (params,) = journal.spec().configs
-    assert list(params.items()) == [("lr", 0.1), ("channels", [8, 4]), ("betas", 1)]
+    assert list(params.items()) == [("lr", 0.1), ("channels", (8, 4)), ("betas", 1)]
 
 
 @pytest.mark.parametrize("place", ["run.json", "trials/c000.json", "events/part-000000.json"])

@@ -30,6 +30,7 @@ from cerebro_spark import (
 from cerebro_spark.errors import (
     ColumnError,
     InvalidArgumentError,
+    LabelError,
     NoModelError,
     RunError,
     ShardError,
@@ -407,8 +408,8 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"search_space": {"lr": []}}, "'lr'.* must have at least one value"),
         ({"search_space": {"lr": 0.1}}, "a list of values"),
         ({"search_space": [{"lr": 0.1}, {"lr": 0.1}]}, "configurations 0 and 1 are the same"),
-        ({"search_space": {"lr": [object()]}}, "not plain data"),
-        ({"search_space": {"lr": [float("nan")]}}, "not plain data"),
+        ({"search_space": {"lr": [object()]}}, "must be plain data"),
+        ({"search_space": {"lr": [float("nan")]}}, "must be plain data"),
         ({"num_epochs": 0}, "num_epochs must be a positive integer, got 0"),
         ({"mode": "best"}, "mode must be one of min, max, got 'best'"),
         ({"schedule": "random"}, "did you mean 'randomized'"),
@@ -446,7 +447,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     with pytest.raises(InvalidArgumentError, match="metric must be 'loss' without validation rows"):
         search(spark, store, test_fraction=0.0).fit(table)
     halves = table.withColumn("label", F.col("label") + 0.5)
-    with pytest.raises(TrainerError, match=r"the label [01]\.5 is no number of a class"):
+    with pytest.raises(LabelError, match=r"got [01]\.5 .*the label [01]\.5 is no number of a class"):
         search(spark, store).fit(halves)
     small = SparkBackend(spark, num_workers=2, memory_bytes=1 << 20)
     with pytest.raises(InvalidArgumentError, match="bytes of weights"):

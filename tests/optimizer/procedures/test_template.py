@@ -173,11 +173,11 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: Listed([], epochs=1), "configurations must have at least one configuration, got none"),
         (
             lambda: Listed([{"lr": {1, 2}}], epochs=1),
-            "a configuration must be plain data of strings, numbers, lists and mappings,",
+            "a configuration must be plain data of strings, finite numbers, lists, tuples and mappings,",
         ),
         (
             lambda: Listed([{"lr": math.nan}], epochs=1),
-            "a configuration must be plain data of strings, numbers, lists and mappings,",
+            "a configuration must be plain data of strings, finite numbers, lists, tuples and mappings,",
         ),
         (lambda: Listed([{1: 2}], epochs=1), r"names of a configuration must be strings, got \{1: 2\}"),
         (lambda: Listed(["lr"], epochs=1), "a configuration must be a mapping of names to values, got 'lr'"),

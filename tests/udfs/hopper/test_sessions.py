@@ -33,15 +33,27 @@ def checkpoint(weight: float) -> bytes:
     return open_session(trainer, {"weight": weight}, initial_seed(0, "c0")).checkpoint()
 
 
+def settings(trainer_fn: Any) -> Any:
+    """Settings of a worker, as far as its sessions read them."""
+    return SimpleNamespace(
+        trainer_fn=trainer_fn,
+        seed=0,
+        device="cpu",
+        memory_bytes=1 << 30,
+        prepared=SimpleNamespace(weights=None, shards=(), input_specs=()),
+        adaptation=None,
+        task=None,
+        process={},
+        larger_is_better=None,
+    )
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held: bool) -> None:
     first, second = checkpoint(1.0), checkpoint(2.0)
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
-    prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
-    worker: Any = SimpleNamespace(
-        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None, task=None
-    )
+    worker = settings(trainer)
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
     def member(version: int, digest: str) -> Member:
@@ -67,10 +79,7 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     checkpoints.write(Record("c0", 2, digest_of(source), ((0, 1), (0, 0))), source)
     states.put("c3", 2, Held(other, digest_of(other)))
     states.put("c0", 2, Held(other, digest_of(other)))  # of an attempt that was taken for lost
-    prepared = SimpleNamespace(weights=None, shards=(), input_specs=())
-    worker: Any = SimpleNamespace(
-        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None, task=None
-    )
+    worker = settings(trainer)
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
     def member(source: SourceState | None) -> Member:
@@ -94,3 +103,21 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     path.write_bytes(source[:-1])
     with pytest.raises(CallError, match=r"the store does not give the checkpoint of c0 at version 2: .* is damaged"):
         sessions.at(member(first))
+
+
+def test_settings_of_the_process_are_those_of_the_configuration(tmp_path: Path) -> None:
+    """Its function sets them for its own units, wherever they run, and for no others."""
+
+    def doubled(params: dict[str, Any]) -> ModelTrainer:
+        if params:
+            torch.set_default_dtype(torch.float64)
+        return trainer({})
+
+    checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
+    sessions = Sessions(settings(doubled), States(1 << 20), checkpoints, new_credentials(encrypted=False))
+    for trial_id, params, dtype in (("c0", {"double": 1}, torch.float64), ("c1", {}, torch.float32)):
+        sessions.at(Member(trial_id=trial_id, params=params, version=0, digest="", peer=""))
+        assert torch.get_default_dtype() is torch.float32
+        with sessions.settings(trial_id):
+            assert torch.get_default_dtype() is dtype
+        assert torch.get_default_dtype() is torch.float32

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 from udfs.handlers.keras._archive import load_archive
+from udfs.handlers.keras._flat_model import own_classes
+from udfs.handlers.keras._pickling import without_own_classes
+from udfs.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -20,14 +25,34 @@ if TYPE_CHECKING:
 __all__ = ["export", "open_export"]
 
 
-def export(model: Any) -> bytes:
-    """Write a ``.keras`` archive, and open it to see that it needs no code."""
+def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
+    """Write a ``.keras`` archive, and open it to see that it needs no code.
+
+    A model with classes of the user's, registered or not, is written as the layers of Keras that it calls: no other
+    process knows the classes. Raise UntraceableModelError if that is not possible.
+    """
+    if own_classes(model):
+        specs = [TensorSpec(array.shape[1:], str(array.dtype)) for array in inputs]
+        model = without_own_classes(model, specs)[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.keras"
         model.save(path)
         data = path.read_bytes()
-        load_archive(path, data)
+        with _without_registered():
+            load_archive(path, data)
         return data
+
+
+@contextmanager
+def _without_registered() -> Iterator[None]:
+    """Forget what this process has registered for a block, as another process does not know it."""
+    registered = keras.saving.get_custom_objects()
+    before = dict(registered)
+    registered.clear()
+    try:
+        yield
+    finally:
+        registered.update(before)
 
 
 def open_export(data: bytes) -> Exported:

@@ -96,6 +96,27 @@ class KerasFramework(Framework):
 
         keras.utils.set_random_seed(seed)
 
+    def take_settings(self) -> dict[str, Any]:
+        """Read Keras's number type, epsilon, data format and policy, and TensorFlow's eager and deterministic flags."""
+        from udfs.handlers.keras import _settings
+
+        return _settings.take_settings()
+
+    def apply_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set some of the settings of Keras and TensorFlow."""
+        from udfs.handlers.keras import _settings
+
+        _settings.apply_settings(settings)
+
+    def build_variables(self, model: Any, inputs: Sequence[TensorSpec]) -> None:
+        """Call a model once on zeros if one of its layers has no variables before its first call."""
+        if model.built and all(layer.built for layer in model._flatten_layers()):
+            return
+        import numpy as np
+
+        zeros = [np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs]
+        model(zeros[0] if len(zeros) == 1 else zeros, training=False)
+
     def open_training(self, trainer: Trainer, device: str) -> Session:
         """Open a session of Keras; its steps run on the device."""
         from udfs.handlers.keras._session import KerasSession  # inference needs nothing of training
@@ -128,11 +149,11 @@ class KerasFramework(Framework):
         finally:
             model.trainable = trainable
 
-    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:  # a built model knows its inputs
-        """Write a ``.keras`` archive; the model's layers are Keras's own or registered."""
+    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
+        """Write a ``.keras`` archive of Keras's own layers; a model of other classes as the layers that it calls."""
         from udfs.handlers.keras import _export
 
-        return _export.export(model)
+        return _export.export(model, inputs)
 
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.keras`` archive in Keras's safe mode."""

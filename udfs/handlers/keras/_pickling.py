@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from udfs.tensors import TensorSpec
 
-__all__ = ["fingerprint", "known_paths", "open_network", "write_network"]
+__all__ = ["fingerprint", "known_paths", "open_network", "without_own_classes", "write_network"]
 
 _SUFFIX = ".keras"
 
@@ -61,8 +61,7 @@ def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
     paths: dict[str, str] = {}
     written = model
     if own_classes(model):
-        written, paths = flattened(model, inputs)
-        _check_same(model, written, inputs)
+        written, paths = without_own_classes(model, inputs)
     try:
         with tempfile.TemporaryDirectory() as folder:
             # Keras decides the format by the name.
@@ -75,6 +74,23 @@ def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
             f"{model.name} cannot be written without its code: {type(error).__name__}: "
             f"{str(error).strip().partition(chr(10))[0]}"
         ) from error
+
+
+def without_own_classes(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, dict[str, str]]:
+    """Write a model as a functional model of the layers of Keras that it calls, with the paths of its layers.
+
+    Raise UntraceableModelError if its code calls anything else, or the functional model gives other numbers.
+    """
+    try:
+        written, paths = flattened(model, inputs)
+        _check_same(model, written, inputs)
+    except UntraceableModelError as error:
+        names = ", ".join(own_classes(model))
+        raise UntraceableModelError(
+            f"{model.name} has classes that other processes do not know ({names}), and is not a graph of Keras's "
+            f"layers without them: {error}"
+        ) from error
+    return written, paths
 
 
 def open_network(path: Path) -> Any:

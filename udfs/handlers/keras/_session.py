@@ -156,6 +156,9 @@ class KerasSession:
         self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
+    def follow_metric(self, value: float) -> None:
+        """Do nothing: Keras's schedules are of steps."""
+
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
         contributions = {"loss": np.zeros(2)}

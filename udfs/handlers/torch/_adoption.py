@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from udfs.handlers.torch._steppers import follows_metric
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from udfs.training import Trainer
 
 __all__ = ["adopt_state", "adopt_weights", "used_slots"]
+
+# Attributes of a scheduler that follows a metric.
+_PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
 
 
 def adopt_state(
@@ -32,10 +36,16 @@ def adopt_state(
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     grouped = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
     slots = _slots(optimizer, grouped, saved)
-    steps = 0 if trainer.scheduler is None else _steps(saved["scheduler"])
+    follows = follows_metric(trainer.scheduler)
+    steps = 0 if trainer.scheduler is None or follows else _steps(saved["scheduler"])
     load(saved)
     # Its own groups, for load_state_dict replaces all of their hyperparameters.
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    if follows:
+        # Its progress; factor and patience are the trainer's.
+        vars(trainer.scheduler).update(
+            {name: saved["scheduler"][name] for name in _PROGRESS if name in saved["scheduler"]}
+        )
     # Its steps once more, from its own base rates: a scheduler's rates are products of all that went before.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)

@@ -11,7 +11,7 @@ from torch import nn
 
 from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch import _export, _networks, _program
+from udfs.handlers.torch import _export, _networks, _program, _settings
 from udfs.handlers.torch import _pickling as _travel
 from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._hidden_modules import has_meta_tensor
@@ -98,6 +98,14 @@ class TorchFramework(Framework):
         else:
             torch.cuda.manual_seed(int.from_bytes(hashlib.blake2b(cpu.tobytes(), digest_size=7).digest()))
 
+    def take_settings(self) -> dict[str, Any]:
+        """Read torch's default dtype and device, threads, and flags of determinism, gradients and precision."""
+        return _settings.take_settings()
+
+    def apply_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set some of torch's settings."""
+        _settings.apply_settings(settings)
+
     def threads(self) -> int:
         """Count the threads that an operation of torch uses now."""
         return torch.get_num_threads()
@@ -112,11 +120,23 @@ class TorchFramework(Framework):
 
         return TorchSession(trainer, device)
 
+    def build_variables(self, model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
+        """Call a module once on zeros if it has lazy parameters."""
+        from udfs.handlers.torch._modes import build_lazy_parameters  # inference needs nothing of training
+
+        build_lazy_parameters(model, inputs)
+
     def refusal_of_one_row(self, model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
         """Return the error of batch normalisation if a module meets it on one row; empty without one."""
         from udfs.handlers.torch._modes import refusal_of_one_row  # inference needs nothing of training
 
         return refusal_of_one_row(model, inputs)
+
+    def check_mini_batches(self, optimizer: Any) -> None:
+        """Refuse L-BFGS without a line search."""
+        from udfs.handlers.torch._steppers import check_mini_batches  # inference needs nothing of training
+
+        check_mini_batches(optimizer)
 
     def open_adapted(
         self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from udfs.tensors import TensorSpec
 
-__all__ = ["frozen_modules", "refusal_of_one_row", "set_training"]
+__all__ = ["build_lazy_parameters", "frozen_modules", "refusal_of_one_row", "set_training"]
 
 
 def set_training(model: nn.Module) -> None:
@@ -64,15 +65,32 @@ def refusal_of_one_row(model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
     """
     if not any(isinstance(module, _BatchNorm) for module in model.modules()):
         return ""
-    arrays = [np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs]
     try:
         twin = copy.deepcopy(model)
         device = next((parameter.device for parameter in twin.parameters()), torch.device("cpu"))
         set_training(twin)
         with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-            twin(*(torch.from_numpy(array).to(device) for array in arrays))
+            twin(*(tensor.to(device) for tensor in _zeros(inputs)))
     except ValueError as error:
         return str(error) if "more than 1 value per channel" in str(error) else ""
     except Exception:  # noqa: BLE001 - another error of the user's module shows where it is trained
         return ""
     return ""
+
+
+def build_lazy_parameters(model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
+    """Call a module once on zeros, in inference mode, if it has lazy parameters."""
+    if not any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        return
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    with torch.no_grad():
+        model(*_zeros(inputs))
+    for module, training in modes.items():
+        module.training = training
+
+
+def _zeros(inputs: Sequence[TensorSpec]) -> list[torch.Tensor]:
+    """Make a row of each input, as a session reads it."""
+    arrays = (np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs)
+    return [torch.from_numpy(array) for array in arrays]

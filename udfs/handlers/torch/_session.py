@@ -11,9 +11,11 @@ import torch
 from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.torch._adoption import adopt_state, adopt_weights
+from udfs.handlers.torch._attributes import Attributes
 from udfs.handlers.torch._freezing import Freezing
 from udfs.handlers.torch._loss_facts import LabelForms, Reading, loss_facts, network_ending
 from udfs.handlers.torch._modes import set_training
+from udfs.handlers.torch._steppers import follows_metric, takes_closure
 from udfs.handlers.torch._weighted_loss import WeightedLoss
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
@@ -48,6 +50,13 @@ class TorchSession:
         self._trainer = trainer
         self.epoch = 0  # epochs that are over
         self._freezing = Freezing(trainer)
+        self._takes_closure = takes_closure(trainer.optimizer)
+        self._follows_metric = follows_metric(trainer.scheduler)
+        if self._follows_metric and trainer.scheduler_step == "batch":
+            raise TrainerError(
+                f"scheduler_step must be 'epoch' for {type(trainer.scheduler).__name__}, which steps with the metric "
+                "of an epoch, got 'batch'"
+            )
         self._device = torch.device(device)
         if self._device.type == "cuda" and self._device.index is not None:
             torch.cuda.set_device(self._device)  # what draws random numbers is the current GPU
@@ -56,6 +65,7 @@ class TorchSession:
         self._weighted = [WeightedLoss(loss, self._one_loss) for loss in self._losses]
         self._label_forms = LabelForms()
         self.sums = TaskSums(trainer.metrics, loss_facts(self._losses[0]), trainer.task)
+        self._attributes = Attributes(self.model, list(self._losses), trainer.optimizer)
         self.random = take_random()
         self.begin()
 
@@ -63,6 +73,12 @@ class TorchSession:
     def device(self) -> torch.device:
         """Device of the model."""
         return self._device
+
+    @property
+    def metric_mode(self) -> str | None:
+        """Direction in which the scheduler follows a metric, ``"min"`` or ``"max"``; ``None`` where it does not say."""
+        mode = getattr(self._trainer.scheduler, "mode", None) if self._follows_metric else None
+        return mode if mode in {"min", "max"} else None
 
     @property
     def losses(self) -> Sequence[Any]:
@@ -74,6 +90,10 @@ class TorchSession:
         """Bytes of weights and buffers."""
         tensors = [*self.model.parameters(), *self.model.buffers()]
         return sum(tensor.nbytes for tensor in tensors)
+
+    def attribute_marks(self) -> dict[str, bytes]:
+        """Return a mark of each attribute that a checkpoint does not have, by its place."""
+        return self._attributes.marks()
 
     def saved_tensors(self) -> dict[str, Any]:
         """Name the tensors that a checkpoint holds of the model."""
@@ -96,6 +116,7 @@ class TorchSession:
             "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
             "random": self.random,
             "epoch": self.epoch,
+            **({"attributes": attributes} if (attributes := self._attributes.state()) else {}),
         }
 
     def restore(self, state: bytes) -> None:
@@ -106,6 +127,7 @@ class TorchSession:
             self._trainer.optimizer.load_state_dict(saved["optimizer"])
             if self._trainer.scheduler is not None:
                 self._trainer.scheduler.load_state_dict(saved["scheduler"])
+            self._attributes.load(saved.get("attributes", {}))
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
         self.random, self.epoch = saved["random"], saved.get("epoch", 0)
@@ -122,6 +144,7 @@ class TorchSession:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"a checkpoint of another model: {error}") from error
+        self._attributes.load(saved.get("attributes", {}) if optimizer else {})
         # A schedule of freezing goes on with a clone, and begins anew with weights alone.
         self.epoch = saved.get("epoch", 0) if optimizer else 0
 
@@ -140,14 +163,24 @@ class TorchSession:
     def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
         """Take one step."""
         trainer = self._trainer
-        trainer.optimizer.zero_grad(set_to_none=True)
-        outputs = _listed(self.forward(inputs, training=True))
-        loss = self._loss(outputs, [torch.from_numpy(array).to(self._device) for array in labels], weights)
-        loss.backward()  # type: ignore[no-untyped-call]
-        trainer.optimizer.step()
+        truth = [torch.from_numpy(array).to(self._device) for array in labels]
+        losses: list[float] = []
+
+        def closure() -> torch.Tensor:
+            trainer.optimizer.zero_grad(set_to_none=True)
+            loss = self._loss(_listed(self.forward(inputs, training=True)), truth, weights)
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(float(loss.detach()))
+            return loss.detach()
+
+        if self._takes_closure:
+            trainer.optimizer.step(closure)
+        else:
+            closure()
+            trainer.optimizer.step()
         if trainer.scheduler is not None and trainer.scheduler_step == "batch":
             trainer.scheduler.step()
-        value = float(loss.detach())
+        value = losses[0]
         if not math.isfinite(value):
             raise Diverged(f"the loss became {value} after {self._rows} rows of the shard")
         self._loss_sum += value * weights.total
@@ -157,11 +190,17 @@ class TorchSession:
     def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Close the unit."""
         scheduler = self._trainer.scheduler
-        if scheduler is not None and self._trainer.scheduler_step == "epoch" and ends_epoch:
+        by_epoch = self._trainer.scheduler_step == "epoch" and not self._follows_metric
+        if scheduler is not None and by_epoch and ends_epoch:
             scheduler.step()
         self.epoch += ends_epoch
         self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
+
+    def follow_metric(self, value: float) -> None:
+        """Step a scheduler that takes a metric."""
+        if self._follows_metric:
+            self._trainer.scheduler.step(value)
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""

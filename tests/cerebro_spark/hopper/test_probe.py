@@ -1,0 +1,145 @@
+"""Trial of a search's configurations on the driver, before a worker starts."""
+
+from __future__ import annotations
+
+import logging
+import random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cerebro_spark import ModelTrainer, Store
+from cerebro_spark.errors import LabelError, TrainerError
+from cerebro_spark.hopper import probe
+from udfs.shards import PreparedData, Shard, TensorColumn, TensorGroup
+from udfs.training import TrainingFunctions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BACKEND: Any = SimpleNamespace(memory_bytes=None)
+
+
+def prepared(path: Path, samples: tuple[float, ...] = (0.0, 1.0), kind: str = "int64") -> PreparedData:
+    """Forty rows of one input, whose first labels are 0 and 1."""
+    x, y = TensorColumn("x", "float32"), TensorColumn("y", kind)
+    groups = (TensorGroup("features", (x,), joined=True),), (TensorGroup("y", (y,)),)
+    shard = Shard("train", 0, "train/shard-00000.parquet", rows=40, nbytes=320)
+    data = PreparedData(Store.from_uri(str(path)), "d", *groups, (shard,), 0, 0.0, "f00", label_samples={"y": samples})
+    with data.store.writing(*data.path(shard)) as file:
+        labels = np.arange(40) % 2
+        pq.write_table(pa.table({"x": np.linspace(-1, 1, 40, dtype="float32"), "y": labels.astype(kind)}), file)
+    return data
+
+
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    if params.get("raises"):
+        raise params["raises"]
+    net = params.get("net", lambda: torch.nn.Linear(1, 2))()
+    optimizer = params.get("optimizer", torch.optim.SGD)(net.parameters(), lr=params.get("lr", 0.1))
+    loss = params.get("loss", torch.nn.CrossEntropyLoss())
+    return ModelTrainer(model=net, optimizer=optimizer, loss=loss, batch_size=params.get("batch", 8))
+
+
+BAD: list[dict[str, Any]] = [
+    {"raises": ValueError("too large")},
+    {"raises": TrainerError("no such network")},
+    {"net": lambda: torch.nn.Linear(3, 2)},  # other inputs
+    {"optimizer": torch.optim.SparseAdam},  # its step fails
+    {"batch": 39, "net": lambda: torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2))},
+    {"net": lambda: torch.nn.Linear(1, 1)},  # one class
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_configuration_that_cannot_be_trained_is_passed_over_wherever_it_is(
+    bad: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, good = prepared(tmp_path), {"lr": 0.25}
+    for configurations in ([bad, good], [good, bad], [bad, bad, good]):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert probe(trainer, configurations, data, 0, BACKEND).params == good
+        assert caplog.text.count("cannot be trained and ends as failed") == configurations.index(good)
+    with pytest.raises((TrainerError, LabelError)) as alone:
+        probe(trainer, [bad], data, 0, BACKEND)
+    with pytest.raises(type(alone.value)) as first:
+        probe(trainer, [bad, {"raises": KeyError("another")}], data, 0, BACKEND)
+    assert str(first.value) == str(alone.value)
+
+
+def functional(outputs: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(outputs, labels.long())
+
+
+@pytest.mark.parametrize("loss", [torch.nn.CrossEntropyLoss(), torch.nn.NLLLoss(), functional])
+@pytest.mark.parametrize(
+    ("samples", "kind", "wrong"),
+    [((0.0, 2.0), "int64", "2"), ((-1.0, 1.0), "int64", "-1"), ((0.0, 7.0), "float32", "7"), ((0.0, 1.0), "int64", "")],
+)
+def test_labels_of_all_rows_are_tried(
+    loss: Any, samples: tuple[float, ...], kind: str, wrong: str, tmp_path: Path
+) -> None:
+    data = prepared(tmp_path, samples, kind)
+    if not wrong:
+        probe(trainer, [{"loss": loss}], data, 0, BACKEND)
+        return
+    with pytest.raises(LabelError, match=rf"label 'y' must have an output .* 2 classes, 0 to 1, got {wrong} "):
+        probe(trainer, [{"loss": loss}], data, 0, BACKEND)
+
+
+def test_fractions_values_and_ignored_labels(tmp_path: Path) -> None:
+    with pytest.raises(LabelError, match=r"got 0\.5 "):
+        probe(trainer, [{}], prepared(tmp_path, (0.0, 1.0, 0.5), "float32"), 0, BACKEND)
+    regression = {"net": lambda: torch.nn.Linear(1, 1), "loss": torch.nn.MSELoss()}
+    probe(trainer, [regression], prepared(tmp_path, (-1e3, 1e3, 0.5), "float32"), 0, BACKEND)
+    probe(trainer, [{}], prepared(tmp_path, (-100.0, 1.0)), 0, BACKEND)  # the loss ignores -100
+
+
+def test_label_samples_are_stored_with_the_data(tmp_path: Path) -> None:
+    data = prepared(tmp_path, (0.0, 3.0, 1.5))
+    data.save()
+    assert PreparedData.load(data.store, "d").label_samples == {"y": (0.0, 3.0, 1.5)}
+
+
+def functions(params: dict[str, Any]) -> TrainingFunctions:
+    def model_fn(params: dict[str, Any]) -> Any:
+        net = torch.nn.Linear(1, 2)
+        return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def train_fn(data: Any, model: Any, optimizer: Any, params: Any) -> dict[str, float]:
+        random.random()
+        return {"loss": 0.5}
+
+    return TrainingFunctions(model_fn=model_fn, train_fn=train_fn)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trainer_fn", [trainer, functions])
+def test_the_drivers_process_is_as_it_was(trainer_fn: Callable[..., Any], tmp_path: Path) -> None:
+    def changes(params: dict[str, Any]) -> Any:
+        torch.set_default_dtype(torch.float64)
+        np.seterr(all="ignore")
+        made = trainer_fn(params)
+        if isinstance(made, ModelTrainer):
+            made.model.float()
+        return made
+
+    def state() -> Any:
+        return (
+            random.getstate(),
+            np.random.get_state()[1].tolist(),  # the generator in question
+            torch.get_rng_state().tolist(),
+            torch.get_default_dtype(),
+            np.geterr(),
+        )
+
+    before = state()
+    probe(changes, [{}], prepared(tmp_path), 0, BACKEND)
+    assert state() == before
