@@ -412,7 +412,7 @@ class Search(Estimator[Selection]):
         """
         plan = self._provisional().plan()
         if data is not None:
-            decision = self._probed(self.sample(), data, plan.epochs_each).session.sums.decision
+            decision = self._probed([self.sample()], data, plan.epochs_each).session.sums.decision
             plan = replace(plan, notes=(*plan.notes, *decision.explain().split("\n")))
         if unit_seconds is None:
             return plan

@@ -87,12 +87,14 @@ def functional(outputs: Any, labels: Any) -> Any:
 def test_labels_of_all_rows_are_tried(
     loss: Any, samples: tuple[float, ...], kind: str, wrong: str, tmp_path: Path
 ) -> None:
-    data = prepared(tmp_path, samples, kind)
+    data, params = prepared(tmp_path, samples, kind), {"loss": loss}
+    if isinstance(loss, torch.nn.NLLLoss):
+        params["net"] = lambda: torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.LogSoftmax(1))
     if not wrong:
-        probe(trainer, [{"loss": loss}], data, 0, BACKEND)
+        probe(trainer, [params], data, 0, BACKEND)
         return
     with pytest.raises(LabelError, match=rf"label 'y' must have an output .* 2 classes, 0 to 1, got {wrong} "):
-        probe(trainer, [{"loss": loss}], data, 0, BACKEND)
+        probe(trainer, [params], data, 0, BACKEND)
 
 
 def test_fractions_values_and_ignored_labels(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_label_samples_are_stored_with_the_data(tmp_path: Path) -> None:
 
 def functions(params: dict[str, Any]) -> TrainingFunctions:
     def model_fn(params: dict[str, Any]) -> Any:
-        net = torch.nn.Linear(1, 2)
+        net = torch.nn.Linear(1, 2, dtype=torch.float32)
         return net, torch.optim.SGD(net.parameters(), lr=0.1)
 
     def train_fn(data: Any, model: Any, optimizer: Any, params: Any) -> dict[str, float]:
