@@ -376,7 +376,7 @@ def test_classes_are_those_of_all_rows_where_the_column_has_them(
 ) -> None:
     words = table.withColumn("word", F.when(F.col("fold") == 1, "rare").otherwise(F.col("label").cast("string")))
     indexed = StringIndexer(inputCol="word", outputCol="indexed").fit(words).transform(words)
-    made = estimator(spark, tmp_path, label_columns=["indexed"])
+    made = estimator(spark, tmp_path, label_columns=["indexed"], trainer_fn=three)
     with pytest.raises(LabelError, match=r"3 classes.*of class \d \('rare'\).*foldCol"):
         made.fit(indexed.where("fold = 0"))
 
