@@ -11,7 +11,7 @@ from cerebro_spark.adaptation._campaign_record import CampaignRecord, CycleRecor
 from cerebro_spark.adaptation._candidates import Candidates
 from cerebro_spark.adaptation._cycle import Cycle, count_records
 from cerebro_spark.adaptation._cycle_run import CycleRun
-from cerebro_spark.adaptation._label_checks import check_labels, find_extremes
+from cerebro_spark.adaptation._extreme_labels import find_extremes
 from cerebro_spark.adaptation._mlflow_settings import tracked_settings
 from cerebro_spark.adaptation._planned_groups import PlannedGroups
 from cerebro_spark.adaptation._planning import Planning
@@ -23,7 +23,7 @@ from cerebro_spark.adaptation._warm_start import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, RunError, StoreError
-from cerebro_spark.hopper import Journal, Lease, probe
+from cerebro_spark.hopper import Journal, Lease, check_label_samples, probe
 from cerebro_spark.tune import check_objectives, grid
 from optimizer.procedures import Start
 from optimizer.sizes import size
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.adaptation._cycle import CycleResult
-    from cerebro_spark.adaptation._label_checks import Extreme
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.adaptation._settings import CampaignSettings
-    from cerebro_spark.hopper import Probed
+    from cerebro_spark.hopper import LabelSample, Probed
     from cerebro_spark.tune import Search
 
 __all__ = ["Campaign"]
@@ -153,10 +152,11 @@ class Campaign:
         plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(count_records(data)))
         return "\n".join([plan.explain(), *layers.candidates.notes])
 
-    def _probe(self, search: Search, data: GrowingData, labels: Sequence[Extreme] = ()) -> Probed:
+    def _probe(self, search: Search, data: GrowingData, labels: Sequence[LabelSample] = ()) -> Probed:
         """Try a configuration, the metrics that decide and labels on the driver, before anything is computed."""
         settings = self._settings
-        check = partial(check_labels, labels, data)
+        models = "start a campaign with another name and models"
+        check = partial(check_label_samples, labels, data, models=models)
         epochs = search.plan().epochs_each
         configurations = search.strategy.list_configurations()
         probed = probe(settings.trainer_fn, configurations, data, settings.seed, settings.backend, check, epochs)

@@ -11,7 +11,7 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
-from cerebro_spark.hopper._labels import label_refusal
+from cerebro_spark.hopper._labels import LabelSample, check_label_samples
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
@@ -38,6 +38,7 @@ __all__ = [
     "Holdings",
     "Interrupts",
     "Journal",
+    "LabelSample",
     "Lease",
     "Loss",
     "Observer",
@@ -53,9 +54,9 @@ __all__ = [
     "Trial",
     "TrialLog",
     "best_epoch",
+    "check_label_samples",
     "check_modules",
     "inspect_store",
-    "label_refusal",
     "probe",
     "uses_slots",
 ]

@@ -1,44 +1,71 @@
-"""Trial of labels: a loss that has no output for a label raises on it."""
+"""Detection of labels for which a model has no output: its loss raises on them.
+
+A classifier with three outputs accepts the labels 0, 1 and 2. Only the smallest and the largest label of many rows have
+to be tried, and a fraction: a label between them has an output if both have one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import LabelError
 from udfs.shards import load_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from udfs.shards import PreparedData, Tensors
     from udfs.training import Session
 
-__all__ = ["check_label_ranges", "label_refusal"]
+__all__ = ["LabelSample", "check_label_samples", "label_samples"]
 
 
-def check_label_ranges(data: PreparedData, session: Session) -> None:
-    """Evaluate a model on the smallest and largest number of each label, and on a fraction, of all rows of the data.
+@dataclass(frozen=True, slots=True)
+class LabelSample:
+    """Number of a label column to try, with the id of a record that has it; ``None`` if records have no ids."""
 
-    Raise LabelError if the loss takes the label 0 and not such a label.
+    column: str
+    value: float
+    record: Any = None
+
+
+def label_samples(data: PreparedData) -> list[LabelSample]:
+    """List the smallest and the largest number of each label column of the data, and a fraction if there is one."""
+    return [LabelSample(group.name, value) for group in data.labels for value in data.label_samples.get(group.name, ())]
+
+
+def check_label_samples(
+    samples: Sequence[LabelSample], data: PreparedData, session: Session, models: str = "build models"
+) -> None:
+    """Evaluate a model on a training row with each sample in place of the row's label.
+
+    ``models`` begins the remedy "... with more classes".
+
+    Raises
+    ------
+    LabelError
+        The model has no output for a label. The message has the label, its record and the classes of the model.
     """
-    if not data.label_samples:
+    if not samples:
         return
     row = load_rows(data, "train", 1)
-    for place, group in enumerate(data.labels):
-        values = data.label_samples.get(group.name, ())
-        # An error that a label of 0 causes too is not due to the label.
-        if not values or label_refusal(session, row, place, 0) is not None:
-            continue
-        for value in values:
-            why = label_refusal(session, row, place, value)
-            if why is not None:
-                raise LabelError(
-                    f"label {group.name!r} must have an output of the model, which has "
-                    f"{_described_outputs(session, row, place)}, got {value:g} ({why}): correct or leave out the rows "
-                    f"with this label, or build models with more classes"
-                )
+    places = {group.name: place for place, group in enumerate(data.labels)}
+    # A model that raises an error for class 0 as well, which every classifier has, fails for another reason.
+    columns = {sample.column for sample in samples}
+    checked = {column for column in columns if _label_error(session, row, places[column], 0) is None}
+    for sample in samples:
+        place = places[sample.column]
+        error = _label_error(session, row, place, sample.value) if sample.column in checked else None
+        if error is not None:
+            source = "" if sample.record is None else f" in record {sample.record!r}"
+            raise LabelError(
+                f"label {sample.column!r} {_requirement(session, row, place)}, got {sample.value:g}{source} ({error}): "
+                f"correct the label, leave out the rows that have it, or {models} with more classes"
+            )
 
 
-def label_refusal(session: Session, row: Tensors, place: int, value: float) -> str | None:
+def _label_error(session: Session, row: Tensors, place: int, value: float) -> str | None:
     """Return the error that the model raises for a label; ``None`` without one."""
     labels = [array.copy() for array in row.labels]
     labels[place].flat[0] = value
@@ -49,10 +76,13 @@ def label_refusal(session: Session, row: Tensors, place: int, value: float) -> s
     return None
 
 
-def _described_outputs(session: Session, row: Tensors, place: int) -> str:
-    """Describe the output of the model that a label belongs to."""
+def _requirement(session: Session, row: Tensors, place: int) -> str:
+    """Describe the labels for which a model has an output."""
     outputs = session.predict(row.inputs)
     shape = outputs[min(place, len(outputs) - 1)].shape[1:]
-    # A single output tells two classes apart.
-    count = max(shape[0], 2) if len(shape) == 1 else 0
-    return f"{count} classes, 0 to {count - 1}" if count else f"outputs of the shape {shape}"
+    if len(shape) != 1:
+        return f"must be a class of the model, whose output has shape {shape}"
+    is_multilabel = session.sums.is_settled and session.sums.task.kind == "multilabel"
+    # A single output tells two classes apart, and so does each output of several labels.
+    last = 1 if is_multilabel else max(shape[0], 2) - 1
+    return f"must be in 0..{last}, the classes of the model"

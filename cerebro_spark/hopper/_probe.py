@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper._labels import check_label_ranges
+from cerebro_spark.hopper._labels import check_label_samples, label_samples
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
 from udfs.handlers import check_metric_mode, framework_of, open_session, settings_kept, training_bytes, try_step
@@ -150,7 +150,7 @@ def _opened(
         if opened is not None:
             opened(session)
         decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
-        check_label_ranges(prepared, session)
+        check_label_samples(label_samples(prepared), prepared, session)
         # Unequal ones, so that the loss has to give one number a row.
         unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
         weighed = replace(rows, weights=unequal)

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 
 from cerebro_spark import ModelTrainer, Store
 from cerebro_spark.errors import LabelError, TrainerError
-from cerebro_spark.hopper import probe
+from cerebro_spark.hopper import LabelSample, check_label_samples, probe
 from udfs.shards import PreparedData, Shard, TensorColumn, TensorGroup
-from udfs.training import TrainingFunctions
+from udfs.training import Task, TrainingFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_labels_of_all_rows_are_tried(
     if not wrong:
         probe(trainer, [params], data, 0, BACKEND)
         return
-    with pytest.raises(LabelError, match=rf"label 'y' must have an output .* 2 classes, 0 to 1, got {wrong} "):
+    with pytest.raises(LabelError, match=rf"label 'y' must be in 0\.\.1, the classes of the model, got {wrong} "):
         probe(trainer, [params], data, 0, BACKEND)
 
 
@@ -103,6 +103,27 @@ def test_fractions_values_and_ignored_labels(tmp_path: Path) -> None:
     regression = {"net": lambda: torch.nn.Linear(1, 1), "loss": torch.nn.MSELoss()}
     probe(trainer, [regression], prepared(tmp_path, (-1e3, 1e3, 0.5), "float32"), 0, BACKEND)
     probe(trainer, [{}], prepared(tmp_path, (-100.0, 1.0)), 0, BACKEND)  # the loss ignores -100
+
+
+@pytest.mark.parametrize(
+    ("task", "shape", "requirement"),
+    [
+        (Task("multilabel"), (3,), r"must be in 0\.\.1, the classes of the model"),
+        (Task("multiclass"), (4, 3), r"must be a class of the model, whose output has shape \(4, 3\)"),
+    ],
+)
+def test_a_label_without_an_output_is_named_with_its_record(
+    task: Task, shape: tuple[int, ...], requirement: str, tmp_path: Path
+) -> None:
+    def evaluate(rows: Any) -> None:
+        if rows.labels[0].max() > 1:
+            raise IndexError("out of bounds")
+
+    sums = SimpleNamespace(is_settled=True, task=task)
+    session: Any = SimpleNamespace(sums=sums, predict=lambda _: [np.zeros((1, *shape))], evaluate=evaluate)
+    samples = [LabelSample("y", 1.0, "a"), LabelSample("y", 5.0, "b")]
+    with pytest.raises(LabelError, match=rf"label 'y' {requirement}, got 5 in record 'b' \(IndexError"):
+        check_label_samples(samples, prepared(tmp_path), session)
 
 
 def test_label_samples_are_stored_with_the_data(tmp_path: Path) -> None:
