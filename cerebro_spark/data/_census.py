@@ -37,7 +37,7 @@ class Census:
 
     ``buckets`` are the complete rows of each bucket, ``content`` the sum of the rows' hashes, which are of their
     weights too, ``dropped`` the number of incomplete rows by reason. Rows of weight 0 are as if they were not there.
-    ``label_samples`` are the smallest and the largest number of each label, and a fraction where there is one.
+    ``label_samples`` are the smallest and the largest number of each label, and its largest fraction, if any.
     """
 
     buckets: tuple[int, ...]
@@ -122,7 +122,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, 
             # A sum of 64-bit hashes overflows 64 bits.
             F.sum(F.col("content").cast("decimal(20,0)")).alias("content"),
             *(end(name).alias(name) for name, end in ends),
-            *_label_columns(chosen),
+            *_label_aggregates(chosen),
         )
         .collect()
     )
@@ -150,9 +150,9 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, 
     if image_size is not None:
         shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
     content = str(sum(int(row["content"]) for row in complete))
-    samples = {source.name: _samples(place, complete) for place, source in _labels(chosen)}
-    rows_of = tuple(by_bucket.get(bucket, 0) for bucket in range(buckets))
-    return Census(rows_of, content, shapes, dropped, zero_weights, samples)
+    samples = {source.name: _label_samples(place, complete) for place, source in _numeric_labels(chosen)}
+    bucket_rows = tuple(by_bucket.get(bucket, 0) for bucket in range(buckets))
+    return Census(bucket_rows, content, shapes, dropped, zero_weights, samples)
 
 
 def listed(dropped: Mapping[str, int]) -> str:
@@ -160,7 +160,7 @@ def listed(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
-def _labels(chosen: Chosen) -> list[tuple[int, Source]]:
+def _numeric_labels(chosen: Chosen) -> list[tuple[int, Source]]:
     """List the labels that are numbers or tensors of whole numbers, with their places among the columns."""
     return [
         (place, source)
@@ -169,8 +169,9 @@ def _labels(chosen: Chosen) -> list[tuple[int, Source]]:
     ]
 
 
-def _label_columns(chosen: Chosen) -> Iterator[Column]:
-    for place, source in _labels(chosen):
+def _label_aggregates(chosen: Chosen) -> Iterator[Column]:
+    """Yield the smallest and the largest number of each label in a bucket, and its largest fraction."""
+    for place, source in _numeric_labels(chosen):
         column = F.col(f"c{place}")
         least, most = (column, column) if source.kind == "number" else (F.array_min(column), F.array_max(column))
         yield F.min(least).cast("double").alias(f"least{place}")
@@ -179,14 +180,14 @@ def _label_columns(chosen: Chosen) -> Iterator[Column]:
             yield F.max(F.when(column != F.floor(column), column)).cast("double").alias(f"fraction{place}")
 
 
-def _samples(place: int, complete: Sequence[Row]) -> tuple[float, ...]:
-    ends = [(name, end) for name, end in ((f"least{place}", min), (f"most{place}", max), (f"fraction{place}", max))]
-    values = [end(known) for name, end in ends if (known := _known(name, complete))]
-    return tuple(dict.fromkeys(values))
-
-
-def _known(name: str, rows: Sequence[Row]) -> list[float]:
-    return [row[name] for row in rows if name in row and row[name] is not None]
+def _label_samples(place: int, buckets: Sequence[Row]) -> tuple[float, ...]:
+    """Merge the aggregates of a label over the buckets, without repetitions."""
+    samples = []
+    for name, choose in ((f"least{place}", min), (f"most{place}", max), (f"fraction{place}", max)):
+        values = [row[name] for row in buckets if name in row and row[name] is not None]
+        if values:
+            samples.append(choose(values))
+    return tuple(dict.fromkeys(samples))
 
 
 def _check_places(counts: Iterable[Row]) -> None:

@@ -1,21 +1,24 @@
-"""Check the arguments of a preparation, before Spark starts a job, and translate what its workers raise."""
+"""Checks of a preparation: its arguments, before Spark starts a job, and the reports and errors of its workers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.errors import ChangingInputError, InvalidArgumentError, StoreError
+from cerebro_spark.data._census import listed
+from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError, StoreError
 from optimizer.arguments import one_of, whole_or_none
 from udfs.driver import cause
 from udfs.names import check_name
 from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.errors import PySparkException
 
     from cerebro_spark.data._columns import Chosen
 
-__all__ = ["check_image_size", "check_numbers", "check_words", "from_worker"]
+__all__ = ["check_image_size", "check_numbers", "check_words", "check_written", "from_worker"]
 
 _POLICIES = ("raise", "drop")
 
@@ -50,6 +53,52 @@ def check_image_size(chosen: Chosen, image_size: int | None) -> None:
         raise InvalidArgumentError(
             f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
         )
+
+
+def check_written(
+    counted: Mapping[Any, int],
+    received: Mapping[Any, int],
+    empty_shards: Sequence[int],
+    bad: Mapping[str, int],
+    errors: str,
+) -> None:
+    """Check the reports of the workers against the count of the rows.
+
+    Parameters
+    ----------
+    counted, received : mapping of shard to int
+        Rows of each shard when they were counted, and when the workers wrote them.
+    empty_shards : sequence of int
+        Training shards that must have rows, but have none.
+    bad : mapping of str to int
+        Rows that the workers could not write, by reason.
+    errors : {"drop", "raise"}
+        Policy for bad rows.
+
+    Raises
+    ------
+    ChangingInputError
+        The DataFrame returned different rows when it was read again.
+    ColumnError
+        A row is bad, and `errors` is ``"raise"``.
+    EmptyInputError
+        A training shard has no rows.
+    """
+    if _without_zeros(received) != _without_zeros(counted):
+        raise ChangingInputError(
+            f"df must return the same rows each time, got {sum(counted.values()):,} when counting and "
+            f"{sum(received.values()):,} when writing: cache or checkpoint it first, or read it from a table"
+        )
+    if bad and errors == "raise":
+        raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
+    if empty_shards:
+        raise EmptyInputError(
+            f"training shard {empty_shards[0]} must have rows, got none ({listed(bad)}): lower num_shards"
+        )
+
+
+def _without_zeros(rows: Mapping[Any, int]) -> dict[Any, int]:
+    return {shard: number for shard, number in rows.items() if number}
 
 
 def from_worker(error: PySparkException) -> Exception:

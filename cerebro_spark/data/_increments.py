@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed
-from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
+from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, check_written, from_worker
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._shard_assignment import with_places
-from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError
+from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
 from udfs.driver import hint_keywords, quoted
@@ -52,7 +52,7 @@ _LISTED = 5
 
 
 @hint_keywords
-def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide which row lies where
+def prepare_increment(  # noqa: PLR0913 - each is a setting of its own of the public function
     df: DataFrame,
     store: Store,
     *,
@@ -102,7 +102,7 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
         Number of shards of each split: one per worker. Every training shard needs a row of the first batch, but not of
         later ones.
     test_fraction : float
-        Share of the ids held out of training, in ``[0, 1)``. Default 0.25; the first batch needs one such row.
+        Share of the ids for validation, in ``[0, 1)``. Default 0.25; the first batch needs one such row.
     seed : int
         Seed of the assignment to splits and shards, non-negative. Default 0.
     image_size : int, optional
@@ -195,7 +195,7 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
             _check_first(census, num_shards, test_fraction)
         else:
             _check_alike(planned, before)
-        increment = _Writing(planned, chosen, census, errors, before, num_shards).run(rows, tick)
+        increment = _ShardWriteJob(planned, chosen, census, errors, before, num_shards).run(rows, tick)
     if increment.data.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(increment.data.dropped))
     if before is not None and not increment.rows and not increment.changes:
@@ -215,7 +215,9 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
 
 
 @dataclass(frozen=True, slots=True)
-class _Writing:
+class _ShardWriteJob:
+    """Spark job that writes new and changed rows, and checks that it received the rows that were counted."""
+
     planned: PreparedData
     chosen: Chosen
     census: Census
@@ -226,13 +228,13 @@ class _Writing:
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> Increment:
         """Write new and changed rows on the workers."""
         planned = self.planned
-        # What a batch left here whose driver was lost is of no use: its description was not written.
+        # Delete files of an earlier attempt that has not written the description.
         planned.store.delete(FOLDER, planned.name)
         planned.store.sweep(FOLDER, planned.name.partition("/")[0], unchanged_s=_ABANDONED_S)
         tick(f"writing the batch to {planned.store.uri}")
         reports = self._write(rows)
         bad = sum((Counter(report.bad) for report in reports), Counter[str]())
-        self._check(reports, bad)
+        self._discard_unless_complete(reports, bad)
         return increment_of(planned, reports)
 
     def _write(self, rows: DataFrame) -> list[IncrementReport]:
@@ -250,53 +252,46 @@ class _Writing:
             self.previous,
         )
         facts = ["id", "features", "labels", "without"]
-        plain = [f"c{place}" for place in range(len(sources))]
+        encoded_columns = [f"c{place}" for place in range(len(sources))]
         wanted = rows.where(F.col("defect").isin(COMPLETE, WITHOUT_WEIGHT))
-        dealt = (
+        assigned = (
             wanted.withColumn("without", F.col("defect") == WITHOUT_WEIGHT)
             .repartition(2 * self.num_shards, "bucket")
             .sortWithinPartitions("bucket", "turn", "id")
-            .select("bucket", *facts, *plain)
+            .select("bucket", *facts, *encoded_columns)
         )
         try:
-            reports = dealt.mapInArrow(writer, IncrementReport.schema).collect()
+            reports = assigned.mapInArrow(writer, IncrementReport.schema).collect()
         except PySparkException as error:
             raise from_worker(error) from error
         return [IncrementReport.from_row(row.asDict()) for row in reports]
 
-    def _check(self, reports: Sequence[IncrementReport], bad: Counter[str]) -> None:
-        twice = [record for report in reports for record in report.twice]
-        if twice:
-            self._discard()
-            more = ", ".join(map(repr, twice[:_LISTED]))
-            raise ColumnError(
-                f"ids come twice in one batch: {more}. A record is one row of a batch: keep the row that holds, with "
-                "df.dropDuplicates([id_column]) if they are all equal"
-            )
+    def _discard_unless_complete(self, reports: Sequence[IncrementReport], bad: Counter[str]) -> None:
+        """Delete the increment and raise if an id comes twice, or for the reasons of :func:`check_written`."""
         received = {
             SPLITS.index(report.split) * self.num_shards + report.partition: report.received for report in reports
         }
-        expected = {bucket: rows for bucket, rows in enumerate(self.census.buckets) if rows}
-        if {bucket: rows for bucket, rows in received.items() if rows} != expected:
-            self._discard()
-            raise ChangingInputError(
-                f"df must return the same rows each time, got {sum(expected.values()):,} when counting and "
-                f"{sum(received.values()):,} when writing: cache or checkpoint it first, or read it from a table"
-            )
-        if bad and self.errors == "raise":
-            self._discard()
-            raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
+        empty: list[int] = []
         if self.previous is None:
             written = {(report.split, report.partition) for report in reports if report.rows}
             empty = [place for place in range(self.num_shards) if (SPLITS[0], place) not in written]
-            if empty:
-                self._discard()
-                raise EmptyInputError(
-                    f"training shard {empty[0]} must have rows, got none ({listed(bad)}): lower num_shards"
-                )
+        try:
+            _check_ids(reports)
+            check_written(dict(enumerate(self.census.buckets)), received, empty, bad, self.errors)
+        except CerebroError:
+            self.planned.store.delete(FOLDER, self.planned.name)
+            raise
 
-    def _discard(self) -> None:
-        self.planned.store.delete(FOLDER, self.planned.name)
+
+def _check_ids(reports: Sequence[IncrementReport]) -> None:
+    """Check that no id comes twice in a batch."""
+    twice = [record for report in reports for record in report.twice]
+    if twice:
+        more = ", ".join(map(repr, twice[:_LISTED]))
+        raise ColumnError(
+            f"ids come twice in one batch: {more}. A record is one row of a batch: keep the row that holds, with "
+            "df.dropDuplicates([id_column]) if they are all equal"
+        )
 
 
 def _placed(
@@ -335,10 +330,10 @@ def _before(store: Store, name: str, previous: GrowingData | None, settings: Map
         )
     if previous is not None and previous.store != store:
         raise InvalidArgumentError(f"previous is in {previous.store.uri}, and the batch is for {store.uri}")
-    stored = _stored(store, name)
+    stored = _load_existing(store, name)
     earlier = () if previous is None else previous.increments
     if stored is None:
-        if previous is not None and _stored(store, previous.name) is None:
+        if previous is not None and _load_existing(store, previous.name) is None:
             raise InvalidArgumentError(f"previous is {previous.name!r}, which {store.uri} does not hold any more")
         before = previous
     elif isinstance(stored, GrowingData) and (stored.increments in (earlier, (*earlier, *stored.increments[-1:]))):
@@ -352,7 +347,8 @@ def _before(store: Store, name: str, previous: GrowingData | None, settings: Map
     return before
 
 
-def _stored(store: Store, name: str) -> PreparedData | None:
+def _load_existing(store: Store, name: str) -> PreparedData | None:
+    """Load the data of an earlier call; ``None`` if there is none."""
     return load_prepared(store, name) if store.exists(FOLDER, name, DESCRIPTION) else None
 
 

@@ -17,17 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cerebro_spark.data._census import COMPLETE, count, encoded, listed
-from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
+from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, check_written, from_worker
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._shard_checks import damaged_shards
 from cerebro_spark.data._shuffle import ShardPlan
-from cerebro_spark.errors import (
-    ChangingInputError,
-    ColumnError,
-    EmptyInputError,
-    InvalidArgumentError,
-    ShardError,
-)
+from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, ShardError
 from cerebro_spark.hopper import uses_slots
 from udfs.driver import hint_keywords
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
@@ -265,27 +259,17 @@ class _ShardWriteJob:
     def _discard_unless_complete(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
         """Delete the dataset and raise if rows changed after the count, are bad, or leave a training shard empty."""
         received = {(report.split, report.partition): report.rows + sum(report.bad.values()) for report in reports}
-        expected = {
-            (split, partition): rows
+        counted = {
+            (split, partition): self.plan.count_rows(split, partition)
             for split in SPLITS
             for partition in range(self.plan.partitions)
-            if (rows := self.plan.count_rows(split, partition))
         }
-        if received != expected:
-            self._discard()
-            raise ChangingInputError(
-                f"df must return the same rows each time, got {sum(expected.values()):,} when counting and "
-                f"{sum(received.values()):,} when writing: cache or checkpoint it first, or read it from a table"
-            )
-        if bad and self.errors == "raise":
-            self._discard()
-            raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
         empty = [report.partition for report in reports if report.split == SPLITS[0] and not report.rows]
-        if empty:
-            self._discard()
-            raise EmptyInputError(
-                f"training shard {empty[0]} must have rows, got none ({listed(bad)}): lower num_shards"
-            )
+        try:
+            check_written(counted, received, empty, bad, self.errors)
+        except CerebroError:
+            self.planned.store.delete(FOLDER, self.planned.name)
+            raise
 
     def _delete_other_files(self, shards: Sequence[Shard]) -> None:
         """Delete files of an earlier attempt with other rows, before the folder is read."""
@@ -295,9 +279,6 @@ class _ShardWriteJob:
             for other in store.list(FOLDER, name, split):
                 if f"{split}/{other}" not in written:
                     store.delete(FOLDER, name, split, other)
-
-    def _discard(self) -> None:
-        self.planned.store.delete(FOLDER, self.planned.name)
 
 
 def _plan_shards(census: Census, num_shards: int, test_fraction: float, seed: int) -> ShardPlan:
