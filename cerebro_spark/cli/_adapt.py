@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import Console
 
 from cerebro_spark import Adaptation, GridSearch, SparkBackend, Store
 from cerebro_spark.adaptation import CycleResult, check_how, cycles_figure
-from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri
+from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line
 from cerebro_spark.cli._search_file import adaptation_settings, load_search
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
@@ -46,8 +45,8 @@ __all__ = ["adapt_command"]
 _UNREAD = ("every other column",)
 _ASK, _HOW = 50, "least_confidence"
 
-# Settings that the file may have, too; an option wins.
-_NAMED = [
+# Settings of the adaptation that are both options and names in the file of the campaign; an option takes precedence.
+_SETTINGS = [
     *("id_column", "feature_columns", "label_columns", "weight_column", "max_records", "disk_bytes", "memory_bytes"),
     *("replicas", "metric", "test_fraction"),
 ]
@@ -77,14 +76,14 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
         overrides=CHOICES,
         defaults={"experiment": "adaptation"},
     ),
-    named=OptionGroup(Adaptation, _NAMED, overrides=RENAMED | _OVERRIDES, defaults=dict.fromkeys(_NAMED)),
+    options=OptionGroup(Adaptation, _SETTINGS, overrides=RENAMED | _OVERRIDES, defaults=dict.fromkeys(_SETTINGS)),
 )
 def adapt_command(
     campaign: Annotated[Path, typer.Argument(help="Python file with trainer_fn and search_space.")],
     out: OutFolder,
     workers: dict[str, Any],
     common: dict[str, Any],
-    named: dict[str, Any],
+    options: dict[str, Any],
     table: Annotated[
         list[str] | None,
         typer.Option(help=f"Newly labelled records: {TABLES}. A cycle; give it again for another one after it."),
@@ -116,18 +115,18 @@ def adapt_command(
     tables = table or []
     with refused_before_spark():
         module = load_search(campaign)
-        place = Store.from_uri(store or str((out / "store").resolve()))
+        campaign_store = Store.from_uri(store or str((out / "store").resolve()))
         make_backend: Callable[[Any], SparkBackend] = partial(SparkBackend, **workers)
-        settings = adaptation_settings(module, named)
+        settings = adaptation_settings(module, options)
         make = partial(
             Adaptation,
-            store=place,
+            store=campaign_store,
             trainer_fn=module.trainer_fn,
             search_space=module.search_space,
             name=name or campaign.stem,
             **common,
         )
-        # Sessions and columns come later; the rest is checked now.
+        # Check the settings before Spark starts; the session and the columns are known later.
         absent: Any = None
         before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
         _check_order(tables, before, table_format=table_format, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
@@ -135,19 +134,15 @@ def adapt_command(
         check_place(str(out))
 
     def remedy() -> str:
-        begun = len(make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings}).run_ids)
-        if begun == len(before.run_ids) and not resume:
-            return "no cycle had begun; the same command begins it"
-        words = ["cerebro", "adapt", str(campaign), "--resume"]
-        for option, values in (
-            ("--table", tables[begun - len(before.run_ids) :]),
-            ("--out", [str(out)]),
-            ("--name", [name]),
-            ("--store", [store]),
-            ("--pool", [pool]),
-        ):
-            words += [word for value in values if value is not None for word in (option, value)]
-        return f"adaptation {before.name} goes on with: {shlex.join(words)}"
+        now = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
+        new_cycles = len(now.run_ids) - len(before.run_ids)
+        if not new_cycles and not resume:
+            return "no cycle was started; the same command starts it"
+        values = [
+            *(("--table", each) for each in tables[new_cycles:]),
+            *(("--out", str(out)), ("--name", name), ("--store", store), ("--pool", pool)),
+        ]
+        return f"continue adaptation {before.name} with: {command_line(['adapt', str(campaign), '--resume'], values)}"
 
     with ended_by_interrupt(remedy):
         with Console(stderr=as_json).status("starting Spark"):

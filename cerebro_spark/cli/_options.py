@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,10 @@ from optimizer.hopper import POLICIES
 from udfs.driver.command import choice, comma_separated
 from udfs.driver.options import OptionGroup
 
-__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "metric_names"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "command_line", "metric_names"]
 
 TABLES = ".csv or .tsv with a header, .json, .orc, Parquet, or what --table-format says"
 """Formats of a table, for the help of options."""
@@ -43,6 +47,18 @@ def metric_names(text: str) -> str | list[str]:
     ('accuracy', ['accuracy', 'loss'])
     """
     return comma_separated(text) or text if "," in text else text
+
+
+def command_line(words: Sequence[str], options: Sequence[tuple[str, str | None]]) -> str:
+    """Write a command of ``cerebro`` for a shell, without the options whose value is ``None``.
+
+    Examples
+    --------
+    >>> command_line(["tune", "search.py"], [("--resume", "first"), ("--out", "my runs"), ("--store", None)])
+    "cerebro tune search.py --resume first --out 'my runs'"
+    """
+    with_values = [word for option, value in options if value is not None for word in (option, value)]
+    return shlex.join(["cerebro", *words, *with_values])
 
 
 RENAMED: dict[str, dict[str, Any]] = {

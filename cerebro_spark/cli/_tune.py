@@ -6,7 +6,6 @@ the hyperparameters to try. A procedure is the algorithm that decides which conf
 
 from __future__ import annotations
 
-import shlex
 import uuid
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.console import Console
 
 import cerebro_spark
 from cerebro_spark import GridSearch, Selection, SparkBackend, Store
-from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri
+from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line
 from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
@@ -138,8 +137,8 @@ def tune_command(
 
     def remedy() -> str:
         if Journal(run_store, run).begun:
-            words = ["cerebro", "tune", str(search), "--resume", run, "--out", str(out)]
-            return f"continue run {run} with: {shlex.join([*words, *(['--store', store] if store else [])])}"
+            values = [("--resume", run), ("--out", str(out)), ("--store", store)]
+            return f"continue run {run} with: {command_line(['tune', str(search)], values)}"
         return "no configuration was trained; the same command starts the search and reuses prepared rows"
 
     with ended_by_interrupt(remedy):

@@ -199,8 +199,8 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
 @pytest.mark.parametrize(
     ("begun", "options", "said"),
     [
-        (0, (), "no cycle had begun; the same command begins it"),
-        (1, (), "adapt {file} --resume --table {folder}/b.parquet --out {folder}/out"),
+        (0, (), "no cycle was started; the same command starts it"),
+        (1, (), "adaptation parity with: cerebro adapt {file} --resume --table {folder}/b.parquet --out {folder}/out"),
         (2, ("--pool", "{folder}/a.parquet"), "adapt {file} --resume --out {folder}/out --pool {folder}/a.parquet"),
         (1, ("--name", "mine"), "--resume --table {folder}/b.parquet --out {folder}/out --name mine"),
     ],
