@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
+import math
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -257,10 +258,12 @@ class LiveRouter:
                 return False
             return unit.link not in self._refusals.others(unit.group, routes[0])
 
-    def lost(self, link: Link, why: str) -> None:
+    def lost(self, link: Link, why: str, *, hung_since: float | None = None) -> None:
         """Send the rows of a lost backend to others, while their time allows.
 
-        One of them may have ended its process, so each is tried again alone. The row on trial ends with an error.
+        One of them may have ended its process, so each is tried again alone. The row on trial ends with an error. A
+        batch that hangs cannot have rows that were sent after its start, ``hung_since`` in seconds of the monotonic
+        clock, so these are sent as usual.
         """
         with self._lock:
             if self._links.get(link.name) is link:
@@ -272,8 +275,10 @@ class LiveRouter:
                 unit.link = ""
         unsent = link.unsent
         link.lost_rows += len([unit for unit in units if unit.number not in unsent])
-        causes = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in unsent]
-        others = [unit for unit in units if causes or unit.number in unsent]
+        since = math.inf if hung_since is None else hung_since
+        cleared = unsent | {unit.number for unit in units if unit.routed > since}
+        causes = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in cleared]
+        others = [unit for unit in units if causes or unit.number in cleared]
         for unit in others:
             if unit not in causes:
                 self._send(unit)
@@ -308,7 +313,7 @@ class LiveRouter:
             link = None
             if routes is not None and unit.attempts < _MOST_ATTEMPTS:
                 unit.attempts += 1
-                unit.link = self._chosen(unit, routes, now)
+                unit.link, unit.routed = self._chosen(unit, routes, now), now
                 link = self._links.get(unit.link)
         if gone:
             self._fail(unit, NoSuchModelError(f"Another version of {unit.session!r} has replaced the requested one."))

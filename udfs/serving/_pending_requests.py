@@ -97,6 +97,7 @@ class Pending:
     row: int  # place in its request
     joined: Joined
     link: str = ""  # backend that has the row
+    routed: float = 0.0  # time when it was sent to this backend, in seconds of the monotonic clock
     attempts: int = 0  # number of backends that had it
     pinned: bool = False  # True if its caller asked for this version
     suspect: bool = False  # True if a backend was lost that had it: it runs in a batch of its own

@@ -236,15 +236,15 @@ class Backends:
 
     # For the jobs.
 
-    def lose(self, name: str, why: str) -> None:
-        """Handle the end of a backend's job."""
+    def lose(self, name: str, why: str, *, hung_since: float | None = None) -> None:
+        """Handle the end of a backend's job, or a batch of it that has hung since a time of the monotonic clock."""
         with self._changed:
             link = self._links.pop(name, None)
             self._gone.pop(name, None)
         if link is not None:
             _LOG.warning("backend %s is lost: %s", name, why)
             link.close()
-            self._router.lost(link, why)
+            self._router.lost(link, why, hung_since=hung_since)
 
     def give_up(self, name: str) -> None:
         """Record that a backend has no restarts left."""
@@ -277,8 +277,11 @@ class Backends:
     def look_after(self, name: str) -> tuple[str, ...]:
         """Return the backend's name if its batch hangs, or if Spark has not replaced its lost process."""
         link = self.links.get(name)
-        if link is not None and link.running_ms > self._hangs_ms:
-            self.lose(name, f"a batch has run for more than {self._hangs_ms / 1000:g} s")
+        running_ms = 0.0 if link is None else link.running_ms
+        if running_ms > self._hangs_ms:
+            why = f"a batch has run for more than {self._hangs_ms / 1000:g} s"
+            # The report has travelled, so this is later than the start of the batch: no row of it is left out.
+            self.lose(name, why, hung_since=time.monotonic() - running_ms / 1000)
             return (name,)
         with self._changed:
             since = self._gone.get(name)

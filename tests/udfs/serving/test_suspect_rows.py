@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from live_backends import Running, running
 from played_links import played
+from waiting import until
 
 from udfs.serving import LiveRouter, ModelFailedError, OverloadedError
 from udfs.serving._messages import Answer
@@ -18,22 +19,12 @@ from udfs.serving._suspect_rows import SuspectRows
 from vista_spark.serving._backend_job import BackendJob
 from vista_spark.serving._backends import Backends
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SECONDS = 30.0
 POISON, WAITS = 666.0, 1.0
 
 
 def rows(*values: float) -> dict[str, Any]:
     return {"x": np.array([[value, value] for value in values], np.float32)}
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Fragile:
@@ -97,9 +88,9 @@ def test_rows_of_the_same_batch_are_answered(separate: bool) -> None:
         assert server.router.submit("m", rows(3.0)).result(SECONDS)["y"][0, 0] == 6.0
 
 
-def lose(router: LiveRouter, link: Any) -> None:
+def lose(router: LiveRouter, link: Any, **how: float) -> None:
     link.alive = False
-    router.lost(link, "its process ended")
+    router.lost(link, "its process ended", **how)
 
 
 def test_rows_that_wait_beside_the_row_on_trial_are_no_suspects() -> None:
@@ -118,6 +109,28 @@ def test_rows_that_wait_beside_the_row_on_trial_are_no_suspects() -> None:
     assert not left.suspect
     router.answered([Answer(left.number, "", "", {"y": np.ones(2)})])
     assert unsent.result(SECONDS)["y"].tolist() == [[1, 1]]
+    router.stop()
+
+
+def test_rows_sent_after_a_hung_batch_began_are_no_suspects() -> None:
+    router, links = played("a", "b", "c")
+    router.route({"m": {"a": 1.0}})
+    hangs = router.submit("m", rows(POISON))
+    began = links["a"].units[0].routed
+    later = [router.submit("m", rows(value)) for value in (2.0, 3.0)]
+    router.route({"m": {"b": 1.0}})
+    lose(router, links["a"], hung_since=began)
+    assert [(unit.number, unit.suspect) for unit in links["b"].units] == [(2, False), (3, False), (1, True)]
+    assert links["a"].lost_rows == 3
+    router.answered([Answer(2, "", "", {"y": np.ones(2)})])
+    assert later[0].result(SECONDS)["y"].tolist() == [[1, 1]]
+    # The batch that hangs next began with row 3, before the row on trial came, which is tried on another backend.
+    router.route({"m": {"c": 1.0}})
+    lose(router, links["b"], hung_since=links["b"].units[1].routed)
+    assert [(unit.number, unit.suspect) for unit in links["c"].units] == [(1, True)]
+    router.answered([Answer(1, "", "", {"y": np.ones(2)})])
+    assert hangs.result(SECONDS)["y"].tolist() == [[1, 1]]
+    assert [(unit.number, unit.suspect) for unit in links["c"].units[1:]] == [(3, True)]
     router.stop()
 
 
@@ -185,3 +198,18 @@ def test_a_loss_with_requests_is_no_restart(lost_rows: int, uncharged: int) -> N
     link: Any = SimpleNamespace(name="backend-0", lost_rows=lost_rows)
     backends.noticed(link, "its process ended")
     assert job.uncharged("backend-0") == uncharged
+
+
+def test_a_hung_batch_is_reported_with_its_start() -> None:
+    reports: list[tuple[str, float]] = []
+    link: Any = SimpleNamespace(name="backend-0", alive=True, running_ms=12_000.0, close=lambda: None)
+    backends = Backends.__new__(Backends)
+    backends._changed, backends._hangs_ms = threading.Condition(), 10_000.0
+    backends._links, backends._gone = {"backend-0": link}, {}
+    router: Any = SimpleNamespace(lost=lambda _link, why, *, hung_since: reports.append((why, hung_since)))
+    backends._router = router
+    earliest = time.monotonic() - 12.0
+    assert backends.look_after("backend-0") == ("backend-0",)
+    ((why, since),) = reports
+    assert why == "a batch has run for more than 10 s"
+    assert earliest <= since <= time.monotonic() - 12.0
