@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from live_backends import latencies, running
+from waiting import until
 
 from udfs.serving import (
     BadRequestError,
@@ -72,7 +73,7 @@ def test_what_waits_is_run_in_one_batch() -> None:
         first = server.router.submit("gate", rows(1))
         assert gate.entered.wait(SECONDS)
         others = [server.router.submit("gate", rows(1)) for _ in range(6)]
-        _until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 6)
+        until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 6)
         gate.open.set()
         for future in (first, *others):
             future.result(SECONDS)
@@ -85,9 +86,9 @@ def test_a_request_that_is_cancelled_is_not_computed() -> None:
         first = server.router.submit("gate", rows(1))
         assert gate.entered.wait(SECONDS)
         kept, cancelled = server.router.submit("gate", rows(2)), server.router.submit("gate", rows(3))
-        _until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 5)
+        until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 5)
         assert cancelled.cancel()
-        _until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 2)
+        until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 2)
         gate.open.set()
         first.result(SECONDS)
         kept.result(SECONDS)
@@ -107,7 +108,7 @@ def test_one_bad_row_spoils_no_batch_of_others() -> None:
         first = server.router.submit("picky", rows(1))
         assert gate.entered.wait(SECONDS)
         futures = [server.router.submit("picky", rows(1, value)) for value in (1.0, -1.0, 3.0)]
-        _until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 3)
+        until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 3)
         gate.open.set()
         first.result(SECONDS)
         assert futures[2].result(SECONDS)["y"][0, 0] == 6.0
@@ -150,7 +151,7 @@ def test_a_lost_backend_s_requests_are_answered_by_another() -> None:
         futures = [server.router.submit("gate", rows(1, value)) for value in range(10)]
         assert gate.entered.wait(SECONDS)
         server.cut("a")
-        _until(lambda: server.lost == ["a"])
+        until(lambda: server.lost == ["a"])
         gate.open.set()
         assert [future.result(SECONDS)["y"][0, 0] for future in futures] == [2.0 * value for value in range(10)]
         assert server.router.ready
@@ -159,7 +160,7 @@ def test_a_lost_backend_s_requests_are_answered_by_another() -> None:
 def test_with_no_backend_left_requests_end_at_once() -> None:
     with running({"double": double}, "a") as server:
         server.cut("a")
-        _until(lambda: server.lost == ["a"])
+        until(lambda: server.lost == ["a"])
         assert not server.router.ready
         with pytest.raises(OverloadedError, match="No backend serves double") as caught:
             server.router.submit("double", rows(1)).result(SECONDS)
@@ -174,7 +175,7 @@ def test_a_model_that_moves_loses_no_request() -> None:
         first = server.router.submit("gate", rows(1))
         assert gate.entered.wait(SECONDS)
         others = [server.router.submit("gate", rows(1, 5.0)) for _ in range(4)]
-        _until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 4)
+        until(lambda: server.links["a"].results is not None and server.links["a"].results.waiting == 4)
         server.router.route({"gate": {"b": 1.0}, "double": {"a": 1.0, "b": 1.0}})
         server.links["a"].adopt([Placed("double", 8, latencies(1.0))], SECONDS)
         gate.open.set()
@@ -217,10 +218,3 @@ def test_bad_requests_are_refused_at_the_door() -> None:
             with pytest.raises(BadRequestError, match="timeout_ms"):
                 submit("double", rows(1), timeout_ms=timeout)
         assert server.router.waiting == 0
-
-
-def _until(happened: Any) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)

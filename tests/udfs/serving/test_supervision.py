@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,8 @@ import pytest
 from http_client import HttpClient
 from live_backends import SPEC, running
 from numpy_router import NumpyRouter
+from places import ROOT
+from waiting import until
 
 from udfs.node import SupervisedThread, _supervised_thread
 from udfs.rpc import Caller, Endpoint, new_credentials
@@ -36,10 +37,9 @@ from udfs.serving.http._forwarding import Arrays, Ask, Forward, Gather
 from udfs.serving.http._router_service import RouterService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SECONDS = 30.0
-ROOT = Path(__file__).parents[3]
 
 
 def double(arrays: Any) -> Any:
@@ -54,13 +54,6 @@ def broken(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("injected")
 
 
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @pytest.fixture(autouse=True)
 def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_supervised_thread, "_PAUSE_S", 0.01)
@@ -71,7 +64,7 @@ def test_every_thread_of_serving_is_supervised() -> None:
     plain = [
         str(place) for place in places if re.search(r"\bThread\(", place.read_text().replace("SupervisedThread(", ""))
     ]
-    # Its main program has a thread that ends with the process.
+    # The threads of a front-end process end with it.
     assert [place for place in plain if not place.endswith(("_front_end_main.py", "_front_end_processes.py"))] == []
 
 

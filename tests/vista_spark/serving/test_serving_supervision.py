@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from live_backends import SPEC, served
+from waiting import until
 
 from udfs.node import _supervised_thread
 from udfs.serving import Admission, OverloadedError
@@ -38,13 +38,6 @@ class Once:
         if self.calls == 1:
             raise ZeroDivisionError("injected")
         return self.result
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from waiting import until
 
 from optimizer.serving import BatchingProfile
 from udfs.rpc import Endpoint, new_credentials
@@ -139,13 +140,6 @@ def serving(path: Path, scaling: Scaling, *sessions: Session, epoch_s: float = 6
         one.control.stop()
         one.give_back(one.wanted)
         one.router.stop()
-
-
-def until(happened: Callable[[], Any]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_swap_under_load_loses_no_request(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -18,6 +17,7 @@ import psutil
 import pytest
 from http_client import HttpClient, infer_body
 from places import ROOT
+from waiting import until
 
 from optimizer.errors import InvalidArgumentError
 from udfs.rpc import Endpoint, RefusedError, new_credentials
@@ -28,7 +28,7 @@ from udfs.serving.http._remote_router import RemoteRouter
 from udfs.serving.http._router_service import RouterService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy_router import NumpyRouter
 
@@ -39,13 +39,6 @@ ROW = infer_body("FP32", [1, 3], [[1.0, 2.0, 3.0]])
 def two(router: NumpyRouter) -> Iterator[FrontEndProcesses]:
     with FrontEndProcesses(router, 2, port=0) as processes:
         yield processes
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def status(client: HttpClient, model: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from http_client import HttpClient, infer_body
 from numpy_router import SHORT_SLO_MS, NumpyRouter
+from waiting import until
 
 from udfs.serving.http import FrontEnd, HttpLimits
 
@@ -270,7 +271,7 @@ def test_no_answer_is_504_within_100_ms_of_the_deadline(
     assert took_ms >= (timeout_ms or SHORT_SLO_MS)
     # 50 ms are the front end's own; the rest is for a machine that is busy.
     assert took_ms < (timeout_ms or SHORT_SLO_MS) + 1000
-    _until(router.waiting[1.0].cancelled)
+    until(router.waiting[1.0].cancelled)
 
 
 def test_a_client_that_hangs_up_has_its_request_cancelled(front: FrontEnd, router: NumpyRouter) -> None:
@@ -279,14 +280,14 @@ def test_a_client_that_hangs_up_has_its_request_cancelled(front: FrontEnd, route
     head = f"POST /v2/models/never/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.token}\r\n"
     with socket.create_connection(("127.0.0.1", front.port)) as raw:
         raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        _until(lambda: 7.0 in router.waiting)
+        until(lambda: 7.0 in router.waiting)
         assert not router.waiting[7.0].done()
-    _until(router.waiting[7.0].cancelled)
+    until(router.waiting[7.0].cancelled)
 
 
 def test_a_request_that_the_server_drops(client: HttpClient, router: NumpyRouter) -> None:
     router.waiting.clear()
-    threading.Thread(target=lambda: (_until(lambda: 9.0 in router.waiting), router.waiting[9.0].cancel())).start()
+    threading.Thread(target=lambda: (until(lambda: 9.0 in router.waiting), router.waiting[9.0].cancel())).start()
     reply = client.infer("never", infer_body("FP32", [1, 3], [[9.0, 0, 0]]))
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
 
@@ -302,21 +303,14 @@ def test_more_requests_than_are_allowed(front: FrontEnd, router: NumpyRouter, cl
         open_sockets.append(socket.create_connection(("127.0.0.1", front.port)))
         open_sockets[-1].sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     try:
-        _until(lambda: len(router.waiting) == 20)
+        until(lambda: len(router.waiting) == 20)
         reply = client.infer("linear", GOOD)
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     finally:
         for raw in open_sockets:
             raw.close()
-    _until(lambda: all(future.cancelled() for future in router.waiting.values()))
-    _until(lambda: client.infer("linear", GOOD).status == 200)
-
-
-def _until(condition: Any) -> None:
-    ends = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
+    until(lambda: all(future.cancelled() for future in router.waiting.values()))
+    until(lambda: client.infer("linear", GOOD).status == 200)
 
 
 def test_a_deadline_that_went_by_in_the_front_end_is_no_fault_of_the_client(
