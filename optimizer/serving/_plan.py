@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NodePlan", "Placement", "ServingPlan", "node_plan"]
 
-# Occupancy from which percent are shown without a fraction.
+# Occupancy from which percentages are shown without a fraction.
 _TENTH = 0.1
 
 
@@ -42,7 +42,8 @@ class Placement:
 class NodePlan:
     """Duty cycle of a backend: a batch of each placement in turn.
 
-    ``busy`` is the occupancy at the planned rates; by default, that of batches in each cycle that has a request.
+    ``busy`` is the occupancy at the planned rates. Default: that of one batch per cycle, or per request if there are
+    fewer requests than cycles.
     """
 
     backend: Backend
@@ -138,8 +139,8 @@ class ServingPlan(ExplainedInNotebooks):
         lines = [f"{len(self.sessions)} sessions on {len(self.nodes)} backends ({self.method}; {verdict})"]
         for node in self.nodes:
             memory = f", {size(node.memory_bytes)}" if node.memory_bytes else ""
-            share = f"{node.occupancy:.0%}" if node.occupancy >= _TENTH else f"{node.occupancy:.1%}"
-            occupied = f"{share.replace('%', ' %')} occupied"
+            digits = 0 if node.occupancy >= _TENTH else 1
+            occupied = f"{100 * node.occupancy:.{digits}f} % occupied"
             lines.append(f"{node.backend.name}: duty cycle {node.duty_ms:.1f} ms, {occupied}{memory}")
             lines += [
                 f"  {placement.session}: {placement.rate:g}/s in batches of {placement.batch} "

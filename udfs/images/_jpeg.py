@@ -61,8 +61,8 @@ def open_jpeg(data: bytes) -> ImageFile.ImageFile:
 def shrink(image: ImageFile.ImageFile, max_pixels: int, least: tuple[int, int]) -> None:
     """Make a JPEG file with too many pixels load at a half, a fourth or an eighth of its size.
 
-    The image stays as it is if none of these has at most ``max_pixels`` pixels and at least the height and width
-    ``least``, and if the file has several scans, which libjpeg keeps in memory at full size.
+    The image stays as it is if none of these sizes has at most ``max_pixels`` pixels and at least the height and width
+    ``least``, or if the file has several scans, which libjpeg keeps in memory at full size.
     """
     width, height = image.size
     if width * height <= max_pixels or any(tile.codec_name == _SCANS_DECODER for tile in image.tile):

@@ -95,13 +95,13 @@ class Backend:
     def __init__(self, recipes: Mapping[str, GroupRecipe], spec: BackendSpec | None = None) -> None:
         self._spec = spec = spec or BackendSpec()
         self._recipes = dict(recipes)
-        self._fetched: dict[str, str] = {}
+        self._fetched: dict[str, str] = {}  # digests of the recipes that came from the store, by group
         self._models = OpenModels(spec.device, spec.threads)
         self._groups: dict[str, OpenGroup] = {}
         self._leaving: set[str] = set()
         self._scheduler = BatchScheduler(POLICIES[spec.policy])
         self._warming: list[_WarmUp] = []
-        self._cold: dict[str, str] = {}
+        self._cold: dict[str, str] = {}  # errors of the groups' warm-ups, by group
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()

@@ -24,8 +24,8 @@ __all__ = ["BatchScheduler", "Content", "Due", "Unread", "Waiting"]
 _NEWEST = 0.2
 _FASTEST, _SLOWEST = 0.25, 20.0
 
-# Milliseconds without a batch until delays are forgotten, and until half of them is. A group that refuses every row
-# because of one slow batch would never be measured again.
+# Milliseconds without a batch after which a group's delays are gradually forgotten, and milliseconds in which they
+# halve. Otherwise a group that refuses every row because of one slow batch would never be measured again.
 _KEEP_MS, _HALF_MS = 1000.0, 1000.0
 
 # Contents read ahead of a batch of one: the next one is read while it runs.
@@ -145,7 +145,10 @@ class _Slot:
         self.ended_ms = None
 
     def take_ready(self, count: int) -> list[Content]:
-        """Remove and return the first contents for a batch; one that runs alone ends or is the batch."""
+        """Remove and return the first contents for a batch, at most `count`.
+
+        A content that runs alone is returned alone if it is the first; otherwise the batch ends before it.
+        """
         first = list(itertools.islice(self.ready, count))
         end = next((place for place, content in enumerate(first) if content.alone), count)
         return self.ready.take(min(count, max(end, 1)))

@@ -60,7 +60,7 @@ class Link:
         self.placed: dict[str, Placed] = {}
         self.cold: dict[str, str] = {}
         self.results: Results | None = None
-        self.lost_rows = 0  # rows that the backend had when it was lost, until its owner has read it
+        self.lost_rows = 0  # rows that the backend had when it was lost; 0 again once they are noticed
         self._caller = Caller(location, credentials, SERVING)
         self._owner = owner
         self._changed = threading.Condition()

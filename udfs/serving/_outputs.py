@@ -69,7 +69,24 @@ def split_outputs(outputs: Any, count: int, session: str) -> list[Arrays]:
 
 
 def output_specs(answers: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[TensorSpec, ...]:
-    """Describe the outputs of some rows; a size that differs between them is open."""
+    """Describe the outputs of some rows.
+
+    Parameters
+    ----------
+    answers : sequence of dict of str to array
+        Outputs of at least one row, without a batch axis, as :func:`split_outputs` returns them.
+
+    Returns
+    -------
+    tuple of TensorSpec
+        Description of each output of the first row, with an open batch axis in front. A size that differs between the
+        rows is open, -1.
+
+    Examples
+    --------
+    >>> output_specs([{"y": np.zeros(size, np.float32)} for size in (1, 2)])
+    (TensorSpec(name='y', dtype='float32', shape=(-1, -1), missing=False),)
+    """
     specs = []
     for name, first in answers[0].items():
         arrays = [answer[name] for answer in answers if name in answer and answer[name].ndim == first.ndim]

@@ -115,7 +115,7 @@ def deployed_app(
 def request_of(app: App, row: Mapping[str, NDArray[Any]]) -> Any:
     """Convert a validated row to the argument of ``process``."""
     arrays = TensorReader(tuple(app.inputs)).read(row)
-    # A text, bytes or a number of its own is no array.
+    # A single text, content or number is passed as itself, not as an array without axes.
     return alone({name: array[()] if array.ndim == 0 else array for name, array in arrays.items()})
 
 

@@ -57,11 +57,11 @@ class PipelineFunction:
         if len(arrays) == 1 and first.ndim == _TABLE:
             if first.dtype != object:
                 return first
-            return np.stack([self._nulls_read(column, place) for place, column in enumerate(first.T)], axis=1)
+            return np.stack([self._replace_nulls(column, place) for place, column in enumerate(first.T)], axis=1)
         order = list(self.pipeline.columns or arrays)
-        return pd.DataFrame({name: self._nulls_read(array, order.index(name)) for name, array in arrays.items()})
+        return pd.DataFrame({name: self._replace_nulls(array, order.index(name)) for name, array in arrays.items()})
 
-    def _nulls_read(self, column: NDArray[Any], place: int) -> NDArray[Any]:
+    def _replace_nulls(self, column: NDArray[Any], place: int) -> NDArray[Any]:
         """Replace nulls among texts by NaN if the pipeline does not know ``None``, as in tables of Spark."""
         nulls = np.array([value is None for value in column], np.bool_) if column.dtype == object else np.zeros(0)
         known = _vocabularies(self.pipeline.program) if nulls.any() else []
@@ -80,8 +80,7 @@ class PipelineFunction:
             text = spec.dtype in {"bytes", "str"}
             places = range(self.pipeline.program.width) if len(spec.shape) == _TABLE else [order[spec.name]]
             values = [known.get(place, " " if text else 0) for place in places]
-            array = np.array([*values, None], object)[:-1]
-            array = array if text else array.astype(spec.dtype)
+            array = np.array(values, object if text else spec.dtype)
             record[spec.name] = array if len(spec.shape) == _TABLE else array.reshape(())
         return record
 

@@ -57,10 +57,9 @@ class Server:
         Classic or Connect session.
     backends : int or (int, int)
         Number of backends. Each is a task that holds a slot while the server runs; one slot stays free for other jobs,
-        however many servers the session has.
-        Default 2. With ``(least, most)`` the number follows the traffic: it grows as soon as the plan needs more
-        backends, and shrinks after two epochs that needed fewer. With a `least` of 0 the server has no backend without
-        requests.
+        however many servers the session has. Default 2. With ``(least, most)`` the number follows the traffic: it grows
+        as soon as the plan needs more backends, and shrinks after two epochs that needed fewer. With a `least` of 0 the
+        server has no backend without requests.
     epoch_s : float
         Seconds after which the plan follows the measured rates. Default 30. The server also replans when a rate is far
         above the plan, and when a backend connects or is lost.

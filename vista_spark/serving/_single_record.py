@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["alone", "ask", "batch_of_one"]
 
-# Kinds of Python's numbers that become numbers of a kind: floats are rounded, integers stay exact.
+# Kinds of arrays of Python's numbers that are converted to an input, by the kind of the input. Floats are rounded;
+# integers must be exact.
 _PYTHON = {"b": "b", "i": "i", "u": "i", "f": "if"}
 
 

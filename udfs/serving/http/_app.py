@@ -122,7 +122,7 @@ def http_server(app: ASGIApp, limits: HttpLimits) -> uvicorn.Server:
         uvicorn.Config(
             app,
             http=protocol,
-            # As many connections are accepted in a row, before any is closed.
+            # asyncio accepts as many connections in a row, before the oldest of them can be closed.
             backlog=max(16, connections.most // 4),
             timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type] # it may be a fraction
             ws="none",

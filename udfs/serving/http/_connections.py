@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,15 @@ __all__ = ["Connections", "LimitedProtocol", "admit"]
 
 _CONNECTION = "cerebro.connection"
 
-# Share of the process's descriptors that connections may use, and share of them for peers without a valid request.
-_OF_DESCRIPTORS, _STRANGERS = 2, 8
+# Descriptors of the process per connection, and connections per peer without a valid request.
+_DESCRIPTORS_PER_CONNECTION, _CONNECTIONS_PER_STRANGER = 2, 8
 
 
 class Connections:
     """Open connections of a front end.
 
-    A *stranger* is a connection without a valid request so far: silent, slow, or without the token. There may be an
-    eighth as many strangers as connections; a further one replaces the oldest.
+    A *stranger* is a connection without a valid request so far: silent, slow, or without the token. At most an eighth
+    of the largest number of connections may be strangers; a further one replaces the oldest.
 
     Parameters
     ----------
@@ -36,12 +37,12 @@ class Connections:
 
     def __init__(self, limits: HttpLimits) -> None:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = limits.connections if descriptors < 0 else min(limits.connections, descriptors // _OF_DESCRIPTORS)
-        self.most = max(1, int(most))
-        self.most_strangers = max(1, self.most // _STRANGERS)
+        allowed = math.inf if descriptors < 0 else descriptors // _DESCRIPTORS_PER_CONNECTION
+        self.most = max(1, int(min(limits.connections, allowed)))
+        self.most_strangers = max(1, self.most // _CONNECTIONS_PER_STRANGER)
         self.head_s = limits.head_s
         self._strangers: dict[LimitedProtocol, None] = {}  # oldest first
-        self._members: dict[LimitedProtocol, None] = {}  # the one that was used least recently first
+        self._members: dict[LimitedProtocol, None] = {}  # least recently used first
 
     def add(self, connection: LimitedProtocol) -> None:
         """Register a new connection; close the oldest stranger, or an idle member, if there are too many."""
@@ -73,11 +74,11 @@ class LimitedProtocol(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         app = self.app
 
-        async def named(scope: Any, receive: Any, send: Any) -> None:
+        async def run_app(scope: Any, receive: Any, send: Any) -> None:
             scope[_CONNECTION] = self
             await app(scope, receive, send)
 
-        self.app = named
+        self.app = run_app
 
     @property
     def is_idle(self) -> bool:

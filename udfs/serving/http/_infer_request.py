@@ -157,10 +157,8 @@ def _tensor(entry: dict[str, Any], binary: memoryview | None, spec: TensorSpec) 
         raise BadRequestError(f"{where} must be valid Unicode, got a lone surrogate.") from None
     if parameters.get("content_type") == "base64":
         elements = [_unpacked(element, where) for element in elements]
-    if spec.dtype == "str":
-        array[present] = objects([_text(element, where) for element in elements], [len(elements)])
-    else:
-        array[present] = objects(elements, [len(elements)])
+    values = [_text(element, where) for element in elements] if spec.dtype == "str" else elements
+    array[present] = objects(values, [len(values)])
     return array
 
 

@@ -28,11 +28,14 @@ class HttpLimits:
     body_bytes: int = 32 << 20  # largest body, compressed or not. Default 32 MiB; a larger one is answered with 413.
     in_flight: int = 512  # concurrent requests. Default 512; further ones are answered with 503.
     timeout_s: float = 600.0  # longest timeout of a request
-    # Open connections. Default 2048, and at most half of the descriptors that the process may open. An eighth of them
-    # may be without a valid request; a further one replaces the oldest of these.
+    # Open connections. Default 2048, and at most half of the descriptors that the process may open. At most an eighth
+    # of this number may be without a valid request; a further one replaces the oldest of these.
     connections: int = 2048
-    keep_alive_s: float = 75.0  # seconds that a connection stays open between two requests; load balancers keep 60
-    head_s: float = 10.0  # seconds from the start of a connection, or of a request, to the end of the request's head
+    # Seconds that a connection stays open between two requests. Default 75, longer than the usual 60 of load balancers.
+    keep_alive_s: float = 75.0
+    # Seconds from the start of a connection, or of a request, to the end of the request's head. Default 10; a slower
+    # connection is closed.
+    head_s: float = 10.0
     # Seconds from a request's head to the last byte of its body. Default 30; a slower one is answered with 408.
     body_s: float = 30.0
 

@@ -25,7 +25,7 @@ class TokenRequired:
     Parameters
     ----------
     token : str or None
-        Token that clients must send; ``None`` for none.
+        Token that clients must send; ``None`` accepts every request.
     open_paths : frozenset of str
         Paths that need no token.
     refused : callable
