@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from udfs.handlers.torch._user_code import MODULE_ATTRIBUTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = ["Attributes"]
 
-# Attributes that every module has: they are in the state dict, or of torch.
-_OF_MODULES = frozenset((*vars(nn.Module()), "training"))
-_OF_OPTIMIZERS = frozenset(("defaults", "state", "param_groups"))
+# Attributes that every optimizer has; those of modules are MODULE_ATTRIBUTES.
+_OPTIMIZER_ATTRIBUTES = frozenset(("defaults", "state", "param_groups"))
 
 _MISSING = object()
 _GENERATORS = (torch.Generator, np.random.Generator, random.Random)
@@ -41,7 +42,7 @@ class Attributes:
         self._first = self._taken()
 
     def state(self) -> dict[str, Any]:
-        """Return the attributes that have changed, by owner and name; those that are gone as ``None`` in a list."""
+        """Return the changed attributes by owner and name: a list of the value, or an empty one if it was deleted."""
         now = self._taken()
         changed: dict[str, Any] = {}
         for place, value in now.items():
@@ -52,7 +53,7 @@ class Attributes:
         return changed
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Set all attributes to what they were in a checkpoint."""
+        """Set all attributes to their values in a checkpoint, as :meth:`state` returned them."""
         wanted = dict(self._first)
         for owner, values in saved.items():
             for name, content in values.items():
@@ -68,12 +69,12 @@ class Attributes:
                 _put(self._owners[owner], name, value)
 
     def marks(self) -> dict[str, bytes]:
-        """Return a mark of each attribute that is no plain data, by its place: it changes with the attribute."""
+        """Pickle each attribute that is not plain data, by its place: the bytes change with the attribute."""
         marks = {}
         for owner, name, value in self._attributes():
-            if _plain(value) or isinstance(value, _GENERATORS) or _is_code(value):
+            if _is_plain(value) or isinstance(value, _GENERATORS) or _is_code(value):
                 continue
-            with suppress(Exception), warnings.catch_warnings():  # what cannot be pickled is not known to change
+            with suppress(Exception), warnings.catch_warnings():  # its changes cannot be seen
                 warnings.simplefilter("ignore")
                 marks[f"{owner}.{name}".replace("..", ".")] = pickle.dumps(value)
         return marks
@@ -83,23 +84,24 @@ class Attributes:
         for owner, name, value in self._attributes():
             if isinstance(value, _GENERATORS):
                 snapshot[owner, name] = _generator_state(value)
-            elif _plain(value):
+            elif _is_plain(value):
                 snapshot[owner, name] = _copied(value)
         return snapshot
 
     def _attributes(self) -> Iterator[tuple[str, str, Any]]:
-        for owner, thing in self._owners.items():
-            if isinstance(thing, nn.Module):
-                skipped = _OF_MODULES
-                kept = None if owner.startswith("loss.") else thing._non_persistent_buffers_set
-                for name, buffer in thing._buffers.items():
+        for owner, holder in self._owners.items():
+            if isinstance(holder, nn.Module):
+                skipped = MODULE_ATTRIBUTES
+                # No checkpoint has the state dict of a loss.
+                kept = None if owner.startswith("loss.") else holder._non_persistent_buffers_set
+                for name, buffer in holder._buffers.items():
                     if buffer is not None and (kept is None or name in kept):
                         yield owner, name, buffer
             else:
-                skipped = _OF_OPTIMIZERS
-            for name, value in vars(thing).items():
+                skipped = _OPTIMIZER_ATTRIBUTES
+            for name, value in vars(holder).items():
                 # Underscored ones of an optimizer are torch's.
-                if name not in skipped and not (skipped is _OF_OPTIMIZERS and name.startswith("_")):
+                if name not in skipped and not (skipped is _OPTIMIZER_ATTRIBUTES and name.startswith("_")):
                     yield owner, name, value
 
 
@@ -128,16 +130,16 @@ def _generator_state(generator: Any) -> Any:
     return copy.deepcopy(generator.bit_generator.state) if hasattr(generator, "bit_generator") else generator.getstate()
 
 
-def _plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Return whether a value is data that a checkpoint takes: numbers, texts, tensors, and containers of these."""
     if isinstance(value, (list, tuple)):
-        return type(value) in {list, tuple} and all(map(_plain, value))
+        return type(value) in {list, tuple} and all(map(_is_plain, value))
     if isinstance(value, dict):
         return type(value) is dict and all(
-            isinstance(key, (str, int)) and _plain(inner) for key, inner in value.items()
+            isinstance(key, (str, int)) and _is_plain(inner) for key, inner in value.items()
         )
     if isinstance(value, torch.Tensor):
-        # One that a forward pass has cached is not the model's state.
+        # A tensor with a history was cached by a forward pass: it is not the model's state.
         return not isinstance(value, nn.Parameter) and value.grad_fn is None and not value.is_meta
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf"

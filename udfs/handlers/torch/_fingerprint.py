@@ -12,17 +12,17 @@ from torch import fx, nn
 
 from udfs.handlers.torch._constants import attribute
 from udfs.handlers.torch._names import operation
+from udfs.handlers.torch._user_code import MODULE_ATTRIBUTES, closure_values, forward_hooks, python_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["fingerprint", "plain"]
+__all__ = ["describe_value", "fingerprint"]
 
 # Told apart by the layer graph (the state), or without influence on the value of a model in inference mode.
 _NOT_CONFIGURATION = frozenset({"training", "inplace"})
 
-# Attributes of every module of torch, and modules whose classes have one meaning each.
-_OF_ALL = frozenset(vars(nn.Module()))
+# Modules whose classes have one meaning each.
 _KNOWN_CODE = ("torch.", "udfs.")
 
 # Digests by description, and by Python's hash of 64 bits of each part of a tensor's bytes.
@@ -113,7 +113,7 @@ class _Reference(str):
 def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
     """Describe a module by its attributes: ``repr`` leaves out some that matter (``AvgPool2d.count_include_pad``).
 
-    Of a module with code of a user, that code is a part.
+    The code of a user's modules is a part of it.
     """
     for path, part in inner.named_modules():
         yield f"{path}|{type(part).__module__}.{type(part).__qualname__}|{part.extra_repr()}"
@@ -121,12 +121,12 @@ def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
         yield repr([(name, place.get(id(tensor))) for name, tensor in sorted(tensors.items())])
         is_known = type(part).__module__.startswith(_KNOWN_CODE)
         for name, value in sorted(vars(part).items()):
-            if name not in _OF_ALL and name not in _NOT_CONFIGURATION and not (is_known and name.startswith("_")):
-                yield f"{name}={plain(value)}"
+            if name not in MODULE_ATTRIBUTES | _NOT_CONFIGURATION and not (is_known and name.startswith("_")):
+                yield f"{name}={describe_value(value)}"
         if not is_known:
             yield from _code(type(part))
-        for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values()):
-            yield f"hook {plain(hook)} {_code_of(hook)} {plain(getattr(hook, '__dict__', None))}"
+        for hook in forward_hooks(part):
+            yield f"hook {describe_value(hook)} {_code_of(hook)} {describe_value(getattr(hook, '__dict__', None))}"
 
 
 def _code(kind: type) -> Iterator[str]:
@@ -139,34 +139,28 @@ def _code(kind: type) -> Iterator[str]:
 
 
 def _code_of(value: Any) -> str:
-    """Describe a function by its code and its closure, within its decorators."""
-    function = getattr(value, "__func__", value)
-    if not isinstance(function, FunctionType):
-        function = vars(type(function)).get("__call__")
-    if not isinstance(function, FunctionType):
+    """Describe a function by its code, its defaults and its closure, and the function that it decorates."""
+    function = python_function(value)
+    if function is None:
         return ""
-    told: list[Any] = [function.__code__, function.__defaults__]
-    for cell in function.__closure__ or ():
-        try:
-            told += [cell.cell_contents] if isinstance(cell.cell_contents, (bool, int, float, str)) else []
-        except ValueError:  # an empty one
-            continue
+    variables = [each for each in closure_values(function).values() if isinstance(each, (bool, int, float, str))]
     inner = getattr(function, "__wrapped__", None)
-    return f"{plain(told)} {'' if inner is None else _code_of(inner)}"
+    parts = [function.__code__, function.__defaults__, *variables]
+    return f"{describe_value(parts)} {'' if inner is None else _code_of(inner)}"
 
 
-def plain(value: Any) -> str:
-    """Write a value the same in every process, by what it is and never by where it lies."""
+def describe_value(value: Any) -> str:
+    """Describe a value in the same words in every process: by its content, never by its address."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype)):
         return repr(value)
     if isinstance(value, torch.Tensor):
         return f"tensor {_digest([], [(value, _content(value))])}"
     if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(plain, value))}]"
+        return f"[{', '.join(map(describe_value, value))}]"
     if isinstance(value, (set, frozenset)):
-        return f"set[{', '.join(sorted(map(plain, value)))}]"
+        return f"set[{', '.join(sorted(map(describe_value, value)))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{plain(key)}: {plain(entry)}' for key, entry in value.items())}}}"
+        return f"{{{', '.join(f'{describe_value(key)}: {describe_value(entry)}' for key, entry in value.items())}}}"
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}.{name}{_body(value)}" if name else f"{type(value).__qualname__}{_body(value)}"
 
@@ -174,11 +168,11 @@ def plain(value: Any) -> str:
 def _body(value: Any) -> str:
     """Distinguish functions of the same name, such as lambdas, by their code, defaults and closures."""
     if isinstance(value, partial):
-        return plain([value.func, value.args, value.keywords])
+        return describe_value([value.func, value.args, value.keywords])
     if isinstance(value, CodeType):
-        return plain([value.co_code, value.co_names, value.co_consts])
+        return describe_value([value.co_code, value.co_names, value.co_consts])
     if isinstance(value, FunctionType) and "<" in value.__qualname__:
         # A function that calls itself closes over itself.
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
-        return plain([value.__code__, value.__defaults__, value.__kwdefaults__, cells])
+        return describe_value([value.__code__, value.__defaults__, value.__kwdefaults__, cells])
     return ""

@@ -14,6 +14,8 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from udfs.handlers.torch._user_code import is_of_user
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -33,11 +35,11 @@ def has_hooks(module: nn.Module) -> bool:
 
 @contextmanager
 def same_attributes(model: nn.Module) -> Iterator[None]:
-    """Put attributes back after a block that modules' own code and hooks set in it, as a spectral norm's weight."""
+    """Restore the attributes of modules with hooks or a user's code after a block, such as a spectral norm's weight."""
     before = [
         (attributes, dict(attributes))
         for inner in model.modules()
-        if has_hooks(inner) or not type(inner).__module__.startswith("torch.")
+        if has_hooks(inner) or is_of_user(inner)
         for attributes in (vars(inner), inner._parameters, inner._buffers)
     ]
     try:

@@ -17,6 +17,7 @@ from udfs.handlers.torch._measure_reuse import UnknownError
 from udfs.handlers.torch._program_reuse import model_key
 from udfs.handlers.torch._python_state import python_state
 from udfs.handlers.torch._tracer_errors import first_line
+from udfs.handlers.torch._user_code import is_of_user
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -139,10 +140,10 @@ def _kinds(model: nn.Module) -> list[_Kind]:
 
 
 def _has_code(inner: nn.Module) -> bool:
-    """Return whether tracing a module follows code: not that of torch's layers, and not of containers."""
+    """Return whether tracing a module follows its code, unlike that of torch's layers and containers."""
     if isinstance(inner, (nn.ModuleList, nn.ModuleDict)):
         return False
-    return not type(inner).__module__.startswith("torch.") or (isinstance(inner, nn.Sequential) and has_hooks(inner))
+    return is_of_user(inner) or (isinstance(inner, nn.Sequential) and has_hooks(inner))
 
 
 def _outermost(model: nn.Module, kinds: Collection[_Kind]) -> frozenset[str]:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
 from udfs.handlers.torch._hooks import has_hooks
+from udfs.handlers.torch._user_code import MODULE_ATTRIBUTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
@@ -31,7 +32,7 @@ __all__ = ["Known", "Questions", "UnknownError", "known", "plain", "remember", "
 _MOST = 20_000
 
 # Attributes of every module of torch, which say nothing of what it computes; its tensors are asked for apart.
-_OF_ALL = frozenset(vars(nn.Module())) - {"training"}
+_OF_ALL = MODULE_ATTRIBUTES - {"training"}
 
 # Written as they are. The type is told too: 1, 1.0 and True are equal.
 _PLAIN = (bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))

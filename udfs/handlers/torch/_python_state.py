@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from udfs.handlers.torch._constants import attribute
-from udfs.handlers.torch._fingerprint import plain
+from udfs.handlers.torch._fingerprint import describe_value
 from udfs.handlers.torch._hooks import has_hooks
+from udfs.handlers.torch._user_code import (
+    MODULE_ATTRIBUTES,
+    closure_values,
+    forward_hooks,
+    is_of_user,
+    python_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import CellType
+    from types import CellType, FunctionType
+
+    from torch import nn
 
 __all__ = ["changed_attribute", "python_state", "same_variables"]
-
-# Attributes of every module of torch.
-_OF_ALL = frozenset(vars(nn.Module()))
 
 # Values that a function may count with.
 _NUMBERS = (bool, int, float, complex, str, type(None))
 
 
 def python_state(model: nn.Module) -> dict[str, str | None]:
-    """Describe attributes and variables of the modules with code of a user, by path; of tensors with a history None."""
+    """Describe the attributes and variables of modules with a user's code, by path.
+
+    The variables are numbers and texts in classes, closures and global variables of functions, and generators that
+    nodes of a graph draw from. Tensors with a history have no description, but ``None``.
+    """
     state: dict[str, Any] = dict(_generators(model))
     for path, inner in model.named_modules():
         if has_hooks(inner) or is_of_user(inner):
-            state |= {f"{path}.{name}": value for name, value in vars(inner).items() if name not in _OF_ALL}
-            for place, hook in enumerate(_hooks(inner)):
+            state |= {f"{path}.{name}": value for name, value in vars(inner).items() if name not in MODULE_ATTRIBUTES}
+            for place, hook in enumerate(forward_hooks(inner)):
                 variables = getattr(hook, "__dict__", {})
                 state |= {f"{path}.hook {place}.{name}": value for name, value in variables.items()}
     for kind in _users_classes(model):
@@ -51,14 +60,9 @@ def changed_attribute(before: Mapping[str, str | None], after: Mapping[str, str 
     return next((name for name in names if name not in before or before[name] is not None), None)
 
 
-def is_of_user(inner: nn.Module) -> bool:
-    """Return whether the class of a module is not one of torch."""
-    return not type(inner).__module__.startswith("torch.")
-
-
 @contextmanager
 def same_variables(model: nn.Module) -> Iterator[None]:
-    """Put numbers back after a block that functions of a network count in global variables and closures."""
+    """Restore the numbers in global variables and closures of a network's functions after a block."""
     of_modules: list[tuple[dict[str, Any], dict[str, Any]]] = []
     cells: list[tuple[CellType, Any]] = []
     for function in _functions(model):
@@ -87,14 +91,10 @@ def _generators(model: nn.Module) -> Iterator[tuple[str, torch.Generator]]:
 
 def _described(value: Any) -> str | None:
     if isinstance(value, torch.Generator):
-        return plain(value.get_state())
+        return describe_value(value.get_state())
     if isinstance(value, torch.Tensor) and value.grad_fn is not None:
         return None
-    return plain(value)
-
-
-def _hooks(inner: nn.Module) -> list[Any]:
-    return [*inner._forward_pre_hooks.values(), *inner._forward_hooks.values()]
+    return describe_value(value)
 
 
 def _users_classes(model: nn.Module) -> list[type]:
@@ -104,17 +104,15 @@ def _users_classes(model: nn.Module) -> list[type]:
 
 
 def _functions(model: nn.Module) -> list[FunctionType]:
-    """List the functions of users' classes and the hooks in a network, those within decorators included."""
+    """List the functions of users' classes and the hooks in a network, and the functions that they decorate."""
     values = [value for kind in _users_classes(model) for value in vars(kind).values()]
-    values += [hook for inner in model.modules() for hook in _hooks(inner)]
+    values += [hook for inner in model.modules() for hook in forward_hooks(inner)]
     functions: dict[int, FunctionType] = {}
     for value in values:
-        function = getattr(value, "__func__", value)
-        if not isinstance(function, (FunctionType, type)):
-            function = vars(type(function)).get("__call__")
-        while isinstance(function, FunctionType):
+        function = python_function(value)
+        while function is not None:
             functions[id(function)] = function
-            function = getattr(function, "__wrapped__", None)  # as of torch.no_grad()
+            function = python_function(getattr(function, "__wrapped__", None))  # decorated, as by torch.no_grad()
     return list(functions.values())
 
 
@@ -125,10 +123,4 @@ def _globals(function: FunctionType) -> dict[str, Any]:
 
 
 def _cells(function: FunctionType) -> dict[str, Any]:
-    values = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            values[name] = cell.cell_contents
-        except ValueError:  # an empty one
-            continue
-    return {name: value for name, value in values.items() if isinstance(value, _NUMBERS)}
+    return {name: value for name, value in closure_values(function).items() if isinstance(value, _NUMBERS)}
