@@ -17,8 +17,11 @@ __all__ = ["check_batches"]
 def check_batches(trainer: ModelTrainer, data: PreparedData) -> None:
     """Validate the sizes of a trainer's batches.
 
-    Raise TrainerError if no batch of a shard is left with ``drop_last``, the last batch of a shard has one row and the
-    model does not train on one, or the optimizer needs all rows in one batch.
+    Raises
+    ------
+    TrainerError
+        With ``drop_last`` a shard has no batch; the last batch of a shard has one row, and the model does not train on
+        one row; or the optimizer needs all rows in one batch.
     """
     size = trainer.batch_size
     rows = [shard.rows for shard in data.shards if shard.split == "train"]

@@ -130,18 +130,18 @@ class Framework(Handler, Protocol):
             The trainer's optimizer, loss or scheduler does not fit the framework.
         """
 
-    def build_variables(self, model: Any, inputs: Sequence[TensorSpec]) -> None:  # a default for models that have them
-        """Build what a model makes at its first call, from the shapes of the rows that it is to train on.
+    def build_variables(self, model: Any, inputs: Sequence[TensorSpec]) -> None:  # a default for built models
+        """Build the variables that a model creates at its first call, from the shapes of its inputs.
 
-        The random numbers are those of the model's seed.
+        They are drawn from the generators as they are, which the caller has seeded. By default, do nothing.
         """
         return
 
     def refusal_of_one_row(self, model: Any, inputs: Sequence[TensorSpec]) -> str:  # a default for models that take it
-        """Return why a model does not train on a batch of one row; empty where it does. The model stays as it is."""
+        """Return the reason why a model does not train on a batch of one row, without changing it; else ``""``."""
         return ""
 
-    def check_mini_batches(self, optimizer: Any) -> None:  # a default for optimizers that take them
+    def check_mini_batches(self, optimizer: Any) -> None:  # a default: most train on batches
         """Raise TrainerError if an optimizer needs all rows in one batch."""
         return
 

@@ -92,7 +92,7 @@ class FunctionSession:
         return {}
 
     def follow_metric(self, value: float) -> None:
-        """Do nothing: ``train_fn`` has no scheduler that this project knows."""
+        """Do nothing: a scheduler in ``train_fn`` is out of reach."""
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Call ``train_fn`` once with a model that cannot learn."""
@@ -104,12 +104,12 @@ class FunctionSession:
         return self._inner.predict(inputs)
 
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
-        """Find the last operation of the network, on a batch."""
+        """Return the last operation of the network, on a batch."""
         return self._inner.ending(inputs)
 
     @property
     def loss_of(self) -> None:
-        """There is no loss but in ``train_fn``."""
+        """``None``: only ``train_fn`` computes the loss."""
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""

@@ -13,7 +13,15 @@ __all__ = ["check_metric_mode"]
 
 
 def check_metric_mode(session: Session, *, larger_is_better: bool | None) -> None:
-    """Raise TrainerError if a session's scheduler follows a metric in the other direction; ``None`` knows of none."""
+    """Raise TrainerError if a session's scheduler follows a metric in the other direction than the search.
+
+    Parameters
+    ----------
+    session : Session
+        Session with the scheduler.
+    larger_is_better : bool or None
+        Direction of the metric of the search. If it is ``None``, nothing is checked.
+    """
     mode = getattr(session, "metric_mode", None)
     if mode is None or larger_is_better is None:
         return

@@ -43,21 +43,41 @@ def open_session(
 ) -> Session:
     """Build a configuration's model, with random numbers that depend on the seed alone.
 
-    For the seed see :func:`udfs.training.initial_seed`. ``device`` is ``"cpu"``, ``"auto"``, or an accelerator in
-    torch's words, ``"cuda:1"``; a model that :class:`TrainingFunctions` put on an accelerator stays there. ``weighted``
-    tells whether the rows to train on have weights. ``epochs`` is the most that will be trained, where that is known: a
-    phase of ``freeze_until`` that begins later is an error. ``data`` are the shards to train on, where there are any:
-    what the model makes at its first call is built for them, and the batches that their rows leave are checked. Raise
-    TrainerError if the function returns something else, or what does not train on such rows or for so long, and
-    DeviceError if this process has no such device.
+    Parameters
+    ----------
+    trainer_fn : callable
+        The user's function of a configuration to a ModelTrainer or TrainingFunctions.
+    params : mapping
+        Configuration.
+    seed : int
+        Seed of the model, see :func:`udfs.training.initial_seed`.
+    device : str
+        ``"cpu"`` (default), ``"auto"``, or an accelerator as torch names it, such as ``"cuda:1"``. A model that
+        :class:`TrainingFunctions` put on an accelerator stays there.
+    weighted : bool
+        Whether the rows to train on have weights. Default false.
+    epochs : int, optional
+        Largest number of epochs that will be trained: a phase of ``freeze_until`` that begins later is an error.
+    data : PreparedData, optional
+        Shards to train on: variables that the model creates at its first call are built for their rows, and the sizes
+        of their batches are checked.
+
+    Returns
+    -------
+    Session
+        Session of the model, before its first training unit.
+
+    Raises
+    ------
+    TrainerError
+        The function returns something else, or a trainer that does not train on such rows or for so many epochs.
+    DeviceError
+        This process has no such device.
     """
-    made = _made(trainer_fn, params, seed, weighted=weighted)
+    made = _made(trainer_fn, params, seed, weighted=weighted, data=data)
     if isinstance(made, TrainingFunctions):
         return FunctionSession(made, dict(params), device)
     check_phases(made.freeze_until, epochs)
-    if data is not None:
-        trainer_framework(made).build_variables(made.model, data.input_specs)
-        check_batches(made, data)
     backend = trainer_framework(made)
     return backend.open_training(made, backend.device(device))
 
@@ -81,18 +101,15 @@ def open_adapted(
     """
     if len(inputs) != len(columns):
         raise TrainerError(f"{len(inputs)} inputs and {len(columns)} columns ({', '.join(columns)}): one name each")
-    made = _made(trainer_fn, params, seed, weighted=weighted)
+    made = _made(trainer_fn, params, seed, weighted=weighted, data=data)
     if isinstance(made, TrainingFunctions):
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
-    if data is not None:
-        trainer_framework(made).build_variables(made.model, data.input_specs)
-        check_batches(made, data)
     backend = trainer_framework(made)
     try:
         return backend.open_adapted(made, inputs, columns, backend.device(device))
     except ChangedWeightsError as error:
-        again = _made(trainer_fn, params, seed, weighted=weighted)
+        again = _made(trainer_fn, params, seed, weighted=weighted, data=data)
         if isinstance(again, TrainingFunctions):  # a function whose result depends on the call
             raise
         whole = backend.open_training(again, backend.device(device))
@@ -100,9 +117,14 @@ def open_adapted(
 
 
 def _made(
-    trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int, *, weighted: bool
+    trainer_fn: Callable[[dict[str, Any]], Any],
+    params: Mapping[str, Any],
+    seed: int,
+    *,
+    weighted: bool,
+    data: PreparedData | None,
 ) -> ModelTrainer | TrainingFunctions:
-    """Call the user's function, and refuse what does not train on rows with weights where the rows have them."""
+    """Call the user's function, build the variables of its model, and check that it trains on the rows."""
     made = _seeded(trainer_fn, params, seed)
     if isinstance(made, TrainingFunctions):
         if weighted and not made.uses_weights:
@@ -116,6 +138,9 @@ def _made(
     backend = trainer_framework(made)
     if weighted and not backend.sample_weights:
         raise TrainerError(f"models of {backend.name} do not train on rows with weights: leave the weight column out")
+    if data is not None:
+        backend.build_variables(made.model, data.input_specs)
+        check_batches(made, data)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Settings of the process that a user's function may change: applied for its configuration, and put back for others."""
+"""Settings of the process that a user's function may change: applied to its configuration, and restored for others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PYTHON, _ENVIRONMENT = "", "$"
 def take_settings() -> dict[str, dict[str, Any]]:
     """Read the settings of the process, and those of its frameworks.
 
-    They are the environment variables, the working directory, numpy's and Python's handling of warnings, and what
-    :meth:`Framework.take_settings` gives.
+    They are the environment variables, the working directory, numpy's handling of errors, Python's filters of warnings,
+    and the settings of :meth:`Framework.take_settings`.
     """
     settings = {name: framework(name).take_settings() for name in imported_frameworks()}
     settings[_PYTHON] = {"directory": _directory(), "numpy": np.geterr(), "warnings": list(warnings.filters)}
@@ -38,7 +38,7 @@ def take_settings() -> dict[str, dict[str, Any]]:
 def changed_settings(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings of ``after`` that differ, ``None`` for an environment variable that is gone.
+    """Return the settings of ``after`` that differ; ``None`` for a deleted environment variable.
 
     Settings of a framework that was imported in between are left out: they have no value to compare with.
 
@@ -77,7 +77,7 @@ def apply_settings(changes: Mapping[str, Mapping[str, Any]]) -> None:
 
 @contextmanager
 def settings_kept() -> Iterator[None]:
-    """Put the settings and the random numbers of the process back after a block."""
+    """Restore the settings and the random numbers of the process after a block."""
     before, random = take_settings(), take_random()
     try:
         yield
@@ -99,5 +99,5 @@ def _apply_python(values: Mapping[str, Any]) -> None:
 def _directory() -> str:
     try:
         return str(Path.cwd())
-    except FileNotFoundError:  # it is deleted
+    except FileNotFoundError:  # the directory was deleted
         return ""

@@ -19,7 +19,7 @@ __all__ = ["ChangedWeightsError", "Handler", "TracedModel", "UntraceableModelErr
 
 
 class ChangedWeightsError(CerebroError, RuntimeError):
-    """A model that has other weights after it was opened, because its own code writes to them. It has to be rebuilt."""
+    """A model whose weights changed as it was opened, because its own code writes to them; it must be built again."""
 
 
 class UntraceableModelError(CerebroError, TypeError):

@@ -46,8 +46,8 @@ _SEEDS = (0, 1)
 def check_records(model: TracedModel, inputs: Sequence[TensorSpec], *, integers: bool = False) -> None:
     """Refuse a network that gives a record other numbers beside other records, or other numbers each time.
 
-    It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers, those
-    of ``integers`` and booleans only if asked to. That takes six records' time. Raise UntraceableModelError, with the
+    It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers; tensors
+    of integers and booleans only with ``integers``. That takes six records' time. Raise UntraceableModelError, with the
     name of the layer, if records see each other or an operation draws random numbers; also if the network does not run.
     """
     graph = model.graph
@@ -84,7 +84,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec], *, integers:
 def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, TensorSpec], feeds: Sequence[str]) -> None:
     """Refuse frozen layers as :func:`check_records` does a network; layers that passed once in this process pass.
 
-    Integers are compared too: a place in the batch, as ``torch.arange`` of its size gives it, belongs to no record.
+    Integers are compared too, because a position in the batch, such as ``torch.arange`` of its size, is not a value of
+    the record.
 
     Layers above those that passed are checked on drawn tensors of these, not of the inputs. The expressions of
     ``graph`` are those of the feeds, whose values are to be kept for each record; ``inputs`` are the tensors that
@@ -161,8 +162,8 @@ def mixing_layer(
     """Find the lowest layer that gives a record other numbers alone than in a batch.
 
     ``run`` is a function of the inputs and the requested layers that returns the tensors of these layers; ``batch`` has
-    by input four records, as :func:`with_neighbours` puts them together. Tensors with non-finite values are skipped,
-    and those of integers and booleans without ``integers``.
+    by input four records, as :func:`with_neighbours` puts them together. Tensors with non-finite values are skipped;
+    without ``integers``, tensors of integers and booleans too.
     """
     together = run(batch, layers)
     for place in _PLACES:

@@ -42,7 +42,7 @@ def train_in_steps(
     ends_epoch : bool
         Whether this was the last shard of an epoch.
     drop_last : bool
-        Whether a short last batch is left out. Default false.
+        Whether a short last batch is left out of training. Default false.
 
     Returns
     -------

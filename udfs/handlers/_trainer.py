@@ -34,12 +34,13 @@ class ModelTrainer:
         Metrics beside the loss, as :func:`cerebro_spark.metric` takes them; names are those of
         :data:`udfs.metrics.METRICS`.
     task : Task or str, optional
-        Meaning of labels and outputs, such as ``Task("binary", labels="-1/+1", outputs="margins")``, or its kind. By
-        default it is decided by the loss, the end of the network and a few rows.
+        Meaning of labels and outputs, such as ``Task("binary", labels="-1/+1", outputs="margins")``, see
+        :class:`cerebro_spark.Task`, or its kind. By default it is decided by the loss, the end of the network and a few
+        rows.
     batch_size : int
         Rows of a step. Default 32.
     drop_last : bool
-        Whether the last batch of a shard is left out of training where it is short. Default false.
+        Whether a short last batch of a shard is left out of training. Default false.
     scheduler : torch.optim.lr_scheduler.LRScheduler, optional
         Scheduler of the learning rate, for torch; Keras has it within its optimizer.
     scheduler_step : {"epoch", "batch"}
@@ -57,7 +58,9 @@ class ModelTrainer:
     TrainerError
         No framework recognises the model, or a size or a word is not allowed; its framework has no freezing schedules.
     MetricError
-        No such metric.
+        A metric has an unknown name.
+    InvalidArgumentError
+        ``task`` is the name of no kind.
 
     Examples
     --------
@@ -101,7 +104,7 @@ class ModelTrainer:
             raise TrainerError(f"scheduler_step must be 'epoch' or 'batch', got {self.scheduler_step!r}")
         if self.scheduler_step == "batch" and self.scheduler is None:
             raise TrainerError(
-                "scheduler must be set with scheduler_step='batch', which nothing uses otherwise, got None."
+                "scheduler must be set with scheduler_step='batch', which has no effect without one, got None."
             )
         check_phases(self.freeze_until, self.epochs)
         if self.freeze_until and not trainer_framework(self).freezing_schedules:

@@ -1,4 +1,4 @@
-"""A training step on a few rows, which shows what a trainer lacks before a worker starts."""
+"""Trial of a training step on a few rows, which shows errors of a trainer before a worker starts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ __all__ = ["try_step"]
 def try_step(session: Session, rows: Tensors) -> None:
     """Train a session on a few rows as in an epoch of two batches, and read the checkpoint that it writes.
 
-    The session is of no further use for training. Raise TrainerError if an attribute changes that a checkpoint does
-    not have. A loss that is not a number raises nothing: a search reports such a
+    Do not use the session for training afterwards. A loss that is not a number is no error: a search reports such a
     configuration as diverged.
+
+    Raises
+    ------
+    TrainerError
+        Training changes an attribute that a checkpoint leaves out. All errors of the user's code pass too.
     """
     order = np.arange(rows.rows)
     marks = getattr(session, "attribute_marks", dict)

@@ -92,7 +92,7 @@ class Member:
     peer: str  # location of the worker that holds it; empty where it is to be read from the store
     source: SourceState | None = None  # state that a clone at version 0 adopts once it is built from the seed
     record: Record | None = None  # origin of that checkpoint, for a unit of training; None for one of evaluation
-    # The metric that decides, of the epoch before, for the first unit of an epoch; None for all others.
+    # Metric of the epoch before, for the first unit of an epoch and schedulers that follow it; None for other units.
     epoch_metric: float | None = None
     # Whether the checkpoint that the unit makes goes to the store too. Default True. If not, it goes there where the
     # worker has no memory for it.

@@ -59,7 +59,7 @@ class Place:
         self._turn.leave(self.attempt)
 
     def call(self, function: Callable[[], ResultT]) -> ResultT:
-        """Call a function in the thread that trains, and put the settings of the process back; in a turn alone."""
+        """Call a function in the thread that trains, and restore the settings of the process; in a turn alone."""
 
         def kept() -> ResultT:
             with settings_kept():

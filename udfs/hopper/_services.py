@@ -124,13 +124,13 @@ class Services:
 def _opened(content: bytes) -> WorkerSettings:
     before = take_settings()
     with settings_kept():
-        # Modules of the user's may change the process as they are imported: for this run alone.
+        # The user's modules may change settings of the process when they are imported: apply them to this run only.
         settings = WorkerSettings.unpacked(content)
         settings = replace(settings, process=changed_settings(before, take_settings()))
     register_framework(*settings.registered)
     limit_threads(settings.threads)
     for name in settings.frameworks:
-        # A framework that is not here says so where a model is built.
+        # Building a model raises the error of a framework that is not installed here.
         with suppress(ImportError):
             framework(name)
     return settings

@@ -50,9 +50,9 @@ _UNKNOWN = "?"
 
 @dataclass(slots=True)
 class _Open:
-    """A session, the checkpoint that it is at, and the bytes that it has for itself.
+    """A session, the checkpoint that it is at, and the bytes that it takes for itself.
 
-    ``settings`` are those of the process that the user's function has changed.
+    ``settings`` are the settings of the process that the user's function changed.
     """
 
     session: Session
@@ -133,7 +133,10 @@ class Sessions:
 
     @contextmanager
     def settings(self, trial_id: str) -> Iterator[None]:
-        """Apply the settings of the process that a trial's function has changed, for a ``with`` block."""
+        """Apply the settings of the process that a trial's function changed, for a ``with`` block.
+
+        Random numbers go on, unlike with :func:`udfs.handlers.settings_kept`: the session has its own.
+        """
         changes = self._open[trial_id].settings
         if not changes:
             yield
@@ -163,7 +166,7 @@ class Sessions:
             peer.close()
 
     def _built(self, params: dict[str, Any], seed: int) -> _Open:
-        """Build a configuration, and put back what its function changes in the process."""
+        """Open a configuration, and restore the settings that its function changes in the process."""
         before = take_settings()
         with settings_kept():
             apply_settings(self._worker.process)
@@ -198,7 +201,7 @@ class Sessions:
         return adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes
 
     def _follow(self, session: Session, sample: Callable[[], Rows] | None) -> None:
-        """Settle a new session's task."""
+        """Set the task of a new session after that of the run's first configuration."""
         if self._worker.task is not None:
             follow_task(session, self._worker.task, sample)
 

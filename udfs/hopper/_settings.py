@@ -40,9 +40,9 @@ class WorkerSettings:
     device: str = "cpu"  # "cpu" (default), "cuda" or "auto"
     # Settings of a run that trains on outputs of frozen layers. Default None: each trial trains its whole model.
     adaptation: AdaptationSettings | None = None
-    # Task of the run's first configuration. Default None: each configuration decides by the first rows it evaluates.
+    # Task of the run's first configuration. Default None: the rows that a configuration evaluates decide.
     task: TaskDecision | None = None
-    # Direction of the metric that decides, for schedulers that follow it. Default None: there is none.
+    # Direction of the metric of the search, for schedulers that follow it. Default None: unknown.
     larger_is_better: bool | None = None
     # Names of the frameworks to import before the user's function runs. Default: none.
     frameworks: tuple[str, ...] = ()

@@ -79,6 +79,7 @@ class OutputUncertainty:
         present : array of bool, shape (rows, tokens), optional
             Tokens of the tags that are no padding.
         """
-        tokens = self.task.tokens
-        rows = outputs.reshape(len(outputs), -1 if tokens is None else tokens, *(() if tokens is None else (-1,)))
-        return uncertainty(self.task.probabilities(rows), self.how, None if tokens is None else present)
+        if self.task.tokens is None:
+            return uncertainty(self.task.probabilities(outputs.reshape(len(outputs), -1)), self.how, None)
+        tokens = outputs.reshape(len(outputs), self.task.tokens, -1)
+        return uncertainty(self.task.probabilities(tokens), self.how, present)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AVERAGED", "AVERAGES", "averaged_metric"]
 
 AVERAGES = ("macro", "micro", "weighted")
-"""Ways to average over classes: all classes alike, all decisions alike, or classes by their number of rows."""
+"""Averages over classes: of all classes equally, of all decisions equally, or weighted by the rows of each class."""
 
 Weights = NDArray[np.float64] | None
 
@@ -30,7 +30,7 @@ def averaged_metric(name: str, average: str, *, labels: bool) -> Metric:
     name : {"precision", "recall", "f1", "auc"}
         Metric of two classes.
     average : {"macro", "micro", "weighted"}
-        Average. The macro average is over the classes that occur in labels or predictions, and over all labels.
+        Average. The macro average takes the classes that occur in labels or predictions, or all labels of a row.
     labels : bool
         Whether a row has several labels, instead of one class. Scores are then positive for a label.
 
@@ -70,7 +70,7 @@ def _truth(scores: NDArray[Any], truth: NDArray[Any], *, labels: bool) -> NDArra
 
 
 def _counts(scores: NDArray[Any], truth: NDArray[Any], weights: Weights = None, *, labels: bool) -> NDArray[np.float64]:
-    """Count, by class, the rows of the class that were found, the predicted ones, and those of the class."""
+    """Count, by class, the true positives, the predicted positives and the actual positives."""
     actual = _truth(scores, truth, labels=labels)
     predicted = scores > 0 if labels else scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
     share = np.ones(len(scores)) if weights is None else weights

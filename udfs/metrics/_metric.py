@@ -34,7 +34,7 @@ class Metric:
     result : callable
         Function that computes the metric from the sum.
     larger_is_better : bool, optional
-        Whether larger values are better; None if it is not known.
+        Whether larger values are better; ``None`` if unknown.
     margins : bool
         Whether a single output is positive for the second class; 0.5 is then subtracted from probabilities. Default
         false.
@@ -42,8 +42,8 @@ class Metric:
         Function like ``part`` with the positive weights of the rows, of shape ``(rows,)``, as a third argument. Without
         it, weighted rows are refused.
     full_name : str, optional
-        Name that says how the metric is averaged, such as ``"f1_macro"`` of ``"f1"``: results have it too. Default
-        none; metrics by name have one.
+        Name with the average, such as ``"f1_macro"`` for ``"f1"``: results have the value under both names. Default
+        ``None``: the metric is not chosen by its name.
     """
 
     name: str

@@ -18,26 +18,32 @@ __all__ = ["object_metric"]
 
 
 def object_metric(wanted: Any) -> Metric | None:
-    """Make a metric of a metric object; ``None`` of anything else.
+    """Make a metric that calls a metric object of Keras or torchmetrics.
 
-    States that are sums are added over batches and shards. Of objects with other states, and of classes derived from
-    those of Keras, the rows are collected, and the object sees them at once. It gets outputs and labels as they are.
+    The object gets outputs and labels as they are. States that are sums are added over batches and shards. For other
+    states, and for subclasses of Keras's classes, all rows are collected first, and the object gets them at once.
 
-    Raises
-    ------
-    MetricError
-        The object does not give one number.
+    Parameters
+    ----------
+    wanted : object
+        Metric object, or any other value.
+
+    Returns
+    -------
+    Metric or None
+        The metric; ``None`` for a value that is not a metric object. Its ``result`` raises MetricError if the object
+        does not return one number.
     """
     if isinstance(wanted, type):
         return None
     if all(hasattr(wanted, name) for name in ("update_state", "result", "reset_state", "variables")):
-        return _of_keras(wanted)
+        return _keras_metric(wanted)
     if all(hasattr(wanted, name) for name in ("update", "compute", "reset", "_reductions", "_defaults")):
-        return _of_torchmetrics(wanted)
+        return _torchmetrics_metric(wanted)
     return None
 
 
-def _of_keras(wanted: Any) -> Metric:
+def _keras_metric(wanted: Any) -> Metric:
     def update(outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
         wanted.reset_state()
         wanted.update_state(labels, outputs, sample_weight=None if weights is None else weights.astype(np.float32))
@@ -68,7 +74,7 @@ def _of_keras(wanted: Any) -> Metric:
     return Metric(wanted.name, part, result_of, larger_is_better=larger, weighted=part)
 
 
-def _of_torchmetrics(wanted: Any) -> Metric:
+def _torchmetrics_metric(wanted: Any) -> Metric:
     import torch
 
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(wanted).__name__).lower()
@@ -103,14 +109,14 @@ def _of_torchmetrics(wanted: Any) -> Metric:
             values = torch.from_numpy(state[start : start + now.numel()].copy())
             setattr(wanted, key, values.reshape(now.shape).to(now.dtype))
             start += now.numel()
-        wanted._computed = None  # noqa: SLF001 - the result that it keeps
+        wanted._computed = None  # noqa: SLF001 - the cached result
         return result()
 
     return Metric(name, part, result_of, larger_is_better=larger)
 
 
 class _Rows:
-    """A metric object that sees all rows at once: outputs, labels and weights side by side."""
+    """Collected rows for a metric object that gets them all at once: outputs, labels and weights side by side."""
 
     def __init__(self, update: Callable[..., None], result: Callable[[], float]) -> None:
         self._update, self._result = update, result
@@ -121,7 +127,7 @@ class _Rows:
     def part(
         self, outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return the rows, each flat."""
+        """Return the rows as an array of shape ``(rows, outputs + labels + 1)``."""
         self._shapes, self._types = (outputs.shape[1:], labels.shape[1:]), (outputs.dtype, labels.dtype)
         self._weighted = weights is not None
         share = np.ones(len(outputs)) if weights is None else weights
@@ -129,7 +135,7 @@ class _Rows:
         return np.concatenate(flat, axis=1)
 
     def result(self, rows: NDArray[np.float64]) -> float:
-        """Compute the metric of all rows."""
+        """Compute the metric from all rows."""
         width = int(np.prod(self._shapes[0]))
         parts = (rows[:, :width], rows[:, width:-1])
         outputs, labels = (

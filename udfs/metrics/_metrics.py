@@ -23,7 +23,7 @@ __all__ = ["METRICS", "is_batch_mean", "metric"]
 
 _TOP = 5
 
-# Names of parameters, by which the order of a function's arguments is known.
+# Names of parameters that show the order of a function's arguments.
 _LABELS = frozenset({"y_true", "labels", "label", "target", "targets", "truth"})
 _OUTPUTS = frozenset({"y_pred", "y_score", "y_proba", "y_prob", "outputs", "output", "preds", "predictions", "scores"})
 
@@ -47,13 +47,13 @@ def metric(
     ----------
     wanted : str, Metric, callable, keras.metrics.Metric or torchmetrics.Metric
         Name of :data:`METRICS`; a metric object of Keras or torchmetrics, which gets outputs and labels as they are,
-        under its own name; or a function of outputs and labels (arrays of a batch). A function whose parameters are
-        named ``y_true, y_pred`` gets labels first. The function returns one
-        number a row, whose mean over all rows is the metric, weighted where they have weights; or one number a batch,
-        and the metric is the mean over batches by their numbers of rows. The metric has the function's name.
+        under its own name; or a function of outputs and labels, both arrays of a batch. A function whose parameters are
+        named ``y_true, y_pred`` gets labels first. The function returns one number for each row, and the metric is
+        their mean over all rows, weighted if the rows have weights; or one number for the batch, and the metric is the
+        mean over batches, weighted by their numbers of rows. The metric has the function's name.
     maximize : bool, optional
-        Whether larger values are better. By default a function has the direction of the metric of its name, and a
-        search by another function has to state ``mode=``.
+        Whether larger values are better. By default a function named after a known metric has its direction; a search
+        by another function needs ``mode=``.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def metric(
     Raises
     ------
     MetricError
-        No metric has the name, or the function has none.
+        No metric has the name, ``wanted`` is a class, or the function has no name.
 
     Examples
     --------
@@ -71,21 +71,21 @@ def metric(
     >>> accuracy.result(accuracy.part(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 0])))
     0.5
     """
-    if isinstance(wanted, Metric):
-        return wanted if maximize is None else replace(wanted, larger_is_better=maximize)
-    made = object_metric(wanted)
-    if made is not None:
-        return made if maximize is None else replace(made, larger_is_better=maximize)
+    made = wanted if isinstance(wanted, Metric) else object_metric(wanted) or _other_metric(wanted)
+    return made if maximize is None else replace(made, larger_is_better=maximize)
+
+
+def _other_metric(wanted: Any) -> Metric:
     if callable(wanted):
-        return _function_metric(wanted, maximize)
+        return _function_metric(wanted)
     if wanted not in METRICS:
         raise MetricError(
             f"metric must be a function or one of {', '.join(METRICS)}, got {wanted!r}{nearest(wanted, METRICS)}"
         )
-    return METRICS[wanted] if maximize is None else replace(METRICS[wanted], larger_is_better=maximize)
+    return METRICS[wanted]
 
 
-def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Metric:
+def _function_metric(function: Callable[..., Any]) -> Metric:
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     if isinstance(function, type):
         raise MetricError(f"metric must be a function or an object, got the class {name}. Write {name}()")
@@ -94,8 +94,7 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
             f"metric must be a function with a name, got {function!r}. Write a function of outputs and labels that "
             "calls it"
         )
-    if maximize is None:
-        maximize = METRICS[name].larger_is_better if name in METRICS else _KNOWN_DIRECTIONS.get(name)
+    larger = METRICS[name].larger_is_better if name in METRICS else _KNOWN_DIRECTIONS.get(name)
     labels_first = _takes_labels_first(function)
 
     def part(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
@@ -104,7 +103,7 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
             raise MetricError(f"function {name} must return one number a row or a batch, got None.")
         values = np.asarray(returned, np.float64)
         if values.ndim == 0 and len(outputs) and weights is None:
-            # One number a batch, which counts by its rows. The third sum marks a mean over batches.
+            # A number of a batch counts by the batch's rows. The third sum marks a mean over batches.
             return np.array([float(values) * len(outputs), len(outputs), 1.0])
         if values.ndim == 0 or len(values) != len(outputs):
             raise MetricError(
@@ -113,11 +112,11 @@ def _function_metric(function: Callable[..., Any], maximize: bool | None) -> Met
             )
         return _sums(values, weights)
 
-    return Metric(name, part, _function_mean, larger_is_better=maximize, weighted=part)
+    return Metric(name, part, _function_mean, larger_is_better=larger, weighted=part)
 
 
 def _takes_labels_first(function: Callable[..., Any]) -> bool:
-    """Find out by the names of its parameters if a function takes labels before outputs, as those of scikit-learn."""
+    """Return whether a function's parameters are named as labels before outputs, like those of scikit-learn."""
     try:
         names = list(inspect.signature(function).parameters)[:2]
     except (TypeError, ValueError):
@@ -126,11 +125,12 @@ def _takes_labels_first(function: Callable[..., Any]) -> bool:
 
 
 def is_batch_mean(metric: Metric, part: NDArray[np.float64]) -> bool:
-    """Find out if a contribution is of a function that returned one number for its batch."""
+    """Return whether a contribution comes from a function that returned one number for its batch."""
     return metric.result is _function_mean and len(part) > 2
 
 
 def _function_mean(sums: NDArray[np.float64]) -> float:
+    """Compute the mean of a function's numbers; is_batch_mean recognises metrics of functions by this result."""
     return _mean(sums)
 
 
@@ -159,7 +159,7 @@ def _binary(outputs: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_rows(outputs: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Refuse classes of tokens."""
+    """Raise MetricError for labels and outputs that are classes of tokens."""
     several = labels.ndim > 1 and labels[:1].size > 1
     if several and outputs.ndim == labels.ndim + 1 and outputs.shape[-1] > 1:
         raise MetricError(

@@ -38,7 +38,10 @@ def merge_sums(
 
 
 class Sums:
-    """Sums over rows from which a loss and some metrics are computed; :class:`udfs.training.TaskSums` adds rows up."""
+    """Sums over rows from which a loss and some metrics are computed.
+
+    Metrics get outputs and labels as they are; :class:`udfs.training.TaskSums` reads them by a task.
+    """
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = metrics
@@ -46,7 +49,7 @@ class Sums:
 
     @property
     def larger_is_better(self) -> dict[str, bool | None]:
-        """Directions of the loss and the metrics by name; None where nothing states it."""
+        """True by the name of each metric if larger values are better, ``None`` if unknown; false for the loss."""
         return {"loss": False} | {
             name: metric.larger_is_better
             for metric in self.metrics

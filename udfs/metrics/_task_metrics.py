@@ -25,7 +25,7 @@ _TOP = 5
 
 
 def fitting_metrics(kind: str, outputs: int, *, tokens: bool = False) -> tuple[str, ...]:
-    """List the names of the metrics that fit a task.
+    """List the names of the metrics that fit a task; empty for a ``"custom"`` task.
 
     Parameters
     ----------
@@ -55,14 +55,18 @@ def fitting_metrics(kind: str, outputs: int, *, tokens: bool = False) -> tuple[s
 def task_metric(name: str, kind: str, outputs: int, *, tokens: bool = False) -> Metric:
     """Find the metric that a name means for a task.
 
-    With more than two classes or labels, ``"f1"``, ``"precision"``, ``"recall"`` and ``"auc"`` are the macro averages.
+    With several classes or labels, ``"f1"``, ``"precision"``, ``"recall"`` and ``"auc"`` are the macro averages.
 
     Parameters
     ----------
     name : str
         Name of the metric.
-    kind, outputs, tokens
-        Task, as for :func:`fitting_metrics`.
+    kind : str
+        Kind of the task, such as ``"binary"``.
+    outputs : int
+        Number of outputs of a row, or of a token.
+    tokens : bool
+        Whether each token of a row has a class. Default false.
 
     Returns
     -------

@@ -31,8 +31,8 @@ __all__ = ["Tensors", "check_shard", "load_rows", "load_sample", "load_shard", "
 
 _LOG = logging.getLogger(__name__)
 
-# Rows of a sample, and its bytes; a few rows are read whatever their size.
-_SAMPLE, _FEWEST, _SAMPLE_BYTES = 64, 4, 2**21
+# Limits of a sample in rows and bytes, and the rows that it has at least, whatever their size.
+_SAMPLE, _SAMPLE_BYTES, _FEWEST = 64, 2**21, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
 
 
 def load_sample(prepared: PreparedData) -> Tensors:
-    """Read some training rows, to decide what their labels mean: up to 64, fewer where rows are large.
+    """Read some training rows, to decide the meaning of their labels: up to 64, and fewer if rows are large.
 
     Raises
     ------

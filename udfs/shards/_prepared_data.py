@@ -112,8 +112,8 @@ class PreparedData(ExplainedInNotebooks):
         Rows that were left out because their weight is 0: they are as if they were not there, so that data that differ
         in nothing else are equal. Default 0.
     label_samples : mapping of str to tuple of float
-        Smallest and largest number of each label over all rows, and a fraction where there is one; none for data of
-        releases that did not count them.
+        Smallest and largest number of each label over all rows, followed by a number with a fraction if there is one.
+        Empty for data that an earlier release prepared.
     """
 
     store: Store
@@ -297,6 +297,7 @@ class PreparedData(ExplainedInNotebooks):
                 "prepare it again"
             )
         try:
+            samples = typed(content, "label_samples", dict) if "label_samples" in content else {}
             return cls(
                 Store(typed(content, "store", str)),
                 typed(content, "name", str),
@@ -309,7 +310,7 @@ class PreparedData(ExplainedInNotebooks):
                 {str(reason): typed(content["dropped"], reason, int) for reason in typed(content, "dropped", dict)},
                 _group(typed(content, "weights", dict)) if content["version"] == _WEIGHTED else None,
                 typed(content, "zero_weights", int) if "zero_weights" in content else 0,
-                {str(name): tuple(map(float, values)) for name, values in content.get("label_samples", {}).items()},
+                {str(name): tuple(map(float, values)) for name, values in samples.items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):

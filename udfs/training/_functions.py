@@ -33,8 +33,8 @@ class TrainingFunctions:
         Whether the functions use the weights of the rows, which are in the tensors' ``weights``: the means that
         ``train_fn`` gives are then weighted ones. Default false: data with weights are refused.
     task : Task or str, optional
-        Meaning of labels and outputs, or its kind, for the predictions of ``best_model``. By default it is decided by
-        the end of the network and a few rows.
+        Meaning of labels and outputs, see :class:`cerebro_spark.Task`, or its kind, for the predictions of
+        ``best_model``. By default it is decided by the end of the network and a few rows.
 
     Examples
     --------

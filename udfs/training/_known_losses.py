@@ -1,4 +1,4 @@
-"""Losses of the frameworks: the task that each is for, and the outputs that it takes."""
+"""Losses of the frameworks: their tasks, and the outputs that they take."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ __all__ = ["KERAS_LOSSES", "TORCH_LOSSES", "LossFacts"]
 
 @dataclass(frozen=True, slots=True)
 class LossFacts:
-    """Statements of a loss about a task.
+    """Properties of a loss that decide the task.
 
     Parameters
     ----------
     name : str
         Name of the loss, for messages.
     family : {"classes", "pairs", "values", "custom", "unknown"}
-        Labels that the loss takes: one class of several; one of two classes, or several labels of a row; values; others
-        that have no metrics. Default ``"unknown"``: a loss of the user's own.
+        Labels that the loss takes: ``"classes"``, one class of several; ``"pairs"``, one of two classes, or several
+        labels of a row; ``"values"``, the values of a regression; ``"custom"``, others, without metrics by name.
+        Default ``"unknown"``: a loss that the user wrote.
     outputs : str, optional
-        Form of the outputs that the loss takes.
+        Form of the outputs that the loss takes, as in :class:`Task`. Default ``None``: unknown.
     labels : str, optional
-        Encoding of the labels, where the loss takes no other.
+        Encoding of the labels, if the loss takes only one. Default ``None``: the rows decide.
     ignored : int, optional
-        Class number of rows that the loss leaves out; metrics by name leave them out too.
+        Class number of the rows that the loss leaves out; metrics by name leave them out too. Default ``None``: no rows
+        are left out.
     """
 
     name: str
@@ -41,7 +43,7 @@ def _facts(family: str, outputs: Form | None, names: str, labels: Encoding | Non
     return {name: LossFacts(name, family, outputs, labels) for name in names.split()}
 
 
-# By the names of modules; the functions of torch.nn.functional are looked up by theirs.
+# By the names of modules and of the functions of torch.nn.functional.
 TORCH_LOSSES: dict[str, LossFacts] = {
     **_facts("classes", "logits", "CrossEntropyLoss cross_entropy"),
     **_facts("classes", "log-probabilities", "NLLLoss nll_loss"),
@@ -57,7 +59,7 @@ TORCH_LOSSES: dict[str, LossFacts] = {
     **_facts("custom", None, "CTCLoss ctc_loss GaussianNLLLoss gaussian_nll_loss"),
 }
 
-# By the names of functions; those with ``from_logits`` take probabilities by default.
+# By the names of functions. With from_logits=True they take logits instead of probabilities.
 KERAS_LOSSES: dict[str, LossFacts] = {
     **_facts("classes", "probabilities", "sparse_categorical_crossentropy categorical_generalized_cross_entropy"),
     **_facts("classes", "probabilities", "categorical_crossentropy categorical_focal_crossentropy", "one-hot"),

@@ -83,11 +83,11 @@ class Trainer(Protocol):
 
     @property
     def drop_last(self) -> bool:
-        """True if the last batch of a shard is left out where it is short."""
+        """True if a short last batch of a shard is left out."""
 
     @property
     def task(self) -> Task | str | None:
-        """The task that the user states, its kind, or ``None``."""
+        """Task that the user states, or its kind; ``None`` to decide it."""
 
     @property
     def scheduler(self) -> Any:
@@ -106,7 +106,9 @@ class Session(Protocol):
     """A configuration that is open on a worker: its model, its optimizer, its random numbers.
 
     It may have a method ``unused_inputs(inputs)`` that lists the places of the inputs that the network does not read on
-    a batch; a search refuses these.
+    a batch, which a search refuses; a method ``attribute_marks()`` that returns bytes by the names of attributes that a
+    checkpoint leaves out, which must not change in training; and an attribute ``metric_mode``, ``"min"`` or ``"max"``,
+    of a scheduler that follows the metric.
 
     Attributes
     ----------
@@ -115,7 +117,8 @@ class Session(Protocol):
     model : object
         The framework's model.
     sums : TaskSums
-        Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers, and has the task of the session.
+        Sums of the session with its task, which turn the contributions of :meth:`train` and :meth:`evaluate` into
+        numbers.
     """
 
     random: dict[str, Any]
@@ -232,13 +235,12 @@ class Session(Protocol):
         """
 
     def follow_metric(self, value: float) -> None:
-        """Step what follows the metric that decides, before the first unit of the next epoch.
+        """Step a scheduler that follows the metric of the search, such as ``ReduceLROnPlateau``; others do nothing.
 
         Parameters
         ----------
         value : float
-            The metric of the epoch before. A scheduler such as ``ReduceLROnPlateau`` steps with it; most sessions have
-            nothing that does.
+            Metric of the epoch before. The call comes before the first unit of an epoch.
         """
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
@@ -251,7 +253,7 @@ class Session(Protocol):
         """Run the network in inference mode: one array per output, of shape ``(rows, ...)``."""
 
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
-        """Find the last operation of the network, on a batch of inputs; ``"unknown"`` is always allowed."""
+        """Return the last operation of the network, on a batch of inputs; ``"unknown"`` is always allowed."""
 
     @property
     def loss_of(self) -> Callable[[float, float], float] | None:

@@ -17,12 +17,17 @@ __all__ = ["check_losses", "decide_session_task", "follow_task"]
 
 
 def check_losses(losses: int, outputs: int, labels: int) -> None:
-    """Check that each label column has a loss, and each loss an output.
+    """Check that each label column has a loss, and each loss an output; further outputs are allowed.
+
+    Parameters
+    ----------
+    losses, outputs, labels : int
+        Number of losses, of the network's outputs, and of the label columns.
 
     Raises
     ------
     TrainerError
-        A label would not be used, or a loss has no label or output. Further outputs are allowed.
+        A label has no loss, or a loss has no label or output.
     """
     if labels == losses <= outputs:
         return
@@ -39,16 +44,16 @@ def decide_session_task(session: Session, rows: Rows, columns: Sequence[str]) ->
     Parameters
     ----------
     session : Session
-        Session whose network has not been trained yet, or is trained.
+        Session of the network, which may be trained or not.
     rows : Rows
-        Some rows; more than a few tell more.
+        Some rows; more rows make ambiguous labels and outputs rarer.
     columns : sequence of str
         Label columns.
 
     Raises
     ------
     TrainerError, MetricError
-        The task cannot be told, or a metric does not fit it.
+        The task is ambiguous, or a metric does not fit it.
     """
     (first, *_) = session.predict(rows.inputs)
     session.sums.decide(
@@ -61,7 +66,7 @@ def decide_session_task(session: Session, rows: Rows, columns: Sequence[str]) ->
 
 
 def follow_task(session: Session, decision: TaskDecision, sample: Callable[[], Rows] | None) -> None:
-    """Settle the task of a session as that of the run's first configuration, where its trainer says the same.
+    """Set the task of a session to that of the run's first configuration, or decide it for another loss.
 
     Parameters
     ----------
@@ -70,8 +75,15 @@ def follow_task(session: Session, decision: TaskDecision, sample: Callable[[], R
     decision : TaskDecision
         Decision about the run's first configuration.
     sample : callable, optional
-        Function that reads some rows, for a trainer that says something else. Without it the labels of the decision
-        are kept, and the outputs are what the loss takes.
+        Function that reads some rows, called if the trainer has another loss or states another task. Without it the
+        labels of the decision are kept, and the outputs are those that the loss takes.
+
+    Raises
+    ------
+    TrainerError
+        The loss is for another kind of task; or the task is ambiguous.
+    MetricError
+        A metric does not fit the task.
     """
     sums = session.sums
     if (sums.facts, sums.declared) == (decision.facts, decision.declared):

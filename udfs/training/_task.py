@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["ENCODINGS", "FORMS", "KINDS", "Encoding", "Form", "Kind", "Task"]
 
 Kind = Literal["binary", "multiclass", "multilabel", "regression", "custom"]
-"""What a network predicts."""
+"""Kind of prediction that a network makes for a row."""
 Encoding = Literal["0/1", "-1/+1", "class index", "one-hot", "multi-hot", "values"]
-"""What the numbers of a label mean."""
+"""Encoding of the labels: the numbers that stand for classes, or values."""
 Form = Literal["logits", "log-probabilities", "probabilities", "margins", "values", "log-values"]
-"""What the numbers of an output mean."""
+"""Form of the outputs: the scores, probabilities or values that their numbers are."""
 
 KINDS: tuple[str, ...] = get_args(Kind)
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
@@ -43,35 +43,56 @@ class Task:
     """Meaning of the labels and of the network's first output, from which metrics and predictions follow.
 
     A search decides it before training, from the loss, the end of the network and a few rows, and shows it in
-    ``explain()``. ``ModelTrainer(task=...)`` states it instead; what is left out is decided.
+    ``explain()``. ``ModelTrainer(task=...)`` states it instead: the search then decides only the fields that are left
+    out.
 
     Parameters
     ----------
     kind : {"binary", "multiclass", "multilabel", "regression", "custom"}
-        What the network predicts; of ``"custom"`` there are no metrics by name.
+        Prediction for a row: one of two classes, one of several classes, any number of labels, or values. A
+        ``"custom"`` task has no metrics by name.
     labels : {"0/1", "-1/+1", "class index", "one-hot", "multi-hot", "values"}, optional
-        Encoding of the labels.
+        Encoding of the labels. A ``"binary"`` task takes the first three, ``"multiclass"`` ``"class index"`` or
+        ``"one-hot"``, ``"multilabel"`` ``"multi-hot"`` or ``"-1/+1"``, and ``"regression"`` ``"values"``. Default
+        ``None``: it is decided.
     outputs : {"logits", "log-probabilities", "probabilities", "margins", "values", "log-values"}, optional
-        Form of the outputs. Margins decide between classes and have no probabilities; the exponentials of
-        ``"log-values"`` are the values, as ``torch.nn.PoissonNLLLoss`` has them.
+        Form of the outputs: ``"values"`` or ``"log-values"`` for a ``"regression"`` task, and one of the first four for
+        the others. Margins decide between classes and have no probabilities. The exponentials of ``"log-values"`` are
+        the values, as in ``torch.nn.PoissonNLLLoss``. Default ``None``: it is decided.
     num_outputs : int, optional
-        Number of outputs of a row, or of a token.
+        Number of outputs for a row, or for a token. Default ``None``: the search counts them.
     tokens : int, optional
-        Number of tokens of a row, each of which has a class. By default a row has one.
+        Number of tokens of a row, each of which has a class. Default ``None``: a row has one class.
     label_columns : tuple of str
-        Label columns, one for each output of the network in its order. Metrics and predictions are of the first.
+        Label columns, one for each output of the network in its order; metrics and predictions belong to the first.
+        A search sets them. Default ``()``.
     reason : str
-        What the task was decided by, for people to read.
+        Source of the decision, for people to read. A search sets it. Default ``""``.
 
     Raises
     ------
     InvalidArgumentError
-        A word is unknown, or does not fit the kind.
+        ``kind``, ``labels`` or ``outputs`` is not one of the words above, or does not fit the kind; or ``num_outputs``
+        or ``tokens`` is not a positive integer.
 
     Examples
     --------
-    >>> Task("binary", "-1/+1", "margins", 1).describe()
-    'binary, labels -1/+1, 1 output of margins'
+    State the encoding of the labels and the form of the outputs where the loss does not imply them:
+
+    >>> import torch
+    >>> from cerebro_spark import ModelTrainer, Task
+    >>> def hinge(outputs, labels):
+    ...     return (1 - labels * outputs[:, 0]).clamp(min=0).mean()
+    >>> net = torch.nn.Linear(4, 1)
+    >>> trainer = ModelTrainer(
+    ...     model=net,
+    ...     optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+    ...     loss=hinge,
+    ...     metrics=["accuracy"],
+    ...     task=Task("binary", labels="-1/+1", outputs="margins"),
+    ... )
+    >>> trainer.task.describe()
+    'binary, labels -1/+1, unknown number of outputs of margins'
     """
 
     kind: Kind
@@ -95,7 +116,7 @@ class Task:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
-        """Make a task from the dictionary of :meth:`to_dict`."""
+        """Make a task from the dictionary of :meth:`to_dict`; unknown keys are ignored."""
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
         return cls(**known | {"label_columns": tuple(known.get("label_columns", ()))})
 
@@ -104,7 +125,13 @@ class Task:
         return asdict(self) | {"label_columns": list(self.label_columns)}
 
     def describe(self) -> str:
-        """Describe the task in one line."""
+        """Describe the task in one line.
+
+        Examples
+        --------
+        >>> Task("binary", "0/1", "logits", 1, label_columns=("churned",)).describe()
+        "binary, labels 0/1 of 'churned', 1 output of logits"
+        """
         count = f"{self.num_outputs or 'unknown number of'} output{'' if self.num_outputs == 1 else 's'}"
         first, *others = self.label_columns or ("",)
         columns = f" of {first!r}" if first else ""
@@ -117,7 +144,7 @@ class Task:
 
     @property
     def has_probabilities(self) -> bool:
-        """True if the outputs of a row give probabilities: those of classes or labels do, unless they are margins."""
+        """True if probabilities follow from the outputs of a row: classes or labels have some, except with margins."""
         return self.kind not in {"regression", "custom"} and self.tokens is None and self.outputs != "margins"
 
     @property
@@ -133,13 +160,25 @@ class Task:
 
     @property
     def threshold(self) -> float:
-        """A single output above it means the second class, or the label."""
+        """Threshold of an output that decides alone: the second class, or a label, is predicted above it.
+
+        It is 0.5 for probabilities, ``log(0.5)`` for log-probabilities and 0 for other forms.
+        """
         return {"probabilities": 0.5, "log-probabilities": math.log(0.5)}.get(self.outputs or "", 0.0)
 
     def decision_scores(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
-        """Return outputs as scores that are positive for the second class or a label, or largest for a class.
+        """Return outputs as scores from which the decisions follow.
 
-        Values of a regression are returned as they are meant: exponentials of log-values.
+        Parameters
+        ----------
+        outputs : array, shape (rows, ...)
+            Outputs of the network.
+
+        Returns
+        -------
+        array of float64, shape (rows, ...)
+            Scores that are positive for the second class or for a label, or largest for the class. A regression has
+            its values instead: exponentials of log-values.
         """
         scores = outputs.astype(np.float64)
         if self.is_single or self.kind == "multilabel":
@@ -147,7 +186,18 @@ class Task:
         return np.exp(scores) if self.outputs == "log-values" else scores
 
     def raw_scores(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
-        """Return outputs of shape ``(rows, outputs)`` as scores; of a single output those of both classes."""
+        """Return outputs as a score for each class.
+
+        Parameters
+        ----------
+        outputs : array, shape (rows, outputs)
+            Outputs of the network.
+
+        Returns
+        -------
+        array of float64, shape (rows, classes)
+            The outputs; for a single output that decides between two classes, the scores of both.
+        """
         scores = outputs.astype(np.float64)
         if not self.is_single:
             return scores
@@ -157,12 +207,28 @@ class Task:
         return np.concatenate([1 - scores if is_chance else -scores, scores], axis=1)
 
     def predictions(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
-        """Predict a class, in the encoding of the labels, or a value for each row of ``(rows, outputs)``."""
+        """Predict a class or a value for each row.
+
+        Parameters
+        ----------
+        outputs : array, shape (rows, outputs)
+            Outputs of the network.
+
+        Returns
+        -------
+        array of float64, shape (rows,)
+            Class numbers, or -1 and 1 with labels ``"-1/+1"``; for a regression the values of the first output.
+
+        Examples
+        --------
+        >>> Task("binary", "-1/+1", "margins", 1).predictions(np.array([[0.3], [-2.0]])).tolist()
+        [1.0, -1.0]
+        """
         if not len(outputs):
             return np.empty(0)
         if self.is_single:
             first = outputs[:, 0].astype(np.float64)
-            # NaN is Spark's largest number: the stage has the second class for it.
+            # NaN is the largest number of Spark, which predicts the second class for it.
             positive = ((first > self.threshold) | np.isnan(first)).astype(np.float64)
             return 2 * positive - 1 if self.labels == "-1/+1" else positive
         if self.kind in {"binary", "multiclass"}:
@@ -170,9 +236,22 @@ class Task:
         return self.decision_scores(outputs)[:, 0]
 
     def probabilities(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the probabilities of the classes, ``(rows, ..., classes)``; of a single output those of both.
+        """Return the probabilities of classes or labels.
 
-        Margins are taken for logits: they order rows in the same way.
+        Parameters
+        ----------
+        outputs : array, shape (rows, ..., outputs)
+            Outputs of the network. Margins are treated as logits, which order rows in the same way.
+
+        Returns
+        -------
+        array of float64, shape (rows, ..., classes)
+            Probabilities; for a single output that decides between two classes, those of both.
+
+        Examples
+        --------
+        >>> Task("binary", "0/1", "logits", 1).probabilities(np.array([[0.0]])).tolist()
+        [[0.5, 0.5]]
         """
         scores = outputs.astype(np.float64)
         pairs = self.is_single or self.kind == "multilabel"
@@ -188,7 +267,18 @@ class Task:
         return np.concatenate([1 - scores[:, :1], scores[:, :1]], axis=1) if self.is_single else scores
 
     def truth(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """Return labels of shape ``(rows, ...)`` as class numbers, or as 0 and 1 of one or several labels."""
+        """Return labels in the encoding that metrics take.
+
+        Parameters
+        ----------
+        labels : array, shape (rows, ...)
+            Labels in the encoding of the task.
+
+        Returns
+        -------
+        array, shape (rows,) or (rows, ...)
+            Class numbers for one-hot labels, 0 and 1 for labels ``"-1/+1"``, and all other labels as they are.
+        """
         if self.labels == "one-hot":
             return np.asarray(labels.reshape(len(labels), -1).argmax(axis=1))
         if self.labels == "-1/+1":

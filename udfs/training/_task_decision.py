@@ -32,7 +32,7 @@ _FORM_OF_ENDING: dict[str, Form] = {
     "linear": "logits",
 }
 _TOLERANCE = 1e-3
-# Different outputs that have to lie between 0 and 1 before they are taken for probabilities.
+# Number of distinct outputs between 0 and 1 that are taken for probabilities; fewer may be logits too.
 _FEWEST = 8
 _TOKEN_AXES = 2
 _TWO = 2
@@ -40,7 +40,7 @@ _TWO = 2
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Outputs and labels of a few rows, and what is known beside them."""
+    """Outputs and labels of a few rows, with the loss and the end of the network."""
 
     facts: LossFacts
     outputs: NDArray[Any]
@@ -67,7 +67,8 @@ class _Sample:
     def is_of_tokens(self) -> bool:
         """True if each token of a row has a class."""
         shape = self.outputs.shape[1:]
-        # Labels of shape (classes,) may be probabilities of them: only a class a token has fewer axes than its scores.
+        # Labels of shape (classes,) may be probabilities of the classes, but classes of tokens have an axis less than
+        # their scores.
         return self.is_whole and len(shape) == _TOKEN_AXES and shape[:1] == self.labels.shape[1:] and shape[1] > 1
 
     @property
@@ -86,32 +87,32 @@ def decide_task(
     columns: Sequence[str] = (),
     loss_of: Callable[[float, float], float] | None = None,
 ) -> Task:
-    """Decide what labels and outputs mean.
+    """Decide the meaning of labels and outputs.
 
     Parameters
     ----------
     facts : LossFacts
-        What the loss of the first output says.
+        Properties of the loss of the first output.
     outputs, labels : array, shape (rows, ...)
         First output of the network and first label, for the same rows.
     declared : Task, optional
-        What the user states; it is not questioned.
+        Task that the user states; only the fields that it leaves out are decided.
     ending : str
         Last operation of the network. Default ``"unknown"``.
     columns : sequence of str
         Label columns, in the order of the outputs.
     loss_of : callable, optional
-        Function that returns the loss of a single output and a label, for a loss of the user's own.
+        Function that returns the loss of a single output and a label, to test a loss that the user wrote.
 
     Returns
     -------
     Task
-        Task with all that is known.
+        Task with the decided fields.
 
     Raises
     ------
     TrainerError
-        The outputs are not what the loss takes, or what they mean cannot be told.
+        The outputs or labels do not have the form that the loss takes, or their meaning is ambiguous.
 
     Examples
     --------
@@ -171,7 +172,7 @@ def _kind_of_pairs(sample: _Sample) -> tuple[Kind, Encoding | None]:
 
 
 def _kind_of_rows(sample: _Sample) -> tuple[Kind, Encoding | None]:
-    """Decide the kind by sample rows, for a loss of the user's own."""
+    """Decide the kind by sample rows, for a loss that the user wrote."""
     labels, width = sample.labels, sample.width
     if sample.size == 1:
         if width == 1:
@@ -209,12 +210,15 @@ def _kind_of_one_output(sample: _Sample) -> tuple[Kind, Encoding | None]:
 
 
 def _loss_shape(loss_of: Callable[[float, float], float] | None, upper: float) -> str:
-    """Distinguish losses of classes and of values: far above its label, an output of classes has no larger loss."""
+    """Distinguish losses of classes and of values: the loss of values grows above the label, that of classes does not.
+
+    Return ``"classes"``, ``"values"`` or ``"unknown"``.
+    """
     if loss_of is None:
         return "unknown"
     try:
         below, near, far = (loss_of(output, upper) for output in (-20.0, 1.0, 20.0))
-    except Exception:  # noqa: BLE001 - of the user's code: it may take probabilities alone
+    except Exception:  # noqa: BLE001 - the user's loss may take probabilities only
         return "unknown"
     if not all(map(math.isfinite, (below, near, far))):
         return "unknown"
@@ -222,7 +226,7 @@ def _loss_shape(loss_of: Callable[[float, float], float] | None, upper: float) -
 
 
 def _form(sample: _Sample, task: Task) -> tuple[Form | None, str]:
-    """Return the form of the outputs, and what it was decided by beside the loss."""
+    """Return the form of the outputs, and the reason for it beyond the loss."""
     wanted = sample.facts.outputs
     if task.kind in {"custom", "regression"}:
         values: Form = "log-values" if wanted == "log-values" else "values"
@@ -241,7 +245,7 @@ def _form(sample: _Sample, task: Task) -> tuple[Form | None, str]:
 
 
 def _form_of_own(sample: _Sample, task: Task) -> tuple[Form, str]:
-    """Return the form that a loss of the user's own takes."""
+    """Return the form of the outputs for a loss that the user wrote."""
     actual = _FORM_OF_ENDING.get(sample.ending)
     if task.labels == "-1/+1" and actual in {None, "logits"}:
         return "margins", ""
@@ -291,7 +295,7 @@ def _check_range(facts: LossFacts, outputs: NDArray[Any]) -> None:
 
 
 def _check_encoding(facts: LossFacts, task: Task, labels: NDArray[Any]) -> None:
-    """Refuse labels of another encoding than that of the loss."""
+    """Raise TrainerError for labels in another encoding than that of the loss."""
     pairs = {"0/1": (0, 1), "-1/+1": (-1, 1), "multi-hot": (0, 1)}.get(task.labels or "")
     if pairs is None or _only(labels, pairs) or (pairs[0] == 0 and labels.min() >= 0 and labels.max() <= 1):
         return
@@ -304,7 +308,7 @@ def _check_encoding(facts: LossFacts, task: Task, labels: NDArray[Any]) -> None:
 
 
 def _of_two(labels: NDArray[Any]) -> bool:
-    """Check that the labels are two numbers that may stand for classes."""
+    """Return whether the labels are two numbers that may stand for classes."""
     return _only(labels, (0, 1)) or _only(labels, (-1, 1))
 
 

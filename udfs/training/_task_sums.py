@@ -1,4 +1,4 @@
-"""Sums of a session's loss and metrics, which read outputs and labels by its task."""
+"""Sums of a session's loss and metrics, for the task of the session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,19 @@ __all__ = ["TaskDecision", "TaskSums"]
 
 @dataclass(frozen=True, slots=True)
 class TaskDecision:
-    """Task of a run's first configuration, what its trainer says about it, and notes for people to read."""
+    """Task of a run's first configuration, with the statements of its trainer.
+
+    Parameters
+    ----------
+    task : Task
+        The task.
+    facts : LossFacts
+        Properties of the loss of the first output.
+    declared : Task, optional
+        Task that the trainer states.
+    notes : tuple of str
+        Notes for people to read, such as on metrics that are means over batches. Default ``()``.
+    """
 
     task: Task
     facts: LossFacts
@@ -51,16 +63,16 @@ class TaskDecision:
 
 
 class TaskSums(Sums):
-    """Sums of a session.
+    """Sums of a session, whose metrics are those that fit its task.
 
     Parameters
     ----------
     metrics : sequence of str, Metric or callable
         Metrics of the trainer.
     facts : LossFacts
-        What the loss of the first output says.
+        Properties of the loss of the first output.
     declared : Task or str, optional
-        Task that the trainer states, or its kind.
+        Task that the trainer states, or its kind. Default ``None``: it is decided.
     """
 
     def __init__(
@@ -84,10 +96,12 @@ class TaskSums(Sums):
         Raises
         ------
         MetricError
-            It is not decided yet: no row has been evaluated.
+            The task is not decided yet: no rows have been evaluated.
         """
         if self._task is None:
-            raise MetricError("the task is decided with the first rows: evaluate some, or call settle")
+            raise MetricError(
+                "the task must be decided before it is read, got none. Evaluate some rows, or call settle"
+            )
         return self._task
 
     @property
@@ -97,7 +111,7 @@ class TaskSums(Sums):
 
     @property
     def decision(self) -> TaskDecision:
-        """The task with what it was decided by, for sessions of other configurations to follow."""
+        """The task and the statements of the trainer, for the sessions of other configurations."""
         return TaskDecision(self.task, self.facts, self.declared, tuple(self.notes))
 
     def decide(
@@ -123,7 +137,7 @@ class TaskSums(Sums):
         )
 
     def settle(self, task: Task) -> None:
-        """Take a task, and choose the metrics that fit it.
+        """Set the task, and choose the metrics that fit it.
 
         Raises
         ------
@@ -137,7 +151,7 @@ class TaskSums(Sums):
                 chosen.append(wanted)
                 continue
             fitted = task_metric(wanted.name, task.kind, task.num_outputs or 1, tokens=task.tokens is not None)
-            # The name that the user gave stays a name of the average.
+            # The metric keeps the name that the user wrote, beside that of the average.
             chosen.append(replace(fitted, name=wanted.name, full_name=fitted.name))
         self._task, self.metrics = task, chosen
         self._by_name = {each.name: each for each in chosen}
@@ -145,7 +159,7 @@ class TaskSums(Sums):
     def contributions(
         self, outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float32] | None = None
     ) -> dict[str, NDArray[np.float64]]:
-        """Compute the contributions of a batch to the metrics, which read it by the task."""
+        """Compute the contributions of a batch to the metrics; the first batch decides the task if it is not set."""
         if self._task is None:
             self.decide(outputs, labels)
         task = self.task
@@ -166,7 +180,7 @@ class TaskSums(Sums):
     def _kept(
         self, task: Task, outputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float32] | None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
-        """Leave out rows of the class that the loss leaves out."""
+        """Return a batch without the rows that the loss leaves out."""
         if self.facts.ignored is None or task.labels != "class index" or task.tokens is not None:
             return outputs, labels, weights
         rows = labels.reshape(-1) != self.facts.ignored
@@ -190,7 +204,7 @@ class TaskSums(Sums):
         if task.labels in {"0/1", "-1/+1", "multi-hot"}:
             _check_pairs(each.name, task, labels)
         if (each.full_name or "").startswith("auc"):
-            # Areas of classes compare probabilities of rows; of a single output or of labels the order is enough.
+            # The areas of several classes compare probabilities; otherwise the order of the scores is enough.
             several = task.kind == "multiclass" and task.outputs != "margins"
             return task.probabilities(flat) if several else flat.astype(np.float64), truth
         return task.decision_scores(flat), truth

@@ -1,4 +1,4 @@
-"""Opened models against the user's own: what no tracer records keeps a module whole, or the model."""
+"""Opened models train like the user's: a module whose code tracers do not record stays whole, or the model does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gradient_reversal import Reverse
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -30,24 +31,12 @@ CALLS = 0
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin as a new process does."""
+    """Forget the results for earlier models, as in a new process."""
     monkeypatch.setattr(_kept_modules, "_RESULTS", {})
 
 
-class Reverse(torch.autograd.Function):
-    """Gradient reversal."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return -gradients[0]
-
-
 class Part(nn.Module):
-    """A layer that learns, and a norm; a subclass says what its forward pass does with them."""
+    """A layer that learns, and a norm; subclasses have a forward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +170,7 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(1)
         self.trunk = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).requires_grad_(False)
-        self.parts = nn.ModuleList([Part2() for _ in range(parts - 1)] + [part()])
+        self.parts = nn.ModuleList([Plain() for _ in range(parts - 1)] + [part()])
         self.drop, self.head = nn.Dropout(0.2), nn.Linear(WIDTH, CLASSES)
 
     def forward(self, x: Any) -> Any:
@@ -191,7 +180,7 @@ class Net(nn.Module):
         return self.head(self.drop(torch.tanh(z)))
 
 
-class Part2(Part):
+class Plain(Part):
     """A part that can be opened."""
 
     def forward(self, x: Any) -> Any:
@@ -291,7 +280,7 @@ class Hooked:
 
 def test_state_in_a_hook_of_a_layer_keeps_the_whole_model() -> None:
     def build() -> nn.Module:
-        net = Net(Part2)
+        net = Net(Plain)
         net.get_submodule("parts.0.layer").register_forward_hook(Hooked())
         return net
 
@@ -399,7 +388,7 @@ def test_models_of_positive_numbers_are_compared_on_these() -> None:
 def test_a_model_that_runs_on_no_drawn_records_trains_whole() -> None:
     class Root(Net):
         def __init__(self) -> None:
-            super().__init__(Part2)
+            super().__init__(Plain)
 
         def forward(self, x: Any) -> Any:
             if isinstance(x, torch.Tensor) and not torch.compiler.is_compiling() and bool((x[:, 0] < 100).all()):
@@ -410,7 +399,7 @@ def test_a_model_that_runs_on_no_drawn_records_trains_whole() -> None:
     assert adapted.whole
 
 
-class Transposed(Part2):
+class Transposed(Plain):
     """A frozen norm of transposed tokens, whose memory torch's fake tensors lay out otherwise than the CPU."""
 
     def forward(self, x: Any) -> Any:
@@ -447,7 +436,7 @@ def test_an_error_within_the_opening_trains_the_model_whole(monkeypatch: pytest.
         raise RuntimeError("an operation of torch without a meta kernel")
 
     monkeypatch.setattr("udfs.handlers.torch._adapted_trainer.layer_graph", fail)
-    adapted = opened(lambda: Net(Part2))
+    adapted = opened(lambda: Net(Plain))
     assert "Net" in adapted.whole
     assert "without a meta kernel" in adapted.whole
 

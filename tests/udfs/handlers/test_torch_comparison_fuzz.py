@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gradient_reversal import Reverse
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -26,16 +27,6 @@ X = DRAW.normal(size=(ROWS, TOKENS, WIDTH)).astype(np.float32)
 LENGTHS = DRAW.integers(1, TOKENS + 1, (ROWS, 1))
 Y = DRAW.integers(0, CLASSES, ROWS)
 INPUTS = (TensorSpec((TOKENS, WIDTH)), TensorSpec((1,), "int64"))
-
-
-class Reverse(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return -gradients[0]
 
 
 class StraightThrough(torch.autograd.Function):

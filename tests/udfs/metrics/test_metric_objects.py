@@ -1,4 +1,4 @@
-"""Metric objects of Keras and torchmetrics keep their state over batches and shards, and give what they give alone."""
+"""Metric objects of Keras and torchmetrics give the same over batches and shards as over all rows at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS = RANDOM.uniform(0.5, 2, ROWS).astype(np.float32)
 
 
 class Largest(keras.metrics.Metric):  # type: ignore[misc] # Keras is untyped
-    """The state is no sum."""
+    """Metric of Keras whose state is not a sum."""
 
     def __init__(self) -> None:
         super().__init__(name="largest")
@@ -38,7 +38,7 @@ def dim_zero_sum(values: Any) -> Any:
 
 
 class Torchmetric:
-    """As torchmetrics has them: a state with a reduction each."""
+    """Metric with the interface of torchmetrics: states by name, each with its reduction and first value."""
 
     higher_is_better = True
     total: Any

@@ -395,6 +395,7 @@ def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> N
         (b"{", "is damaged .it is not JSON"),
         (json.dumps(found | {"version": 99}).encode(), "version 99"),
         (json.dumps({key: value for key, value in found.items() if key != "seed"}).encode(), "damaged.*seed"),
+        (json.dumps(found | {"label_samples": [1]}).encode(), "damaged.*label_samples is a list"),
     ):
         prepared.store.write(damage, *path)
         with pytest.raises(ShardError, match=message):

@@ -65,16 +65,8 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], 
     "none": (lambda: None, lambda seen: (seen or 0) + 1, lambda seen: seen or 0),
     "tensor": (lambda: torch.zeros(1), lambda seen: seen + 1, lambda seen: seen),
     "array": (lambda: np.zeros(1), lambda seen: seen + 1, lambda seen: float(seen[0])),
-    "torch generator": (
-        lambda: torch.Generator().manual_seed(1),
-        drawn_of_torch,
-        lambda seen: seen.get_state().sum() % 7,
-    ),
-    "numpy generator": (
-        lambda: np.random.default_rng(1),
-        drawn,
-        lambda seen: seen.bit_generator.state["state"]["state"] % 7,
-    ),
+    "torch generator": (lambda: torch.Generator().manual_seed(1), drawn_of_torch, of_torch),
+    "numpy generator": (lambda: np.random.default_rng(1), drawn, of_numpy),
     "Python generator": (lambda: random.Random(1), drawn, lambda seen: sum(seen.getstate()[1]) % 7),
 }
 

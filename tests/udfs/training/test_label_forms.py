@@ -44,14 +44,14 @@ class Focal(nn.Module):
 
 
 class Squares(nn.Module):
-    """Takes labels of shape (rows,): in the outputs' shape they would be compared with all outputs."""
+    """A loss of labels of shape (rows,): in the outputs' shape each would be compared with all outputs."""
 
     def forward(self, outputs: Any, labels: Any) -> Any:
         return (outputs[:, 0] - labels).square().mean()
 
 
 class Contrast(nn.Module):
-    """Compares all pairs, whatever it gets."""
+    """A loss of all pairs of rows, whatever the shape of the labels."""
 
     def forward(self, outputs: Any, labels: Any) -> Any:
         return ((outputs.reshape(-1, 1) - outputs.reshape(1, -1)) ** 2 * (labels.reshape(-1, 1) > 0)).mean()
@@ -138,3 +138,12 @@ def test_of_keras(loss: Any) -> None:
     (raw,) = session.predict((INPUTS,))
     found = session.sums.results(session.evaluate(rows(VALUES)))
     assert found["loss"] == pytest.approx(np.mean((raw[:, 0] - VALUES) ** 2), rel=1e-5)
+
+
+def test_one_loss_of_keras_for_several_outputs() -> None:
+    inputs = keras.Input((WIDTH,))
+    net = keras.Model(inputs, [keras.layers.Dense(1)(inputs), keras.layers.Dense(1)(inputs)])
+    session = open_session(lambda _: ModelTrainer(model=net, optimizer="sgd", loss=Column(), batch_size=ROWS), {}, 1)
+    expected = sum(np.mean((raw[:, 0] - VALUES) ** 2) for raw in session.predict((INPUTS,)))
+    data = Tensors((INPUTS,), (VALUES, VALUES), ROWS)
+    assert session.sums.results(session.evaluate(data))["loss"] == pytest.approx(expected, rel=1e-5)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROWS, WIDTH, BATCH = 24, 4, 8
 
-# What has no default, or has to be smaller for two tiny units. None: the trial step refuses it.
+# Arguments without a default, or smaller than it for tiny units; None for an optimizer that the trial step refuses.
 OPTIMIZERS: dict[str, dict[str, Any] | None] = {
     "ASGD": {},
     "Adadelta": {},

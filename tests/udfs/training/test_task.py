@@ -1,4 +1,4 @@
-"""The task of a session: what its labels and outputs mean, by the loss, the end of the network and a few rows."""
+"""The task of a session, decided by the loss, the end of the network and a few rows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ PAIR = (SCORE > 0).astype(np.int64)
 SIGNS = np.where(SCORE > 0, 1.0, -1.0).astype(np.float32)
 CLASS = (SCORE > -0.5).astype(np.int64) + (SCORE > 0.7)
 LABELS = (INPUTS[:, :3] > 0.2).astype(np.int64)
+ONE_HOT = np.eye(3, dtype=np.float32)[CLASS]
 
 
 def session_of(
@@ -85,34 +86,17 @@ def own_keras(labels: Any, outputs: Any) -> Any:
 
 KERAS_FUNCTIONS = (own_keras, keras.losses.hinge)
 
+SMOOTHED = partial(functional.cross_entropy, label_smoothing=0.1)
 TORCH = {
     "cross-entropy": (nn.CrossEntropyLoss(), CLASS, 3, (), "multiclass/class index/logits"),
     "two classes": (nn.CrossEntropyLoss(), PAIR, 2, (), "binary/class index/logits"),
     "a function": (functional.cross_entropy, CLASS, 3, (), "multiclass/class index/logits"),
-    "a partial": (
-        partial(functional.cross_entropy, label_smoothing=0.1),
-        CLASS,
-        3,
-        (),
-        "multiclass/class index/logits",
-    ),
+    "a partial": (SMOOTHED, CLASS, 3, (), "multiclass/class index/logits"),
     "softmax twice": (nn.CrossEntropyLoss(), CLASS, 3, (nn.Softmax(-1),), "multiclass/class index/probabilities"),
     "logs": (nn.NLLLoss(), CLASS, 3, (nn.LogSoftmax(-1),), "multiclass/class index/log-probabilities"),
-    "logs to cross-entropy": (
-        nn.CrossEntropyLoss(),
-        CLASS,
-        3,
-        (nn.LogSoftmax(-1),),
-        "multiclass/class index/log-probabilities",
-    ),
+    "log twice": (nn.CrossEntropyLoss(), CLASS, 3, (nn.LogSoftmax(-1),), "multiclass/class index/log-probabilities"),
     "margins of classes": (nn.MultiMarginLoss(), CLASS, 3, (), "multiclass/class index/margins"),
-    "one-hot": (
-        nn.CrossEntropyLoss(),
-        np.eye(3, dtype=np.float32)[CLASS],
-        3,
-        (),
-        "multiclass/one-hot/logits",
-    ),
+    "one-hot": (nn.CrossEntropyLoss(), ONE_HOT, 3, (), "multiclass/one-hot/logits"),
     "signs": (nn.SoftMarginLoss(), SIGNS, 1, (), "binary/-1/+1/logits"),
     "signs by a function": (functional.soft_margin_loss, SIGNS, 1, (), "binary/-1/+1/logits"),
     "pairs": (nn.BCEWithLogitsLoss(), PAIR, 1, (), "binary/0/1/logits"),
@@ -137,39 +121,26 @@ TORCH = {
 }
 
 
+def meaning(task: Task) -> str:
+    return f"{task.kind}/{task.labels}/{task.outputs}"
+
+
 @pytest.mark.parametrize("name", TORCH)
 def test_of_torch(name: str) -> None:
     loss, labels, outputs, tail, expected = TORCH[name]
     task = session_of(loss, labels, outputs, *tail).sums.task
-    assert f"{task.kind}/{task.labels}/{task.outputs}" == expected
+    assert meaning(task) == expected
     assert (task.num_outputs, task.label_columns) == (outputs, ("y",))
     assert Task.from_dict(task.to_dict()) == task
 
 
+SPARSE_OF_LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 KERAS = {
     "sparse": ("sparse_categorical_crossentropy", CLASS, 3, "softmax", "multiclass/class index/probabilities"),
-    "logits": (
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        CLASS,
-        3,
-        None,
-        "multiclass/class index/logits",
-    ),
-    "one-hot": (
-        "categorical_crossentropy",
-        np.eye(3, dtype=np.float32)[CLASS],
-        3,
-        "softmax",
-        "multiclass/one-hot/probabilities",
-    ),
+    "logits": (SPARSE_OF_LOGITS, CLASS, 3, None, "multiclass/class index/logits"),
+    "one-hot": ("categorical_crossentropy", ONE_HOT, 3, "softmax", "multiclass/one-hot/probabilities"),
     "focal": ("binary_focal_crossentropy", PAIR, 1, "sigmoid", "binary/0/1/probabilities"),
-    "focal logits": (
-        keras.losses.BinaryFocalCrossentropy(from_logits=True),
-        PAIR,
-        1,
-        None,
-        "binary/0/1/logits",
-    ),
+    "focal logits": (keras.losses.BinaryFocalCrossentropy(from_logits=True), PAIR, 1, None, "binary/0/1/logits"),
     "labels": (keras.losses.BinaryCrossentropy(), LABELS, 3, "sigmoid", "multilabel/multi-hot/probabilities"),
     "signs": (keras.losses.hinge, SIGNS, 1, "tanh", "binary/-1/+1/margins"),
     "hinge of 0 and 1": (keras.losses.SquaredHinge(), PAIR, 1, None, "binary/0/1/margins"),
@@ -182,8 +153,7 @@ KERAS = {
 @pytest.mark.parametrize("name", KERAS)
 def test_of_keras(name: str) -> None:
     loss, labels, outputs, activation, expected = KERAS[name]
-    task = session_of(loss, labels, outputs, *([activation] if activation else [])).sums.task
-    assert f"{task.kind}/{task.labels}/{task.outputs}" == expected
+    assert meaning(session_of(loss, labels, outputs, *([activation] if activation else [])).sums.task) == expected
 
 
 class Ended(nn.Module):
@@ -314,7 +284,7 @@ def test_metrics_of_several_classes_and_labels() -> None:
 
 
 def test_rows_that_the_loss_leaves_out_are_not_in_the_metrics() -> None:
-    """Of a network as of Keras, by the class that each leaves out."""
+    """Losses of torch leave out class -100 by default, losses of Keras the class of ``ignore_class``."""
     known = np.where(INPUTS[:, 3] > 0, CLASS, -100)
     for loss in (nn.CrossEntropyLoss(), functional.cross_entropy):
         session = session_of(loss, known, 3, metrics=["accuracy", "f1"])
@@ -333,7 +303,7 @@ def test_a_metric_that_does_not_fit_is_refused_with_those_that_do() -> None:
 
 
 class Second(nn.Module):
-    """Takes two inputs and reads the second."""
+    """A network with two inputs that reads the second."""
 
     def __init__(self) -> None:
         super().__init__()

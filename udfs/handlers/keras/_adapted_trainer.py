@@ -13,6 +13,7 @@ from optimizer.errors import CerebroError, GraphError
 from optimizer.graph import frontier, materialisable
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers._read_inputs import read_specs
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.keras._branch_session import BranchSession
 from udfs.handlers.keras._call_graph import is_functional
@@ -66,7 +67,7 @@ def open_adapted(
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
     except (CerebroError, MemoryError, tf.errors.ResourceExhaustedError):
         raise
-    except Exception as error:  # noqa: BLE001 - opening runs layers of the user's, which may raise anything
+    except Exception as error:  # noqa: BLE001 - opening runs the user's layers, which may raise anything
         reason = next(iter(str(error).splitlines()), "")
         why = f"opening {trainer.model.name} into layers ended in {type(error).__name__}: {reason}"
         return trained_whole(session, trainer, inputs, columns, why, slots=slots)
@@ -100,7 +101,7 @@ def _phase(
     """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
     inputs, columns, device = described
     # The session divides pixels by 255.
-    read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
+    read = read_specs(inputs)
     captured = capture(model, read, training=True)
     measures = _measured(captured, read, model)
     traced = KerasModel(captured, read, device)

@@ -28,8 +28,13 @@ __all__ = ["export", "open_export"]
 def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
     """Write a ``.keras`` archive, and open it to see that it needs no code.
 
-    A model with classes of the user's, registered or not, is written as the layers of Keras that it calls: no other
-    process knows the classes. Raise UntraceableModelError if that is not possible.
+    A model with classes of a user, registered or not, is written as the layers of Keras that it calls, because other
+    processes do not know the classes.
+
+    Raises
+    ------
+    UntraceableModelError
+        The model calls other operations too.
     """
     if own_classes(model):
         specs = [TensorSpec(array.shape[1:], str(array.dtype)) for array in inputs]
@@ -45,7 +50,7 @@ def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
 
 @contextmanager
 def _without_registered() -> Iterator[None]:
-    """Forget what this process has registered for a block, as another process does not know it."""
+    """Clear Keras's registered classes and functions for a block, because other processes do not have them."""
     registered = keras.saving.get_custom_objects()
     before = dict(registered)
     registered.clear()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._framework import Framework
+from udfs.handlers._read_inputs import zero_rows
 from udfs.handlers.keras._import import import_keras
 from udfs.node import DeviceError
 
@@ -112,9 +113,7 @@ class KerasFramework(Framework):
         """Call a model once on zeros if one of its layers has no variables before its first call."""
         if model.built and all(layer.built for layer in model._flatten_layers()):
             return
-        import numpy as np
-
-        zeros = [np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs]
+        zeros = zero_rows(inputs)
         model(zeros[0] if len(zeros) == 1 else zeros, training=False)
 
     def open_training(self, trainer: Trainer, device: str) -> Session:

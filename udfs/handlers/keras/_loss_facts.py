@@ -1,4 +1,4 @@
-"""Losses of Keras: what each says about the task, and the end of a network."""
+"""Losses of Keras: their properties that decide the task, the labels that they take, and the end of a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from udfs.training import KERAS_LOSSES, Ending, LossFacts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["loss_facts", "needs_columns", "network_ending", "unused_inputs"]
+__all__ = ["is_users_class", "loss_facts", "needs_columns", "network_ending", "unused_inputs"]
 
+# By the names of activations, and of operations of a functional model.
 _ENDINGS: dict[str, Ending] = {
     "sigmoid": "sigmoid",
     "softmax": "softmax",
     "log_softmax": "log-softmax",
     "log_sigmoid": "log-sigmoid",
     "linear": "linear",
+}
+_OPERATIONS: dict[str, Ending] = {
+    "Sigmoid": "sigmoid",
+    "Softmax": "softmax",
+    "LogSoftmax": "log-softmax",
+    "LogSigmoid": "log-sigmoid",
 }
 # Rows of a trial of a loss.
 _ROWS = 5
@@ -32,7 +39,7 @@ _SHAPING = ("Reshape", "Flatten", "Permute", "Identity", "Dropout", "GetItem", "
 
 
 def loss_facts(loss: Any) -> LossFacts:
-    """Return what a loss says: its name, a class, a function of Keras, or a partial of one."""
+    """Return the properties of a loss: its name, a class, a function of Keras, or a partial of one."""
     function = keras.losses.get(loss) if isinstance(loss, (str, dict)) else loss
     keywords: dict[str, Any] = {}
     while isinstance(function, partial):
@@ -52,7 +59,7 @@ def loss_facts(loss: Any) -> LossFacts:
 
 
 def network_ending(model: Any) -> Ending:
-    """Find the last operation of a sequential or functional model, through changes of shape."""
+    """Return the last operation of a sequential or functional model that does not only change shape or type."""
     try:
         tensor = model.outputs[0]
         layer = tensor._keras_history.operation
@@ -68,14 +75,8 @@ def network_ending(model: Any) -> Ending:
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
     name = type(layer).__name__
-    operations: dict[str, Ending] = {
-        "Sigmoid": "sigmoid",
-        "Softmax": "softmax",
-        "LogSoftmax": "log-softmax",
-        "LogSigmoid": "log-sigmoid",
-    }
-    if name in operations:
-        return operations[name]
+    if name in _OPERATIONS:
+        return _OPERATIONS[name]
     activation = getattr(layer, "activation", None)
     return _ENDINGS.get(getattr(activation, "__name__", ""), "unknown")
 
@@ -90,15 +91,19 @@ def unused_inputs(model: Any) -> tuple[int, ...]:
     return tuple(place for place, tensor in enumerate(model.inputs) if id(tensor) not in read)
 
 
-def needs_columns(loss: Any, label: NDArray[Any], output: tuple[int, ...]) -> bool:
-    """Find out if a loss of the user's own class has to get the labels of single outputs as a column.
+def is_users_class(loss: Any) -> bool:
+    """Return whether a loss is an object of a class with a ``call`` of its own, instead of a function of Keras."""
+    return isinstance(loss, keras.losses.Loss) and not hasattr(loss, "fn")
 
-    Keras fits the ranks of labels and outputs for functions alone: a class that subtracts labels of shape ``(rows,)``
-    from outputs of shape ``(rows, 1)`` compares each output with the labels of all rows. The loss of some rows is then
-    another number than the mean of each row's.
+
+def needs_columns(loss: Any, label: NDArray[Any], output: tuple[int, ...]) -> bool:
+    """Return whether a user's class of losses has to get the labels of single outputs as a column.
+
+    Keras fits the ranks of labels and outputs for functions only: a class that subtracts labels of shape ``(rows,)``
+    from outputs of shape ``(rows, 1)`` compares each output with the labels of all rows. The loss of some rows then
+    differs from the mean of the losses of each row.
     """
-    is_own = isinstance(loss, keras.losses.Loss) and not hasattr(loss, "fn")
-    if not is_own or len(output) != label.ndim + 1 or output[-1] != 1:
+    if not is_users_class(loss) or len(output) != label.ndim + 1 or output[-1] != 1:
         return False
     numbers = np.random.default_rng(0).uniform(0.1, 0.9, (_ROWS, *output[1:])).astype(np.float32)
     known = label[np.arange(_ROWS) % len(label)].astype(np.float32)
@@ -106,7 +111,7 @@ def needs_columns(loss: Any, label: NDArray[Any], output: tuple[int, ...]) -> bo
     try:
         plain, column = _mean(loss, known, numbers), _mean(loss, known[..., None], numbers)
         each = np.mean([_mean(loss, known[[row]], numbers[[row]]) for row in range(_ROWS)])
-    except Exception:  # noqa: BLE001 - of the user's code, which training will raise again
+    except Exception:  # noqa: BLE001 - training raises the error of the user's loss again
         return False
     finally:
         apply_random(before)

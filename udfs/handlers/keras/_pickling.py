@@ -77,9 +77,12 @@ def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
 
 
 def without_own_classes(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, dict[str, str]]:
-    """Write a model as a functional model of the layers of Keras that it calls, with the paths of its layers.
+    """Convert a model to a functional model of the layers of Keras that it calls, with the paths of its layers.
 
-    Raise UntraceableModelError if its code calls anything else, or the functional model gives other numbers.
+    Raises
+    ------
+    UntraceableModelError
+        The model's code calls other operations too, or the functional model returns other numbers.
     """
     try:
         written, paths = flattened(model, inputs)

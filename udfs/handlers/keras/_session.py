@@ -12,7 +12,7 @@ from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
-from udfs.handlers.keras._loss_facts import loss_facts, needs_columns, network_ending, unused_inputs
+from udfs.handlers.keras._loss_facts import is_users_class, loss_facts, needs_columns, network_ending, unused_inputs
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
@@ -61,7 +61,7 @@ class KerasSession:
         self.sums = TaskSums(trainer.metrics, loss_facts(self._first_loss), trainer.task)
         self.random = take_random()
         self._gives_row_losses = False
-        # By label, whether the loss takes a column of single numbers.
+        # Whether the loss of each label takes a column of single numbers; decided with the first batch.
         self._columns: list[bool] | None = None
         self.begin()
 
@@ -157,7 +157,7 @@ class KerasSession:
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
     def follow_metric(self, value: float) -> None:
-        """Do nothing: Keras's schedules are of steps."""
+        """Do nothing: schedules of Keras follow steps, not metrics."""
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
@@ -179,7 +179,7 @@ class KerasSession:
         return contributions
 
     def _check_labels(self, labels: int) -> None:
-        """Refuse labels without a loss or an output; a subclass tells its outputs when it runs."""
+        """Raise TrainerError for labels without a loss or an output; subclassed models do not state their outputs."""
         outputs = len(getattr(self.model, "outputs", None) or [None] * labels)
         loss = self._trainer.loss
         # Keras repeats a single loss for all outputs.
@@ -246,7 +246,7 @@ class KerasSession:
         return tuple(np.asarray(output, np.float32) for output in _listed(outputs))
 
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
-        """Find the last operation of the network; the inputs are not needed."""
+        """Return the last operation of the network; the inputs are not needed."""
         return network_ending(self.model)
 
     def unused_inputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
@@ -271,12 +271,13 @@ class KerasSession:
     def _fitted(self, labels: Sequence[NDArray[Any]], inputs: Any) -> list[NDArray[Any]]:
         """Return labels in the shapes that the losses take."""
         if self._columns is None:
-            losses = self._trainer.loss if isinstance(self._trainer.loss, (list, tuple)) else [self._trainer.loss]
+            loss = self._trainer.loss
+            losses = loss if isinstance(loss, (list, tuple)) else [loss] * len(labels)
             self._columns = [False] * len(labels)
-            if any(isinstance(loss, keras.losses.Loss) and not hasattr(loss, "fn") for loss in losses):
+            if any(map(is_users_class, losses)):
                 outputs = _listed(self.network(inputs, training=False))
-                for place, (loss, label, output) in enumerate(zip(losses, labels, outputs, strict=False)):
-                    self._columns[place] = needs_columns(loss, label, tuple(output.shape))
+                for place, (each, label, output) in enumerate(zip(losses, labels, outputs, strict=False)):
+                    self._columns[place] = needs_columns(each, label, tuple(output.shape))
         return [label[..., None] if column else label for label, column in zip(labels, self._columns, strict=True)]
 
 

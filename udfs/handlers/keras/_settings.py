@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_settings", "take_settings"]
 
-# Reading it by Keras's own function sets it to the one of the number type, which a later set_floatx would not change.
+# keras.config.dtype_policy() sets a policy if there is none, which a later set_floatx does not change.
 _POLICY = "dtype_policy"
 
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -27,21 +27,21 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 
 def take_settings() -> dict[str, Any]:
-    """Read the settings."""
-    return {name: read() for name, (read, _) in {**_SETTINGS, **_of_backend()}.items()}
+    """Read the settings of Keras and its backend by name."""
+    return {name: read() for name, (read, _) in {**_SETTINGS, **_backend_settings()}.items()}
 
 
 def apply_settings(settings: Mapping[str, Any]) -> None:
-    """Set some settings."""
-    functions = {**_SETTINGS, **_of_backend()}
+    """Set some settings of Keras and its backend by name."""
+    functions = {**_SETTINGS, **_backend_settings()}
     for name, value in settings.items():
         functions[name][1](value)
 
 
-def _of_backend() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+def _backend_settings() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
     if keras.backend.backend() != "tensorflow":
         return {}
-    import tensorflow as tf  # Keras has others beneath it too
+    import tensorflow as tf  # another backend of Keras needs no TensorFlow
     from tensorflow.python.framework import config
 
     def set_deterministic(value: bool) -> None:

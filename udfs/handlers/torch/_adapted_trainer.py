@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
 from udfs.handlers._adapted_trainer import Cut, Phase, open_phases, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import ChangedWeightsError, UntraceableModelError
+from udfs.handlers._read_inputs import read_specs
 from udfs.handlers._record_checks import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
@@ -56,14 +56,14 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         why = str(error)
     if _sums(trainer.model) != before:
         raise ChangedWeightsError(
-            f"{type(trainer.model).__name__} writes to its weights in forward, as a momentum encoder does, so that no "
-            "layer of it can be stored"
+            f"{type(trainer.model).__name__} writes to its weights in forward, as a momentum encoder does: none of "
+            "its layers can be stored"
         )
     return opened or trained_whole(session, trainer, inputs, columns, why, slots=slots)
 
 
 def _sums(model: nn.Module) -> list[bytes]:
-    """Sum each tensor of a model, to see whether it is still the same."""
+    """Sum each tensor of a model: two results differ if something has written to its weights."""
     with torch.no_grad():
         return [tensor.sum().cpu().numpy().tobytes() for tensor in (*model.parameters(), *model.buffers())]
 
@@ -72,7 +72,7 @@ def _opened(
     trainer: Trainer, session: BranchSession, inputs: Sequence[TensorSpec], columns: Sequence[str], slots: int
 ) -> Adapted:
     # The session divides pixels by 255.
-    read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
+    read = read_specs(inputs)
     check_training(trainer.model, read)
     phases: list[Phase] = []
     learned: frozenset[int] = frozenset()
@@ -99,9 +99,10 @@ def _phase(
     *,
     compared: bool,
 ) -> Phase:
-    """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed.
+    """Trace a model as it trains in a phase; ``constant`` are the layers that no phase before has changed.
 
-    The modules at the paths `kept` stay whole. With `compared` the result is compared with the model.
+    The modules at the paths ``kept`` stay whole. With ``compared``, raise OtherModelError if the opened model trains
+    otherwise than the user's.
     """
     read, inputs, columns = described
     module = capture_training(trainer.model, read, training=True, kept=kept)
@@ -169,7 +170,7 @@ def _matched(traced: TorchModel, evaluated: TorchModel, feeds: Sequence[str]) ->
         raise UntraceableModelError(f"{missing}, which does not learn, is computed in training alone")
 
     def matched(name: str) -> str:
-        # Of layers that compute the same, the first is the first of the other graph, and so on.
+        # Layers that compute the same are matched in their order.
         alike = [other for other, key in theirs.items() if key == names[name]]
         place = [other for other, key in names.items() if key == names[name]].index(name)
         return alike[min(place, len(alike) - 1)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt_state", "adopt_weights", "used_slots"]
 
-# Attributes of a scheduler that follows a metric.
+# Attributes with the progress of a scheduler that follows a metric.
 _PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
 
 
@@ -42,7 +42,7 @@ def adopt_state(
     # Its own groups, for load_state_dict replaces all of their hyperparameters.
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
     if follows:
-        # Its progress; factor and patience are the trainer's.
+        # Adopt its progress only: factor and patience are those of the new trainer.
         vars(trainer.scheduler).update(
             {name: saved["scheduler"][name] for name in _PROGRESS if name in saved["scheduler"]}
         )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OtherModelError", "compare"]
 
-# Records of two batches. Batch norm needs two; a size that the tracer has taken for a constant shows in the other one.
+# Records of two batches. Batch norm needs two; a size that the tracer made a constant shows in the other batch.
 _ROWS = (3, 2)
 # Two steps on one batch show what moves from step to step; then another batch size, and evaluation.
 _STEPS = ((0, True), (0, True), (1, True), (1, False))
@@ -49,7 +49,7 @@ _ROUNDING_OF_GPUS = 1024
 
 
 class OtherModelError(UntraceableModelError):
-    """An opened model that does not train as the user's model does."""
+    """An opened model that trains otherwise than the user's model."""
 
 
 @dataclass
@@ -68,17 +68,29 @@ def compare(
     """Train the user's model and the opened one on drawn records, and compare all that training changes.
 
     Both take two steps on one batch and one on a batch of another size, and run in inference mode. The layers that the
-    branch reads are computed once for each batch, as stored ones are. ``changing`` has the ids of the parameters and
-    buffers that training changes, as the opened model has it. With ``first`` the branch returns the first output alone.
-    Weights, buffers, gradients, attributes, modes and random numbers are then as before.
+    branch reads are computed once for each batch, as stored ones are. Weights, buffers, gradients, attributes, modes
+    and random numbers are restored.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The user's model.
+    branch : Branch
+        Opened model, on the parameters of the user's.
+    inputs : sequence of TensorSpec
+        Inputs of the model.
+    changing : collection of int
+        Ids of the parameters and buffers that training changes in the opened model.
+    first : bool
+        Whether the branch returns the first output alone.
 
     Raises
     ------
     OtherModelError
-        The opened model gives other outputs, gradients, buffers or random numbers, or keeps state in attributes of the
+        The opened model has other outputs, gradients, buffers or random numbers, or keeps state in attributes of the
         modules that it calls. The message names the first difference.
     UntraceableModelError
-        The user's model does not run on drawn records, so that nothing can be compared.
+        The user's model does not run on drawn records.
     """
     model = unwrapped(model)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -97,7 +109,7 @@ def compare(
             raise OtherModelError(f"its layers do not run one by one ({first_line(error)})") from error
         changed = changed_attribute(state, python_state(branch.training)) or opened.changed_layer()
     if changed is not None:
-        raise OtherModelError(f"forward changes {changed.strip('.')}, which is no buffer")
+        raise OtherModelError(f"forward changes {changed.strip('.')}, which is not a buffer")
     rounding = _ROUNDING if device.type == "cpu" else _ROUNDING_OF_GPUS
     for place, (mine, theirs) in enumerate(zip(expected, actual, strict=True)):
         difference = _difference(mine, theirs, rounding)
@@ -161,7 +173,7 @@ def _original(
 
 
 class _Opened:
-    """Runs an opened model on batches, as :class:`BranchSession` does; the layers below are computed once a batch."""
+    """Runner of an opened model on batches, like :class:`BranchSession`; it computes the layers below once a batch."""
 
     def __init__(self, branch: Branch, batches: Sequence[Sequence[NDArray[Any]]], device: torch.device) -> None:
         self._branch, self._device = branch, device
@@ -189,12 +201,12 @@ class _Opened:
         return (branch.training if training else branch.inference).forward(*tensors)
 
     def _lay_out(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Lay layers out in memory as a run does, where that is the same for all batches."""
+        """Set the memory layout of layers to that of a run, if it is the same for all batches."""
         strides = {name: _strides(array) for name, array in arrays.items()}
         if self._strides:
             strides = {name: each if each == self._strides[name] else None for name, each in strides.items()}
         self._strides = strides
-        self._branch.traced.know_strides(strides)
+        self._branch.traced.set_strides(strides)
 
     def changed_layer(self) -> str | None:
         """Name a layer whose stored tensor the branch has written to."""
@@ -206,13 +218,13 @@ class _Opened:
 
 
 def _strides(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return strides in elements; None for an array that overlaps itself."""
+    """Return strides in elements; ``None`` for an array that overlaps itself."""
     strides = tuple(stride // array.itemsize for stride in array.strides)
     return None if 0 in strides else strides
 
 
 def _steps(model: nn.Module, run: Callable[[int, bool], Any], changing: Collection[int]) -> list[_Step]:
-    """Take the steps, and restore the model's tensors."""
+    """Take the steps of the comparison, and restore the model's tensors."""
     parameters = list(model.parameters())
     tensors = [*(parameter for parameter in parameters if parameter.requires_grad), *model.buffers()]
     before = [(tensor, tensor.detach().clone()) for tensor in tensors]
@@ -234,7 +246,7 @@ def _steps(model: nn.Module, run: Callable[[int, bool], Any], changing: Collecti
 
 
 def _step(model: nn.Module, learning: Mapping[str, nn.Parameter], run: Callable[[], Any], *, training: bool) -> _Step:
-    """Run a batch, and follow the gradient of a weighted sum of the outputs in training."""
+    """Run a batch; in training, also take a step along the gradient of a weighted sum of the outputs."""
     for parameter in model.parameters():
         parameter.grad = None
     with torch.enable_grad() if training else torch.inference_mode():
@@ -264,7 +276,7 @@ def _weighted_sum(output: torch.Tensor) -> torch.Tensor:
 
 
 def _difference(expected: _Step, actual: _Step, rounding: int) -> str:
-    """Describe the first difference between two steps, '' if there is none."""
+    """Describe the first difference between two steps; ``""`` if there is none."""
     if len(expected.outputs) != len(actual.outputs):
         return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
     for mine, theirs in zip(expected.outputs, actual.outputs, strict=True):

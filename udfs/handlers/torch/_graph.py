@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["held_tensors", "layer_graph"]
 
-# Operations that read the size and the type of their first argument alone.
+# Operations that read only the size and the type of their first argument.
 _LIKE_ANOTHER = frozenset(
     (
         *("zeros_like", "ones_like", "full_like", "empty_like"),
@@ -50,11 +50,10 @@ def layer_graph(
     such a value can be cut into records, stored and fed again. Any other value (a size, a tuple, a view of a parameter,
     ``torch.arange`` of the batch size) is merged into the layers that consume it, and each of them has its cost.
     Parameters that several layers read count for each of them. The outputs of the graph are the returned values that
-    are layers. The measures are at :data:`BATCHES`, and made where
-    they are not given. With ``learning``, the ids of the parameters that learn, the graph is one in training: it knows
-    which layers draw random numbers, which move their buffers and so are not frozen, and what they keep for the
-    backward pass. Raise UntraceableModelError if the model runs at one batch size only, or returns no tensor with the
-    batch as its leading axis.
+    are layers. The measures are at :data:`BATCHES`, and made where they are not given. With ``learning``, the ids of
+    the parameters that learn, the graph is one in training: it knows which layers draw random numbers, which move their
+    buffers and so are not frozen, and what they keep for the backward pass. Raise UntraceableModelError if the model
+    runs at one batch size only, or returns no tensor with the batch as its leading axis.
     """
     small, large = measures or [measure(module, inputs, batch) for batch in BATCHES]
     names = node_names(module)
@@ -101,9 +100,9 @@ def layer_graph(
 
 
 def _same_for_all(module: fx.GraphModule, measured: Measure) -> set[fx.Node]:
-    """Find the nodes whose values are the same for all records of one batch size: sizes, and tensors made of them.
+    """Find the nodes whose values are the same for all records of a batch: sizes, weights, and tensors made from these.
 
-    Random numbers are not among them.
+    Nodes that draw random numbers are not among them.
     """
     constant: set[fx.Node] = set()
     for node in module.graph.nodes:
@@ -112,7 +111,7 @@ def _same_for_all(module: fx.GraphModule, measured: Measure) -> set[fx.Node]:
         effects = measured.effects[node.name]
         if effects.draws or effects.moves:
             continue
-        # A number of a tensor cannot be measured: what is no tensor is a size, a type or a device.
+        # Tracing reads no numbers out of tensors, so a value without tensors is a size, a type or a device.
         is_size = not any(isinstance(value, torch.Tensor) for value in tree_leaves(measured.values[node.name]))
         read = [below for below in node.all_input_nodes if below not in constant]
         if operation(node) in _LIKE_ANOTHER and node.args and read == [node.args[0]]:

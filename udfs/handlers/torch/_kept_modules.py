@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_as_it_trains"]
 
-# Results for models alike, whose weights alone differ: paths of modules that stay whole with the strides of the layers
-# that the branch reads, or the reason to open nothing.
+# Results by the key of models that differ in their weights only: paths of modules that stay whole with the strides of
+# the layers that the branch reads, or the reason to open nothing.
 _Strides = dict[str, tuple[int, ...] | None]
 _RESULTS: dict[Hashable, tuple[frozenset[str], _Strides] | UntraceableModelError] = {}
 _MOST = 1000
@@ -49,14 +49,25 @@ def open_as_it_trains(
 ) -> Phase:
     """Open a model into as many layers as train exactly as the model does.
 
-    The first attempt opens all modules. If that is another model, or if it fails, modules stay whole: at first all that
-    the model's own forward calls, and then a class of modules after the other is opened, where the model stays the
-    same. ``learning`` has the ids of the parameters that learn. A model like an earlier one is not compared again.
+    The first attempt opens all modules. If it fails, or the opened model trains otherwise, modules stay whole: at first
+    all that the model's own forward calls; then the classes of modules are opened in turn, as long as the opened model
+    trains like the user's. A model like an earlier one is not compared again.
+
+    Parameters
+    ----------
+    attempt : callable
+        Function that opens the model except for the modules at some paths.
+    model : torch.nn.Module
+        The user's model.
+    inputs : sequence of TensorSpec
+        Inputs of the model.
+    learning : collection of int
+        Ids of the parameters that learn.
 
     Raises
     ------
     UntraceableModelError
-        The model's own forward is what cannot be opened, or nothing of it can be stored.
+        The model's own forward cannot be opened, or none of its layers can be stored.
     """
     key = _key(model, inputs, learning)
     known = _RESULTS.get(key)
@@ -67,7 +78,7 @@ def open_as_it_trains(
         kept, strides = known
         phase = attempt(kept, compared=False)
         if phase.branch is not None:
-            phase.branch.traced.know_strides(strides)
+            phase.branch.traced.set_strides(strides)
         return phase
     try:
         kept = frozenset[str]()
@@ -85,7 +96,7 @@ def open_as_it_trains(
 
 
 def _refusing(attempt: Attempt, model: nn.Module) -> Attempt:
-    """Make an attempt raise UntraceableModelError for all errors of the user's forward pass and of torch."""
+    """Wrap an attempt to raise UntraceableModelError for all errors of the user's forward pass and of torch."""
 
     def refusing(kept: Collection[str], *, compared: bool) -> Phase:
         try:
@@ -103,7 +114,7 @@ def _refusing(attempt: Attempt, model: nn.Module) -> Attempt:
 
 
 def _search(attempt: Attempt, model: nn.Module, error: UntraceableModelError) -> tuple[frozenset[str], Phase]:
-    """Find the classes of modules that have to stay whole; raise the reason if that does not help."""
+    """Find the kinds of modules that have to stay whole; raise the reason if the model cannot be opened then either."""
     kinds = _kinds(model)
     reason = _reason(model, error)
     if not kinds:
@@ -168,7 +179,7 @@ def _reason(model: nn.Module, error: UntraceableModelError) -> UntraceableModelE
 
 
 def _key(model: nn.Module, inputs: Sequence[TensorSpec], learning: Collection[int]) -> Any:
-    """Make a key of all that decides what a model computes, apart from values of tensors; None if it is not known."""
+    """Make a key that models share whose weights alone differ; ``None`` for attributes that may change unseen."""
     try:
         alike = model_key(model, inputs)
     except UnknownError:

@@ -1,4 +1,4 @@
-"""Losses of torch: what each says about the task, and the labels that it takes."""
+"""Losses of torch: their properties that decide the task, and the labels that they take."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelForms", "Reading", "class_numbers", "loss_facts", "network_ending"]
 
-# Rows of a trial of a loss: the first number that is no size of a row's tensors.
+# Rows of a trial of a loss: the first number that is not among the sizes of a row's tensors.
 _ROWS = (5, 7, 11, 13)
 
 # Class that losses of torch leave out by default.
@@ -41,7 +41,7 @@ _SHAPING = (
 
 
 def loss_facts(loss: Any) -> LossFacts:
-    """Return what a loss says: a module, a function of ``torch.nn.functional``, or a partial of one."""
+    """Return the properties of a loss: a module, a function of ``torch.nn.functional``, or a partial of one."""
     keywords: dict[str, Any] = {}
     while isinstance(loss, partial):
         keywords = dict(loss.keywords) | keywords
@@ -84,18 +84,18 @@ def class_numbers(label: torch.Tensor) -> torch.Tensor:
 
 
 class LabelForms:
-    """Labels in the shape and type that a loss takes.
+    """Conversion of labels to the shape and type that a loss takes.
 
-    Losses of torch have theirs. A loss of the user's own is tried on a few rows, with labels as they are, in the
-    outputs' shape and type, and as integers; the first that neither fails nor compares each output with the labels of
-    all rows is taken.
+    Losses of torch have known forms. A loss that the user wrote is tried on a few rows, with labels as they are, in the
+    outputs' shape and type, in their type alone, and as integers. The first form is chosen with which the loss neither
+    fails nor compares each output with the labels of all rows.
     """
 
     def __init__(self) -> None:
         self._chosen: dict[int, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {}
 
     def __call__(self, loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        """Return a batch's labels for a loss."""
+        """Convert a batch's labels for a loss; the first batch of a user's loss chooses the form."""
         family = loss_facts(loss).family
         if family == "classes":
             return label if label.is_floating_point() and label.shape == output.shape else class_numbers(label)
@@ -109,7 +109,7 @@ class LabelForms:
 def _tried(
     loss: Any, output: torch.Tensor, label: torch.Tensor
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Choose the form of the labels for a loss of the user's own."""
+    """Choose the form of the labels for a loss that the user wrote."""
     several = output[:1].numel() > 1 and label[:1].numel() == 1
     if not isinstance(loss, torch.nn.Module):
         forms = [_raw, _shaped, _whole, _typed]
@@ -136,15 +136,15 @@ def _outcome(
     form: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     labels: torch.Tensor,
 ) -> str:
-    """Find out if a loss fails on labels of a form, or compares all pairs of rows."""
+    """Return the outcome of a loss on labels of a form: ``"fails"``, ``"by pairs"`` of all rows, or ``"by rows"``."""
     before = take_random()
-    # A loss may keep something from call to call.
+    # A loss may have a state that a call changes.
     tried = copy.deepcopy(loss) if isinstance(loss, torch.nn.Module) else loss
     mode = _Pairs(len(outputs))
     try:
         with torch.no_grad(), mode:
             tried(outputs, form(outputs, labels))
-    except Exception:  # noqa: BLE001 - of the user's code
+    except Exception:  # noqa: BLE001 - the user's loss may raise anything
         return "fails"
     finally:
         apply_random(before)
@@ -152,7 +152,7 @@ def _outcome(
 
 
 class Reading(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for it
-    """Watches which tensors, or views of them, operations read."""
+    """Mode that records which tensors, or views of them, operations read."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # the same
@@ -172,7 +172,7 @@ class Reading(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has n
 
 
 class _Pairs(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for it
-    """Watches for tensors with a number for each pair of rows."""
+    """Mode that records whether an operation returns a tensor with a number for each pair of rows."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # the same

@@ -294,11 +294,11 @@ class TorchModel:
         self.__dict__["_strides"] = layouts
 
     def strides_of(self, layers: Sequence[str]) -> dict[str, tuple[int, ...] | None]:
-        """Return the strides in which layers' tensors are laid out, in elements; None for C order."""
+        """Return the strides of layers' tensors in memory, in elements; ``None`` for C order."""
         return {name: self._strides.get(self._node(name).name) for name in layers}
 
-    def know_strides(self, layers: Mapping[str, tuple[int, ...] | None]) -> None:
-        """Take over the strides of layers from a run; fake tensors differ behind a batch norm of transposed ones."""
+    def set_strides(self, layers: Mapping[str, tuple[int, ...] | None]) -> None:
+        """Set the strides of layers to those of a run, where fake tensors had others, as after some batch norms."""
         for name, laid in layers.items():
             self._strides.pop(self._node(name).name, None)
             if laid is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
+
+from udfs.handlers._read_inputs import zero_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ def frozen_modules(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def refusal_of_one_row(model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
-    """Return the error that a copy of a module raises on one row in training mode, if it has batch norm.
+    """Return the error of batch norm that a copy of a module raises on one row in training mode; else ``""``.
 
     Examples
     --------
@@ -70,10 +71,10 @@ def refusal_of_one_row(model: nn.Module, inputs: Sequence[TensorSpec]) -> str:
         device = next((parameter.device for parameter in twin.parameters()), torch.device("cpu"))
         set_training(twin)
         with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-            twin(*(tensor.to(device) for tensor in _zeros(inputs)))
+            twin(*(torch.from_numpy(row).to(device) for row in zero_rows(inputs)))
     except ValueError as error:
         return str(error) if "more than 1 value per channel" in str(error) else ""
-    except Exception:  # noqa: BLE001 - another error of the user's module shows where it is trained
+    except Exception:  # noqa: BLE001 - training raises other errors of the user's module again
         return ""
     return ""
 
@@ -85,12 +86,6 @@ def build_lazy_parameters(model: nn.Module, inputs: Sequence[TensorSpec]) -> Non
     modes = {module: module.training for module in model.modules()}
     model.eval()
     with torch.no_grad():
-        model(*_zeros(inputs))
+        model(*map(torch.from_numpy, zero_rows(inputs)))
     for module, training in modes.items():
         module.training = training
-
-
-def _zeros(inputs: Sequence[TensorSpec]) -> list[torch.Tensor]:
-    """Make a row of each input, as a session reads it."""
-    arrays = (np.zeros((1, *spec.shape), "float32" if spec.dtype == "uint8" else spec.dtype) for spec in inputs)
-    return [torch.from_numpy(array) for array in arrays]

@@ -16,7 +16,7 @@ __all__ = ["generator_states", "same_random_numbers", "same_states", "seed_gener
 
 
 def generator_states() -> tuple[Any, ...]:
-    """Copy the states of all generators; those of GPUs only where this process uses them."""
+    """Copy the states of all generators; those of GPUs only if this process uses GPUs."""
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     return random.getstate(), np.random.get_state(), torch.get_rng_state(), gpus
 

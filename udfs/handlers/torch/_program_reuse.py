@@ -80,7 +80,7 @@ def _held(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def model_key(model: nn.Module, inputs: Sequence[TensorSpec]) -> Hashable:
-    """Make a key of a model's classes, attributes and sizes of tensors, which models that differ in weights share.
+    """Make a key of a model's classes, attributes and sizes of tensors, which models share whose weights alone differ.
 
     Raise UnknownError if an attribute has a value that may change unseen.
     """

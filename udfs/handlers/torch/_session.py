@@ -76,7 +76,7 @@ class TorchSession:
 
     @property
     def metric_mode(self) -> str | None:
-        """Direction in which the scheduler follows a metric, ``"min"`` or ``"max"``; ``None`` where it does not say."""
+        """Direction in which the scheduler follows a metric, ``"min"`` or ``"max"``; ``None`` if it states none."""
         mode = getattr(self._trainer.scheduler, "mode", None) if self._follows_metric else None
         return mode if mode in {"min", "max"} else None
 
@@ -92,7 +92,7 @@ class TorchSession:
         return sum(tensor.nbytes for tensor in tensors)
 
     def attribute_marks(self) -> dict[str, bytes]:
-        """Return a mark of each attribute that a checkpoint does not have, by its place."""
+        """Pickle each attribute that a checkpoint leaves out, by its place."""
         return self._attributes.marks()
 
     def saved_tensors(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class TorchSession:
         return tuple(output.float().cpu().numpy() for output in _listed(outputs))
 
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
-        """Find the last operation of the network, on a batch."""
+        """Return the last operation of the network, on a batch."""
         with torch.enable_grad():
             output = _listed(self.forward([array[:2] for array in inputs], training=False))[0]
         ending: Ending = network_ending(output)

@@ -20,7 +20,7 @@ def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any
     return (lambda: getattr(owner, name), lambda value: setattr(owner, name, value))
 
 
-# Functions that read and set each.
+# Functions that read and set each setting.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "default device": (torch.get_default_device, torch.set_default_device),
@@ -37,11 +37,11 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 
 def take_settings() -> dict[str, Any]:
-    """Read the settings."""
+    """Read the settings of torch by name."""
     return {name: read() for name, (read, _) in _SETTINGS.items()}
 
 
 def apply_settings(settings: Mapping[str, Any]) -> None:
-    """Set some settings."""
+    """Set some settings of torch by name."""
     for name, value in settings.items():
         _SETTINGS[name][1](value)

@@ -13,9 +13,9 @@ __all__ = ["check_mini_batches", "follows_metric", "takes_closure"]
 
 
 def check_mini_batches(optimizer: Any) -> None:
-    """Raise TrainerError for L-BFGS without a line search: its curvature is that of another batch.
+    """Raise TrainerError for L-BFGS without a line search.
 
-    Its steps then grow without bound, in an ordinary loop of torch as well.
+    Its steps follow the curvature of the batch before and grow without bound, in an ordinary loop of torch as well.
     """
     if isinstance(optimizer, torch.optim.LBFGS) and any(
         group["line_search_fn"] is None for group in optimizer.param_groups
@@ -27,7 +27,7 @@ def check_mini_batches(optimizer: Any) -> None:
 
 
 def takes_closure(optimizer: Any) -> bool:
-    """Return ``True`` if an optimizer evaluates the loss itself, by a function that it is given.
+    """Return ``True`` if the step of an optimizer needs a function that evaluates the loss.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def follows_metric(scheduler: Any) -> bool:
 
 
 def _needs_argument(stepper: Any) -> bool:
-    # Schedulers and optimizers of torch wrap the method of the instance; the class has the author's.
+    # Torch replaces the method of an instance by a wrapper; the class has the original signature.
     parameters = list(inspect.signature(type(stepper).step).parameters.values())[1:]
     return any(
         each.default is each.empty and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
