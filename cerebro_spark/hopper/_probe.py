@@ -119,6 +119,8 @@ def probe(
     rows = load_rows(prepared, "train", _ROWS)
     failures: list[tuple[Mapping[str, Any], CerebroError]] = []
     for params in configurations:
+        # Code that ends the process ends the driver here, so the log says which configuration it was.
+        _LOG.info("trying configuration %s on the driver", dict(params))
         try:
             with _TURN, settings_kept():
                 session = _opened(trainer_fn, params, prepared, rows, seed, opened, epochs)
