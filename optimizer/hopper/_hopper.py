@@ -40,8 +40,8 @@ class Hopper:
     Each configuration is in an epoch of its own. Once it has visited every partition, :meth:`enter` begins the next
     one, at any time: whether the epochs of all begin together is the caller's choice.
 
-    With any policy but ``"fixed"`` and a replay, no worker that could train is idle. So an epoch without faults on an
-    open shop takes at most ``p - 1`` of the longest units more than the optimum.
+    With two configurations or more, and any policy but ``"fixed"`` and a replay, no worker that could train is idle. So
+    an epoch without faults on an open shop takes at most ``p - 1`` of the longest units more than the optimum.
 
     Parameters
     ----------

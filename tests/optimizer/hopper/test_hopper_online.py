@@ -155,7 +155,7 @@ def watch(workload: HopWorkload, policy: str, seed: int) -> Watch:
         {name: {one for one, held in workload.availability.items() if name in held} for name in workers},
         set(workload.configs),
         set(workload.partitions),
-        policy != "fixed",
+        policy == "randomized" or (policy != "fixed" and len(workload.configs) > 1),
         np.random.default_rng(seed),
     )
 
@@ -220,6 +220,21 @@ def test_fixed_orders_come_from_the_seed_alone(workload: HopWorkload, seed: int,
     found = orders(seen.log)
     for config in seen.configs & expected.keys():
         assert found[config] == expected[config]
+
+
+@unhurried
+@given(
+    workloads(replicas=True),
+    st.sampled_from([policy for policy in POLICIES if policy != "randomized"]),
+    st.integers(0, 2**32),
+)
+def test_the_order_of_a_single_configuration_comes_from_the_seed(workload: HopWorkload, policy: str, seed: int) -> None:
+    config = workload.configs[0]
+    alone = HopWorkload(workload.times[:1], (config,), workload.workers, workload.availability)
+    seen = watch(alone, policy, seed)
+    seen.rng = np.random.default_rng((seed, 1))
+    seen.drain()
+    assert tuple(orders(seen.log)[config]) == simulate(alone, "fixed", seed).visit_order(config)
 
 
 def test_fixed_orders_survive_a_resume() -> None:
