@@ -139,7 +139,7 @@ faults-test: java $(VENV)/test.stamp
 # Runs all parts even if one fails.
 test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
 	status=0; \
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40 || status=1; \
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --hypothesis-profile=random --durations=40 || status=1; \
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=30 || status=1; \
 	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=30 || status=1; \
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract || status=1; \

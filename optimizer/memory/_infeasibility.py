@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from optimizer.memory._sizes import Tables
     from optimizer.memory._spec import ClusterSpec
 
-__all__ = ["missing", "refusal"]
+__all__ = ["lacking", "missing", "refusal"]
 
 
 def missing(demand: Demand, cluster: ClusterSpec) -> dict[str, int]:
@@ -31,13 +31,22 @@ def missing(demand: Demand, cluster: ClusterSpec) -> dict[str, int]:
     return {name: by for name, by in short.items() if by > 0}
 
 
+def lacking(demand: Demand, cluster: ClusterSpec) -> tuple[int, int, int]:
+    """Compute the bytes that the machines have to grow by: of a node, of its GPU, of the driver's own machine."""
+    short = missing(demand, cluster)
+    node, driver = short.get("memory", 0), short.get("driver", 0)
+    if cluster.driver_memory_bytes is None:
+        node, driver = max(node, driver), 0
+    return node, short.get("gpu", 0), driver
+
+
 def refusal(
     least: Demand | None, tables: Tables, cluster: ClusterSpec, constants: Constants, limit: int
 ) -> InfeasiblePlanError:
     """Build the error that names the failed constraint.
 
-    ``least`` is the demand with the fewest cores, ``None`` where a record is too large, and ``limit`` the most cores
-    that equation 9 allows.
+    ``least`` is the demand that is met by the smallest machines, ``None`` where a record is too large, and ``limit``
+    the most cores that equation 9 allows.
     """
     most = constants.partition_bytes - 1
     if least is None:

@@ -10,7 +10,7 @@ from optimizer.errors import CerebroError
 from optimizer.memory._apportionment import Join, Persistence
 from optimizer.memory._constants import SPARK4, Constants
 from optimizer.memory._demand import Demand, Layout, demand, heap_for, overhead, rounded
-from optimizer.memory._infeasibility import missing, refusal
+from optimizer.memory._infeasibility import lacking, missing, refusal
 from optimizer.memory._logical_names import LOGICAL_PLANS
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._sizes import Tables, divided, size_tables
@@ -112,11 +112,21 @@ class _Search:
             # One task may need a heap that is larger than is good for it.
             need, above = self._largest(1, 0)
         if need is None:
-            least = self._demand(self._layout(1, self.cores or 1), broadcast=self.join == "broadcast")
-            raise refusal(least, self.tables, self.cluster, self.constants, limit)
+            raise refusal(self._least(limit), self.tables, self.cluster, self.constants, limit)
         if self._splits(need):
             need = self._divided(need)
         return self._settle(need, self._reason(need, above, limit), memory_bound=above is not None)
+
+    def _least(self, limit: int) -> Demand | None:
+        """Compute the demand that is met by the smallest machines, ``None`` where a record is too large.
+
+        That is nearly always the one with a single core. With several cores, though, the same data feeds fewer
+        executors, whose partitions may be smaller.
+        """
+        tried = [self.cores] if self.cores is not None else range(1, max(limit, 1) + 1)
+        needs = [self._demand(self._layout(1, cores), broadcast=self.join == "broadcast") for cores in tried]
+        fitting = [need for need in needs if need and need.partition_bytes < self.constants.partition_bytes]
+        return min(fitting, key=lambda need: lacking(need, self.cluster), default=needs[0])
 
     def _layout(self, per_node: int, cores: int) -> Layout:
         """Lay out executors of ``cores`` task slots: on every node, or as many as the data feeds."""

@@ -333,3 +333,17 @@ def test_a_byte_decides(constants: Constants) -> None:
     assert (plan.cores, plan.storage_bytes) == (1, constants.granularity_bytes)
     with pytest.raises(InfeasiblePlanError, match="1 B short"):
         plan_transfer(work, replace(tiny, memory_bytes=enough - 1), constants)
+
+
+def test_more_cores_on_fewer_executors_may_need_less() -> None:
+    """Nine executors of one core have nine partitions, four of two cores have eight and a smaller heap."""
+    layer = LayerSize("conv", 80660)
+    work = TransferWorkload(73, 0, (layer,), 0, ModelFootprint(0, 0, batch_size=9), Downstream(bytes_per_feature=13))
+    error = planned(work, ClusterSpec(nodes=9, cores=2, memory_bytes=0), SPARK4)
+    assert isinstance(error, InfeasiblePlanError)
+    assert error.smallest is not None
+    plan = planned(work, error.smallest, SPARK4)
+    assert isinstance(plan, TransferPlan)
+    assert (plan.executors, plan.cores) == (4, 2)
+    smaller = replace(error.smallest, memory_bytes=error.smallest.memory_bytes - 1)
+    assert isinstance(planned(work, smaller, SPARK4), InfeasiblePlanError)
