@@ -11,6 +11,7 @@ import numpy as np
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper._labels import check_label_samples, label_samples
+from cerebro_spark.hopper._read_parameters import ReadParameters
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
 from udfs.handlers import check_metric_mode, framework_of, open_session, settings_kept, training_bytes, try_step
@@ -123,7 +124,9 @@ def probe(
         _LOG.info("trying configuration %s on the driver", dict(params))
         try:
             with _TURN, settings_kept():
-                session = _opened(trainer_fn, params, prepared, rows, seed, opened, epochs)
+                reads = ReadParameters(trainer_fn)
+                session = _opened(reads, params, prepared, rows, seed, opened, epochs)
+                _note_unread(session, params, reads.unread(configurations, params))
                 _check_memory(session, backend)
         except CerebroError as error:
             failures.append((params, error))
@@ -178,6 +181,14 @@ def _try_step(session: Session, rows: Tensors) -> None:
     except Exception as error:
         if reason_of(error) != "out of memory":
             raise
+
+
+def _note_unread(session: Session, params: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Note the parameters that differ between configurations and make no difference to this one."""
+    for name in names:
+        note = f"{name!r} is not read by trainer_fn({dict(params)}), so other values of it change nothing there"
+        session.sums.notes.append(note)
+        _LOG.warning(note)
 
 
 def _check_memory(session: Session, backend: SparkBackend) -> None:

@@ -25,8 +25,8 @@ def plain(value: Any, field: str) -> Value:
         raise SpaceError(f"{field} must be finite, since it is written as JSON, got {value!r}")
     if value is not None and type(value) not in {str, int, float, bool}:
         raise SpaceError(
-            f"{field} must be a string, number, boolean or None, got {value!r} of type {type(value).__name__}: create "
-            "objects in trainer_fn"
+            f"{field} must be a string, number, boolean or None, got {value!r} of type {type(value).__name__}. Name "
+            "the value, as in choice(['3x3', '5x5']), and look the name up in trainer_fn"
         )
     return value  # type: ignore[no-any-return]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import logging
 import random
 from types import SimpleNamespace
@@ -56,6 +58,37 @@ BAD: list[dict[str, Any]] = [
     {"batch": 39, "net": lambda: torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2))},
     {"net": lambda: torch.nn.Linear(1, 1)},  # one class
 ]
+
+
+READERS: dict[str, tuple[Callable[[dict[str, Any]], Any], list[str]]] = {
+    "item": (lambda params: params["lr"], ["width", "depth"]),
+    "get": (lambda params: (params.get("lr"), params.get("width")), ["depth"]),
+    "pop": (lambda params: params.pop("lr"), ["width", "depth"]),
+    "unpacked": (lambda params: {**params}, []),
+    "arguments": (lambda params: dict(**params), []),
+    "copied": (dict, []),
+    "a method": (lambda params: params.copy(), []),
+    "merged": (lambda params: {"a": 1} | params, []),
+    "items": (lambda params: [value for _, value in params.items()], []),
+    "compared": (lambda params: params == {"lr": 0.25}, []),
+    "JSON": (json.dumps, []),
+    "a deep copy": (copy.deepcopy, []),
+    "nothing": (lambda _: None, ["lr", "width", "depth"]),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_parameters_that_the_function_does_not_read_are_noted(name: str, tmp_path: Path) -> None:
+    read, unread = READERS[name]
+    configurations = [{"lr": 0.25, "width": width, "depth": (width, 1), "constant": 3} for width in (1, 2)]
+    configurations.append({"lr": 0.5, "width": 1, "depth": (1, 1), "constant": 3})
+
+    def reading(params: dict[str, Any]) -> ModelTrainer:
+        read(params)
+        return trainer({})
+
+    notes = probe(reading, configurations, prepared(tmp_path), 0, BACKEND).session.sums.decision.notes
+    assert [note.split("'")[1] for note in notes] == unread
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -119,7 +119,7 @@ def test_the_condition_of_a_space_is_a_function() -> None:
         ({"lr": float("nan")}, "lr must be finite, since it is written as JSON, got nan"),
         ({"batch": 64}, "batch must be within its domain, choice 32, 128, got 64"),
         ({"batch": True}, "batch must be within its domain, choice 32, 128, got True"),
-        ({"batch": [32]}, r"batch must be a string, number, boolean or None, got \[32\] of type list:"),
+        ({"batch": [32]}, r"batch must be a string, number, boolean or None, got \[32\] of type list\."),
         ({"net": "mlp"}, "net must be within its domain, choice 'cnn', 'lstm', got 'mlp'"),
         ({"net": "lstm"}, r"'channels' must not be set, since it is not live: net\[cnn\]\.channels is choice"),
         ({"units": 64}, r"'units' must not be set, since it is not live: net\[lstm\]\.units is log_integer"),
