@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,17 +14,19 @@ from torch import nn
 
 from optimizer.errors import InvalidArgumentError, nearest
 from udfs.attribution._scored_inputs import Importance, check_positive
-from udfs.handlers import keyed_outputs
+from udfs.handlers import LAYOUTS, LayerLayout, keyed_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    Layouts = Callable[[str, tuple[int, ...]], LayerLayout | None]
 
 __all__ = ["Gradients", "grad_cam", "integrated_gradients", "score_of_torch"]
 
 _ROUNDING = 1e-4
-_MAP = 4  # axes of feature maps: inputs, channels, height, width
+_VECTOR = 2  # axes of vectors: inputs, channels
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,9 @@ def integrated_gradients(
     return Importance((array,), whole, steps + 2, measures={"gap": float(array.sum() - (whole - least))})
 
 
-def grad_cam(gradients: Gradients, layer: str | None = None) -> tuple[NDArray[np.float64], str, float]:
+def grad_cam(
+    gradients: Gradients, layouts: Layouts, layer: str | None = None
+) -> tuple[NDArray[np.float64], str, float]:
     """Weight a layer's feature maps by the mean gradient of the score (captum's ``LayerGradCam``).
 
     Selvaraju et al., *Grad-CAM: visual explanations from deep networks via gradient-based localization*, ICCV 2017,
@@ -117,8 +122,12 @@ def grad_cam(gradients: Gradients, layer: str | None = None) -> tuple[NDArray[np
     ----------
     gradients : Gradients
         Network, score and inputs; the input with the attribution is an image.
+    layouts : callable
+        Function from a module's path and the shape of its output per record to a
+        :class:`udfs.handlers.LayerLayout`, or ``None`` if the layout is ambiguous.
     layer : str, optional
-        Path of a module that returns feature maps. Default: the last one with several rows or columns.
+        Path of a module that returns a map, with the channels first or last, or the tokens of one. Default: the last
+        one with several rows or columns.
 
     Returns
     -------
@@ -132,24 +141,33 @@ def grad_cam(gradients: Gradients, layer: str | None = None) -> tuple[NDArray[np
     Raises
     ------
     InvalidArgumentError
-        The module does not exist or returns no feature maps, or no gradient flows through the network.
+        The module does not exist, returns no feature maps or has an ambiguous layout, or no gradient flows through the
+        network.
     ImportError
         captum is not installed.
     """
     attr = _captum()
     tensors, network = _tensors(gradients), _differentiable(gradients.network)
-    maps, known = _feature_maps(network, tensors), dict(network.named_modules())
+    known, shapes = dict(network.named_modules()), _shapes(network, tensors)
+    recognised = {name: layouts(name, shape) for name, shape in shapes.items()}
+    maps = {name: layout for name, layout in recognised.items() if layout is not None and _is_map(layout, shapes[name])}
     if layer is not None and layer not in known:
         raise InvalidArgumentError(
             f"layer must be a module's path such as {_examples(maps)}, got {layer!r}{nearest(layer, tuple(known))}"
         )
+    if layer is not None and layer in recognised and recognised[layer] is None:
+        raise InvalidArgumentError(
+            f"layout must be stated for layer {layer!r}, because its output of shape {shapes[layer]} may have its "
+            f"channels on any axis, got None. Pass layout= with one of {', '.join(LAYOUTS)}"
+        )
     chosen = layer if layer is not None else next(reversed(maps), None)
-    if chosen not in maps:
+    if chosen is None or chosen not in maps:
         raise InvalidArgumentError(
             f"layer must return maps of several rows or columns, got {layer!r}; use {_examples(maps)}"
         )
     height, width = tensors[gradients.place].shape[-2:]
-    cam = attr.LayerGradCam(lambda *arguments: gradients.scored(network(*arguments)), known[chosen])
+    places = _as_channels_first(known[chosen], maps[chosen])
+    cam = attr.LayerGradCam(lambda *arguments: gradients.scored(network(*arguments)), places)
     with _explained_errors():
         values = cam.attribute(tuple(tensors))
     large = attr.LayerAttribution.interpolate(values, (height, width), "bilinear")
@@ -269,16 +287,16 @@ def _differentiable(network: nn.Module) -> nn.Module:
     return copied
 
 
-def _feature_maps(network: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the modules that return feature maps, in the order in which they run; a container follows its parts."""
-    maps: dict[str, tuple[int, ...]] = {}
+def _shapes(network: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return what modules return by its shape per record, in the order in which they run; a container follows parts."""
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, arguments: Any, result: Any) -> None:
             del module, arguments
-            if isinstance(result, torch.Tensor) and result.dim() == _MAP and result.shape[2] * result.shape[3] > 1:
-                maps.pop(name, None)
-                maps[name] = tuple(result.shape[1:])
+            if isinstance(result, torch.Tensor) and result.dim() > _VECTOR:
+                shapes.pop(name, None)
+                shapes[name] = tuple(result.shape[1:])
 
         return hook
 
@@ -289,9 +307,42 @@ def _feature_maps(network: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[s
     finally:
         for handle in hooks:
             handle.remove()
-    return maps
+    return shapes
 
 
-def _examples(maps: dict[str, tuple[int, ...]]) -> str:
+def _is_map(layout: LayerLayout, shape: tuple[int, ...]) -> bool:
+    """Return whether a layout has several places in rows and columns."""
+    if layout.grid is not None:
+        return math.prod(layout.grid) > 1
+    return layout.has_grid and math.prod(shape[axis] for axis in layout.places) > 1
+
+
+def _as_channels_first(module: nn.Module, layout: LayerLayout) -> nn.Module:
+    """Pass a module's output through a new module that has it as a map with the channels first, and return that."""
+    if layout == LayerLayout((1, 2)):
+        return module
+    places = nn.Identity()
+    axes = [axis + 1 for axis in layout.places]
+    last = list(range(-len(axes), 0))
+
+    def through(module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
+        del module, arguments
+        moved = output.movedim(axes, last)
+        channels = moved.shape[1 : -len(axes)]
+        ends = [layout.leading, moved.shape[-1] - layout.leading - layout.trailing, layout.trailing]
+        before, inner, after = (
+            torch.split(moved, ends, -1) if layout.grid is not None else (moved[..., :0], moved, moved[..., :0])
+        )
+        extents = layout.grid or inner.shape[-len(axes) :]
+        again = places(inner.reshape(len(moved), -1, *extents)).reshape(
+            len(moved), *channels, *inner.shape[-len(axes) :]
+        )
+        return torch.cat([before, again, after], -1).movedim(last, axes)
+
+    module.register_forward_hook(through)
+    return places
+
+
+def _examples(maps: Mapping[str, object]) -> str:
     """Name the last few modules that return feature maps."""
     return ", ".join(list(maps)[-3:]) or "a network with a convolution"

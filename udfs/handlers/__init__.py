@@ -7,6 +7,7 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 
 from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
 from udfs.handlers._framework import Framework
+from udfs.handlers._layer_layout import LAYOUTS, LayerLayout, layer_layout
 from udfs.handlers._metric_modes import check_metric_mode
 from udfs.handlers._open_session import open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
@@ -33,11 +34,13 @@ from udfs.tensors import TensorSpec
 
 __all__ = [
     "ENTRY_POINTS",
+    "LAYOUTS",
     "Adapted",
     "Cut",
     "DeviceError",
     "Framework",
     "Handler",
+    "LayerLayout",
     "ModelTrainer",
     "TensorSpec",
     "TracedModel",
@@ -53,6 +56,7 @@ __all__ = [
     "frameworks",
     "imported_frameworks",
     "keyed_outputs",
+    "layer_layout",
     "mixing_layer",
     "open_adapted",
     "open_session",

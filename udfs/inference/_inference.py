@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from udfs.arrow import VECTOR, NewColumns, TensorError, to_binary, to_lists
+from udfs.handlers import LayerLayout
 from udfs.inference._feeds import Feed, ImageFeed, Read, TensorFeed
 from udfs.inference._finite_records import NOT_FINITE, finite_records, of_records
 from udfs.inference._model import ModelSource, open_model
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers import TracedModel
-    from udfs.images import Layout
 
 __all__ = [
     "COMBINATIONS",
@@ -49,12 +49,12 @@ COMBINATIONS: tuple[str, ...] = get_args(Combination)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A layer to deliver as a feature vector, in a column of ``array<float>``; ``layout`` is that of a feature map."""
+    """A layer to deliver as a feature vector, in a column of ``array<float>``; ``layout`` tells what is pooled."""
 
     layer: str
     column: str
     pooling: Pooling
-    layout: Layout = "NCHW"
+    layout: LayerLayout = field(default_factory=LayerLayout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.errors import UnknownLayerError
 from udfs.attribution import (
     GroupedInputs,
     Importance,
@@ -21,6 +22,7 @@ from udfs.attribution import (
     shapley,
 )
 from udfs.driver import hint_keywords
+from udfs.handlers import LayerLayout, layer_layout
 from vista_spark.attribution._attribution import Attribution
 from vista_spark.errors import InvalidArgumentError
 
@@ -271,13 +273,17 @@ class Attributor:
         return self._attribution("integrated gradients", result, values, started, baseline=baseline)
 
     @hint_keywords
-    def grad_cam(self, *, layer: str | None = None) -> Attribution:
+    def grad_cam(self, *, layer: str | None = None, layout: str | None = None) -> Attribution:
         """Weight a layer's feature maps by their mean gradients (Selvaraju et al., ICCV 2017); by captum.
 
         Parameters
         ----------
         layer : str, optional
-            Path of a module. Default: the last one that returns maps of several rows and columns.
+            Path of a module that returns a map, with the channels first or last, or tokens in rows and columns, as a
+            vision transformer does. Default: the last one with several rows and columns.
+        layout : str, optional
+            Layout of the output of `layer`: ``channels_first``, ``channels_last``, ``tokens`` or ``tokens+1`` (one
+            class token first). By default it is recognised.
 
         Returns
         -------
@@ -288,7 +294,8 @@ class Attributor:
         Raises
         ------
         InvalidArgumentError
-            The network is not of PyTorch, the input is not an image, or the layer returns no feature maps.
+            The network is not of PyTorch, the input is not an image, or the layer returns no feature maps or has an
+            ambiguous layout.
         ImportError
             captum is not installed.
         """
@@ -300,7 +307,18 @@ class Attributor:
             )
         from udfs.attribution.gradients import grad_cam
 
-        values, chosen, whole = grad_cam(gradients, layer)
+        def layout_of(path: str, shape: tuple[int, ...]) -> LayerLayout | None:
+            if layout is not None and path == layer:
+                return LayerLayout.stated(layout, shape)
+            try:
+                name = self.model.layer(path)
+            except UnknownLayerError:
+                return None
+            # A module that is called twice may return tensors of two shapes.
+            same = self.model.graph[name].output_shape == shape
+            return layer_layout(self.model, name, channels_last=False) if same else None
+
+        values, chosen, whole = grad_cam(gradients, layout_of, layer)
         self._check_whole(whole)
         result = Importance((values,), whole, 2)
         return self._attribution("Grad-CAM", result, values, started, text=f"none; gradients at {chosen!r}")

@@ -34,6 +34,9 @@ __all__ = ["CompiledTransfer", "compile_transfer", "is_transfer"]
 
 _BATCH = 32
 _STAGES = 2
+
+# Axes of the places of a map as convolutions of torch make it.
+_CHANNELS_FIRST = (1, 2)
 _IMAGE = 0
 
 
@@ -265,4 +268,10 @@ def compile_transfer(model: Any, example: Any, *, rewrites: bool, **options: Any
         )
     (layer,) = net.layers(featurizer.getLayers())
     feature = net.feature(layer, "", featurizer.getPooling())
+    if feature.pooling != "none" and feature.layout.places not in ((), _CHANNELS_FIRST):
+        raise refusal(
+            f"CNNFeaturizer with layer {layer.name!r}",
+            f"its output is a {feature.layout.describe(net.graph[feature.layer].output_shape)}",
+            "Use a layer with the channels first, or pooling='none'.",
+        )
     return CompiledTransfer(program, net, feature, predictor, featurizer.getInputCol(), **options)

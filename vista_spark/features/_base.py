@@ -11,7 +11,7 @@ from pyspark.ml.param.shared import HasOutputCols
 
 from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
 from udfs.driver import UNBOUND, accessors, check_absent, map_rows, one_of, optional_accessors
-from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction, feature_length
+from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network import (
     HasNetwork,
@@ -140,6 +140,17 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             sizes = [sum(sizes) if combine == "concat" else sizes[0]]
         return map_rows(dataset, rows, vectors=dict(zip(inference.vectors, sizes, strict=True)))
 
+    def explain(self) -> str:
+        """Describe, a line per layer, what the output of the layer was recognised as and how it is pooled.
+
+        Examples
+        --------
+        >>> from vista_spark import CNNFeaturizer
+        >>> print(CNNFeaturizer(model="squeezenet1_1", layers=1).explain())
+        """
+        net = self._checked()
+        return net.explain_layouts(self.getLayers(), self.getPooling())
+
     def open_network(self) -> Network:
         """Open the network on the driver: weights checked, graph at hand.
 
@@ -178,4 +189,4 @@ def check_sum(net: Network, layers: Sequence[FeatureLayer], features: Sequence[F
 
 
 def _size(net: Network, feature: Feature) -> int:
-    return feature_length(net.graph[feature.layer].output_shape, feature.pooling, feature.layout)
+    return net.length(feature.layer, feature.pooling)

@@ -11,7 +11,7 @@ from pyspark.ml.param.shared import HasInputCols
 from udfs.driver import UNBOUND, accessors, at_least, hint_keywords, one_of, optional_accessors, setter
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
-from vista_spark.network import HasImageSize, Network
+from vista_spark.network import HasImageSize, Network, layouts_by_layer
 
 if TYPE_CHECKING:
     import os
@@ -56,6 +56,10 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         that cannot be read are left out; a record without a readable image is bad.
     pooling : {"max2x2", "mean", "none"}
         Pooling of feature maps before they are flattened; ``"max2x2"`` (default) is the grid of Vista, section 5.
+    layout : str or dict of str, optional
+        Layout of the output of all layers, or of layers by name: ``"channels_first"``, ``"channels_last"``,
+        ``"tokens"``, ``"tokens+1"`` (one class token first; any number may follow) or ``"vector"``. By default it is
+        recognised from the graph and from the shapes at two image sizes; :meth:`explain` shows it.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
     maxPixels : int, optional
@@ -103,6 +107,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     _another = "TextFeaturizer"
 
     pooling: Param[str] = Param(UNBOUND, "pooling", " | ".join(POOLINGS), one_of("pooling", POOLINGS))
+    layout: Param[Any] = Param(UNBOUND, "layout", "layout of all layers, or of layers by name", layouts_by_layer)
     startLayer: Param[str] = Param(
         UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
     )
@@ -128,6 +133,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         outputCols: list[str] | None = None,
         combine: str | None = None,
         pooling: str | None = None,
+        layout: str | dict[str, str] | None = None,
         imageSize: int | None = None,
         maxPixels: int | None = None,
         startLayer: str | None = None,
@@ -144,6 +150,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", imageAggregation="mean")
         self.setParams(**self._input_kwargs)
 
+    getLayout, setLayout = optional_accessors(layout, "the layouts that you state")
     getMaxPixels, setMaxPixels = optional_accessors(maxPixels, "the largest image that is decoded, in pixels")
     getStartLayer, setStartLayer = optional_accessors(startLayer, "the layer whose tensors are read")
     setInputCols = setter(HasInputCols.inputCols, "the columns of a network with more than one input")
@@ -151,7 +158,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
 
     def _network(self) -> Network:
         net = self._opened(self.getImageSize())
-        return net.limited(self.getMaxPixels()).above(self.getStartLayer())
+        return net.limited(self.getMaxPixels()).arranged(self.getLayout()).above(self.getStartLayer())
 
     def _read(self) -> list[str]:
         return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()

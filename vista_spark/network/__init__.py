@@ -2,7 +2,7 @@
 
 from vista_spark.network._inputs import TEXT_POOLINGS, Layers
 from vista_spark.network._network import Network, network
-from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
+from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list, layouts_by_layer
 from vista_spark.network._profile import profile, profile_network
 from vista_spark.network._random import has_random_weights, warn_of_random_weights
 from vista_spark.network._saved_stages import NetworkPersistable, read_folder, write_folder
@@ -17,6 +17,7 @@ __all__ = [
     "NetworkPersistable",
     "has_random_weights",
     "layer_list",
+    "layouts_by_layer",
     "network",
     "profile",
     "profile_network",

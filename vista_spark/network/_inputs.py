@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from udfs.handlers import TensorSpec
-    from udfs.images import Layout, Preprocessing, Preprocessings
+    from udfs.images import Preprocessing, Preprocessings
     from udfs.inference import Feed, Pooling
     from vista_spark.roster import FeatureLayer, ModelCard
 
@@ -44,11 +44,7 @@ class Images:
     kind = "image"
     error = ImageError
     poolings = POOLINGS
-
-    @property
-    def layout(self) -> Layout:
-        """Position of the channels in feature maps."""
-        return self.preprocessing.layout
+    has_layouts = True
 
     def resized(self, image_size: int | None, max_length: int | None) -> Images:
         """Return a copy for another image size."""
@@ -104,11 +100,7 @@ class Texts:
     kind = "text"
     error = TextError
     poolings = TEXT_POOLINGS
-
-    @property
-    def layout(self) -> Layout:
-        """Unused for text."""
-        return "NCHW"
+    has_layouts = False
 
     def resized(self, image_size: int | None, max_length: int | None) -> Texts:
         """Return a copy for another number of tokens."""
@@ -166,17 +158,13 @@ class Layers:
     kind = "tensor"
     error = ImageError
     poolings = POOLINGS
+    has_layouts = True
     columns = 1
 
     @property
     def preprocessing(self) -> Preprocessing | Preprocessings:
         """Preprocessing of the images that the tensors were computed from."""
         return self.images.preprocessing
-
-    @property
-    def layout(self) -> Layout:
-        """Position of the channels in feature maps."""
-        return self.images.layout
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:
         """Name the module that gives a layer's features."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from optimizer.errors import GraphError
-from udfs.handlers import TensorSpec
+from udfs.handlers import LAYOUTS, LayerLayout, TensorSpec, framework, layer_layout
 from udfs.inference import (
     TOKENIZER,
     Feature,
@@ -20,6 +20,7 @@ from udfs.inference import (
     NetworkFile,
     Tokenization,
     check_model,
+    feature_length,
     open_tokenizer,
 )
 from udfs.weights import FOLDER_WEIGHTS, file_version
@@ -30,7 +31,7 @@ from vista_spark.network._random import is_shipped
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -57,6 +58,8 @@ class Network:
     source: ModelSource
     traced: TracedModel
     graph: LayerGraph
+    # Layouts that the user states, by the graph's layers; the one of "" is that of all others.
+    stated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def structure(self) -> str:
@@ -97,6 +100,24 @@ class Network:
                 f"max_pixels must be None for {self.card.name}, which reads text, got {max_pixels}."
             )
         return replace(self, reads=self.reads.limited(max_pixels))
+
+    def arranged(self, layout: str | Mapping[str, str] | None) -> Network:
+        """Return a copy with the layouts that the user states, of all layers or by name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The network reads text, or there is no such layout.
+        optimizer.errors.UnknownLayerError
+            There is no such layer.
+        """
+        if layout is None:
+            return self
+        if not self.reads.has_layouts:
+            raise InvalidArgumentError(f"layout must be None for {self.card.name}, which reads text, got {layout!r}.")
+        if isinstance(layout, str):
+            return replace(self, stated={"": layout})
+        return replace(self, stated={self.layer(self.layers(name)[0]): text for name, text in layout.items()})
 
     def above(self, start: str | None) -> Network:
         """Cut off what lies below a layer that the user has materialised; all of it stays without one.
@@ -171,7 +192,56 @@ class Network:
         if source not in self.graph:
             begin = ", ".join(self.graph.inputs)
             raise InvalidArgumentError(f"layer {layer.name!r} lies below the start layer ({begin}): it is not computed")
-        return Feature(source, column, self.reads.remaining_pooling(wanted), self.reads.layout)
+        remaining = self.reads.remaining_pooling(wanted)
+        return Feature(source, column, remaining, self.layout(source, remaining))
+
+    def layout(self, target: str, pooling: Pooling) -> LayerLayout:
+        """Return the layout by which a layer of the graph is pooled: the stated or the recognised one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The layout is ambiguous or has no grid, and the pooling needs it.
+        """
+        layout, shape = self._layout(target), self.graph[target].output_shape
+        if pooling == "none" or layout == LayerLayout():
+            return layout or LayerLayout()
+        if layout is None:
+            raise InvalidArgumentError(
+                f"layout of layer {target!r} must be stated to pool it, because its output of shape {shape} may have "
+                f'its channels on any axis. Pass layout={{{target!r}: "channels_last"}}, or another of '
+                f'{", ".join(LAYOUTS)}, or pooling="none"'
+            )
+        if pooling == "max2x2" and not layout.has_grid:
+            raise InvalidArgumentError(
+                f'pooling of layer {target!r} must be "mean" or "none", because the places of its output, a '
+                f'{layout.describe(shape)}, form no grid of rows and columns, got "max2x2".'
+            )
+        return layout
+
+    def _layout(self, target: str) -> LayerLayout | None:
+        if not self.reads.has_layouts:
+            return LayerLayout()
+        text = self.stated.get(target, self.stated.get(""))
+        shape = self.graph[target].output_shape
+        if text is not None and (target in self.stated or len(shape) > 1):
+            return LayerLayout.stated(text, shape)
+        return layer_layout(self.traced, target, channels_last=framework(self.card.framework).channels_last)
+
+    def length(self, target: str, pooling: Pooling) -> int:
+        """Return the number of features of a layer of the graph."""
+        return feature_length(self.graph[target].output_shape, pooling, self.layout(target, pooling))
+
+    def explain_layouts(self, wanted: int | str | Sequence[int | str], pooling: str | None) -> str:
+        """Describe, a line per layer, what the layer's output was recognised as and how it is pooled."""
+        remaining, lines = self.remaining_pooling(pooling), []
+        for target, name in self.targets(wanted, pooling).items():
+            layout, shape = self._layout(target), self.graph[target].output_shape
+            text = layout.describe(shape) if layout is not None else f"{shape}, layout ambiguous"
+            stated = " (stated)" if target in self.stated or ("" in self.stated and len(shape) > 1) else ""
+            how = self.pooling(pooling) if layout is None or layout.places else "as it is"
+            lines.append(f"  {name}: {text}{stated}; {how}: {self.length(target, remaining):,} numbers")
+        return "\n".join(lines)
 
     def targets(self, wanted: int | str | Sequence[int | str], pooling: str | None) -> dict[str, str]:
         """The graph's layers that give the features of the wanted ones, bottom to top, and what the user calls them."""

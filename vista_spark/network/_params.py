@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,12 +19,10 @@ from vista_spark.network._network import network
 from vista_spark.roster import FeatureLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from vista_spark.network._network import Network
     from vista_spark.roster import ModelCard
 
-__all__ = ["HasImageSize", "HasNetwork", "HasNetworkInput", "layer_list"]
+__all__ = ["HasImageSize", "HasNetwork", "HasNetworkInput", "layer_list", "layouts_by_layer"]
 
 _LAYER = (Integral, str, FeatureLayer)
 
@@ -53,6 +52,17 @@ def _path(value: Any) -> str:
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"weights must be the path or URI of a file of weights, got {value!r}.")
     return os.fspath(value)
+
+
+def layouts_by_layer(value: Any) -> str | dict[str, str]:
+    """Accept a layout for all layers, or a mapping from names of layers to layouts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
+        return dict(value)
+    raise TypeError(
+        f'layout must be a text such as "channels_last", or a mapping from layers to such texts, got {value!r}.'
+    )
 
 
 class HasNetworkInput(HasInputCol):

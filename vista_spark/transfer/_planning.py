@@ -11,7 +11,6 @@ from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, plan_insid
 from optimizer.transfer import Choice, TransferCost, choose_transfer, plan_layers, size_workload
 from udfs.driver import hint_keywords
 from udfs.images import BYTES_PER_PIXEL, MAX_PIXELS
-from udfs.inference import feature_length
 from udfs.node import check_device
 from vista_spark.network import network, profile_network
 
@@ -115,6 +114,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     weights: str | None = None,
     layers: int | str | Sequence[int | str] = 4,
     pooling: str | None = None,
+    layout: str | Mapping[str, str] | None = None,
     image_size: int | None = None,
     max_pixels: int | None = None,
     start_layer: str | None = None,
@@ -139,7 +139,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
         Columns beside the id and the label.
     image_bytes : int
         Mean size of an encoded image; with `start_layer`, of its tensor.
-    weights, layers, pooling, image_size, max_pixels, start_layer, max_length, plan, batch_size, device
+    weights, layers, pooling, layout, image_size, max_pixels, start_layer, max_length, plan, batch_size, device
         See :class:`vista_spark.FeatureTransfer`.
     downstream : Downstream, optional
         A logistic regression of two classes by default.
@@ -174,7 +174,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     (4, 'broadcast')
     """
     check_device(device)
-    net = network(model, weights, 0, image_size, max_length).limited(max_pixels).above(start_layer)
+    net = network(model, weights, 0, image_size, max_length).limited(max_pixels).arranged(layout).above(start_layer)
     problem = TransferProblem(
         network=net,
         targets=net.targets(layers, pooling),
@@ -219,8 +219,8 @@ def _with_profile(
     problem: TransferProblem, profile: ModelProfile, apportion: Callable[[TransferWorkload, Logical], TransferPlan]
 ) -> Choice:
     net, targets, data = problem.network, list(problem.targets), problem.data
-    graph, layout = net.graph, net.reads.layout
-    lengths = {target: feature_length(graph[target].output_shape, problem.pooling, layout) for target in targets}
+    graph = net.graph
+    lengths = {target: net.length(target, problem.pooling) for target in targets}
 
     footprint = profile.footprint
     if net.max_pixels is not None and net.max_pixels != MAX_PIXELS:

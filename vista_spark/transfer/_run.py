@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import as_vector, cause, map_rows, quoted
 from udfs.images import MAX_PIXELS, hog_length
-from udfs.inference import HOGExtraction, feature_length
+from udfs.inference import HOGExtraction
 from vista_spark.errors import DiskFullError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._intervals import MOST_ROWS, metric_of, resampled
@@ -176,8 +176,7 @@ class Run:
                 passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
                 for target in stage.targets:
                     self._tick(f"training: {plan.names[target]}")
-                    shape, layout = spec.network.graph[target].output_shape, spec.network.reads.layout
-                    size = feature_length(shape, spec.pooling, layout)
+                    size = spec.network.length(target, spec.pooling)
                     trained = self._train(table, plan.names[target], feature_column(target), size)
                     share = flops[target] / stage.flops if stage.flops else 1 / len(stage.targets)
                     layers.append(

@@ -66,7 +66,9 @@ def stage_inference(
     inference = Inference(
         source=network.source,
         feeds=feeds,
-        features=tuple(Feature(name, feature_column(name), pooling, network.reads.layout) for name in stage.targets),
+        features=tuple(
+            Feature(name, feature_column(name), pooling, network.layout(name, pooling)) for name in stage.targets
+        ),
         materialised=tuple(Materialised(name, _live_column(name)) for name in stage.writes),
         batch_size=batch_size,
         device=device,

@@ -47,7 +47,7 @@ from vista_spark.transfer._tracking import log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import DataFrame, Row
@@ -100,6 +100,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         Pooling of a layer's output; ``max2x2`` by default for images, ``mean`` for texts. Images take ``max2x2``,
         ``mean`` and ``none``, as :class:`vista_spark.CNNFeaturizer`; texts ``mean``, ``cls`` and ``none``, as
         :class:`vista_spark.TextFeaturizer`.
+    layout : str or mapping of str to str, optional
+        Layout of the output of all layers, or of layers by name: ``channels_first``, ``channels_last``, ``tokens``,
+        ``tokens+1`` (one class token first; any number may follow) or ``vector``. By default it is recognised, and
+        :meth:`explain` shows it.
     plan : str
         Order of inference and training: ``auto``, ``staged``, ``staged-before-join``, ``eager``, ``eager-reordered``,
         ``lazy``, ``lazy-reordered`` or ``pre-materialised`` (Vista, section 4.2.1 and Figure 5). All give the same
@@ -183,6 +187,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     layers: int | str | Sequence[int | str] = 4
     evaluator: Evaluator | None = None
     pooling: str | None = None
+    layout: str | Mapping[str, str] | None = None
     plan: str = "auto"
     join: str | None = None
     persistence: str | None = None
@@ -246,7 +251,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         shown = {**net.inputs, **names}
         text = plan_layers(net.graph, list(names), logical, model=net.card.name, names=shown).explain()
         before = [f"{net.card.name}: nothing says how its images are prepared; assumed is {net.card.assumed}"]
-        return "\n".join([*(before if net.card.assumed else ()), *([_AUTO] if self.plan == "auto" else ()), text])
+        layouts = net.explain_layouts(self.layers, self.pooling) if net.reads.has_layouts else ""
+        before = before if net.card.assumed else []
+        before += ["layers and their pooling:", layouts] if layouts else []
+        return "\n".join([*before, *([_AUTO] if self.plan == "auto" else ()), text])
 
     def copy(self, extra: Any = None) -> FeatureTransfer:
         """Copy the estimator; ``extra`` Params go to the downstream estimator and the evaluator, which have them."""
@@ -411,7 +419,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     def _network(self) -> Network:
         net = network(self.model, self.weights, self.seed, self.image_size, self.max_length)
-        return net.limited(self.max_pixels).above(self.start_layer)
+        return net.limited(self.max_pixels).arranged(self.layout).above(self.start_layer)
 
     def _choice(self, net: Network, matched: Matched, columns: Columns) -> Choice:
         machines = envelope(matched.structured.sparkSession)
@@ -466,6 +474,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
                 "imageAggregation": self.image_aggregation,
                 "startLayer": self.start_layer,
                 "maxPixels": self.max_pixels,
+                "layout": self.layout,
             }
         featurizer = stage(
             model=self.model,

@@ -17,6 +17,7 @@ import tensorflow as tf  # noqa: E402
 from optimizer.errors import GraphError, UnknownLayerError  # noqa: E402
 from udfs.handlers.keras._capture import Capture, capture  # noqa: E402
 from udfs.handlers.keras._graph import layer_graph  # noqa: E402
+from udfs.handlers.keras._layouts import layouts  # noqa: E402
 from udfs.handlers.keras._measure import BATCHES, measure  # noqa: E402
 from udfs.handlers.keras._modes import unfused  # noqa: E402
 from udfs.handlers.keras._names import value_names  # noqa: E402
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
+    from udfs.handlers._layer_layout import LayerLayout
     from udfs.handlers.keras._capture import Step
     from udfs.tensors import TensorSpec
 
@@ -88,6 +90,14 @@ class KerasModel:
     def graph(self) -> LayerGraph:
         """The layers, with shapes, FLOPs, bytes and fingerprints."""
         return layer_graph(self._captured, [measure(self._captured, self._inputs, batch) for batch in BATCHES])
+
+    def layout(self, name: str) -> LayerLayout | None:
+        """Find the layout of a layer's output; see :func:`udfs.handlers.layer_layout`."""
+        return self._layouts[self._index(name)]
+
+    @cached_property
+    def _layouts(self) -> list[LayerLayout | None]:
+        return layouts(self._captured, measure(self._captured, self._inputs, BATCHES[0]))
 
     def layer(self, name: str) -> str:
         """Find the graph's layer for a name or a path; see :meth:`udfs.handlers.TracedModel.layer`."""

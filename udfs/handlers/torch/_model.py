@@ -20,16 +20,18 @@ from udfs.handlers.torch._constants import constant, is_constant
 from udfs.handlers.torch._fuse import fuse
 from udfs.handlers.torch._graph import layer_graph
 from udfs.handlers.torch._layout import needs_contiguous
+from udfs.handlers.torch._layouts import layouts
 from udfs.handlers.torch._measure import strides
 from udfs.handlers.torch._names import node_names, returned_structure
 from udfs.handlers.torch._part import keys, part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
+    from udfs.handlers._layer_layout import LayerLayout
     from udfs.tensors import TensorSpec
 
 __all__ = ["TorchModel"]
@@ -213,6 +215,14 @@ class TorchModel:
     def graph(self) -> LayerGraph:
         """The layers, with shapes, FLOPs, bytes and fingerprints."""
         return layer_graph(self._module, self._inputs)
+
+    def layout(self, name: str) -> LayerLayout | None:
+        """Find the layout of a layer's output; see :func:`udfs.handlers.layer_layout`."""
+        return self._layouts(self._node(name).name)
+
+    @cached_property
+    def _layouts(self) -> Callable[[str], LayerLayout | None]:
+        return layouts(self._module, self._inputs)
 
     def layer(self, name: str) -> str:
         """Find the graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
