@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from udfs.roster._card import FeatureLayer
@@ -15,14 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["numbered"]
 
-# With fewer blocks than this the user would have nothing to choose from: blocks of blocks are opened.
-_ENOUGH = 5
+# With fewer modules, or with fewer layers once repeats are left out, users have nothing to choose from: blocks of
+# blocks are opened.
+_ENOUGH, _ENOUGH_LAYERS = 5, 4
+
+# Numbered modules that make a list of blocks, at least; and of layers, for a convolution, its norm and its activation
+# are one layer.
+_LIST, _LIST_OF_LAYERS = 3, 6
+_NUMBER = re.compile(r"\.\d+$")
 
 # Bytes of parameters per channel, at most, of a layer that only scales and shifts: a batch norm's four vectors, and
 # its count of batches.
 _BYTES_PER_CHANNEL = 24
 
 _IMAGE_RANK = 3
+
+# Blocks that a tracer keeps whole.
+_BLOCKS = ("EncoderLayer", "DecoderLayer")
 
 # Operations that give the numbers that they read.
 _UNCHANGED = ("Dropout", "Identity", "dropout", "alpha_dropout", "feature_dropout", "clone")
@@ -31,21 +41,42 @@ _UNCHANGED = ("Dropout", "Identity", "dropout", "alpha_dropout", "feature_dropou
 def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) -> tuple[FeatureLayer, ...]:
     """Choose the layers that numbers from the top stand for.
 
-    The modules that no other one contains. Where they are fewer than five, those that contain modules are replaced by
-    them, one level at a time. A norm or an activation stands for the layer that it follows, as its output is the
-    feature; dropouts, identities and flattenings are left out, for they repeat the numbers before them. ``paths`` are
+    The modules that no other one contains; if one of them is the only list of blocks, its blocks instead. Where they
+    are fewer than five, or fewer than four without repeats, those that contain modules are replaced by them, one level
+    at a time. A norm or an activation
+    stands for the layer that it follows, as its output is the feature, but not for a block of layers; dropouts,
+    identities and flattenings are left out, for they repeat the numbers before them. ``paths`` are
     modules that give one tensor, in the order in which they do; names within a path have dots between them, or slashes.
     """
     known = [path for path in paths if _layer(path, traced) is not None]
     inside: dict[str, list[str]] = {}
     for path in known:
         inside.setdefault(_around(path, set(known)), []).append(path)
-    chosen = inside.get("", [])
-    while len(chosen) < _ENOUGH and any(path in inside for path in chosen):
-        chosen = [inner for path in chosen for inner in inside.get(path, [path])]
     order = {path: place for place, path in enumerate(known)}
-    chosen.sort(key=order.__getitem__)
-    return tuple(FeatureLayer(path, path) for path in _without_repeats(chosen, traced, channels_last=channels_last))
+    chosen = inside.get("", [])
+    while True:
+        chosen = sorted(_opened_list(chosen, inside), key=order.__getitem__)
+        layers = _without_repeats(chosen, traced, inside, channels_last=channels_last)
+        enough = len(chosen) >= _ENOUGH and len(layers) >= _ENOUGH_LAYERS
+        if enough or not any(path in inside for path in chosen):
+            return tuple(FeatureLayer(path, path) for path in layers)
+        chosen = [inner for path in chosen for inner in inside.get(path, [path])]
+
+
+def _opened_list(chosen: list[str], inside: dict[str, list[str]]) -> list[str]:
+    """Replace a list of blocks by its blocks where it is the network's only one, as ``blocks`` in timm's networks."""
+    lists = [path for path in chosen if _is_list(path, inside)]
+    of_layers = [path for path in lists if len(inside[path]) >= _LIST_OF_LAYERS]
+    blocks = [path for path in lists if any(inner in inside for inner in inside[path])] or of_layers
+    if len(blocks) != 1:
+        return chosen
+    return [inner for path in chosen for inner in (inside[path] if path == blocks[0] else [path])]
+
+
+def _is_list(path: str, inside: dict[str, list[str]]) -> bool:
+    """Return whether a module holds three numbered modules or more, as a Sequential does."""
+    numbers = [inner for inner in inside.get(path, ()) if _NUMBER.search(inner)]
+    return len(numbers) >= _LIST
 
 
 def _around(path: str, known: set[str]) -> str:
@@ -57,7 +88,9 @@ def _around(path: str, known: set[str]) -> str:
     return around
 
 
-def _without_repeats(chosen: list[str], traced: TracedModel, *, channels_last: bool) -> list[str]:
+def _without_repeats(
+    chosen: list[str], traced: TracedModel, inside: dict[str, list[str]], *, channels_last: bool
+) -> list[str]:
     layers = {path: _layer(path, traced) for path in chosen}
     dropped: set[str] = set()
     names: set[str] = set()
@@ -79,7 +112,11 @@ def _without_repeats(chosen: list[str], traced: TracedModel, *, channels_last: b
             last.append(path)
         elif _reshapes(lower, upper):
             continue
-        elif _scales(lower, upper, channels_last=channels_last):
+        elif (
+            last[-1] not in inside
+            and not lower.op.endswith(_BLOCKS)
+            and _scales(lower, upper, channels_last=channels_last)
+        ):
             last[-1] = path
         else:
             last.append(path)

@@ -70,8 +70,8 @@ def of(
         pixels, ImageNet's mean and standard deviation. What was assumed so is logged, and in :attr:`ModelCard.assumed`.
     layers : sequence of str or FeatureLayer, optional
         The layers that numbers stand for, from the bottom to the top; a string is a module's path. By default the
-        network's top-level blocks in the order in which they run; of a network of few blocks, the blocks within. A norm
-        or an activation stands for the layer before it.
+        network's top-level blocks in the order in which they run; of its only list of blocks, or of a network of few
+        blocks, the blocks within. A norm or an activation stands for the layer before it, but not for a block.
     name : str, optional
         Name in columns and tables; by default that of the card, of the Keras model, or of the module's class.
     image_size : int, optional

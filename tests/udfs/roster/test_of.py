@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import textwrap
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -378,3 +379,109 @@ def test_a_network_that_torch_cannot_export_is_refused_in_one_sentence(tmp_path:
     with pytest.raises(UntraceableModelError, match=r"^Branching cannot be saved without its code") as caught:
         NetworkFile.without_code(Branching().eval(), framework("torch"), PIXELS.inputs, tmp_path / "network.pt2")
     assert "\n" not in str(caught.value)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mix = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.mix(self.norm(x))
+
+
+class Listed(nn.Module):
+    """A network with a list of blocks beside other children, as timm's and torchvision's have it."""
+
+    def __init__(self, blocks: nn.Module) -> None:
+        super().__init__()
+        self.embed, self.drop, self.blocks = nn.Conv2d(3, 4, 4, 4), nn.Dropout(), blocks
+        self.norm, self.pre, self.hidden, self.head = nn.LayerNorm(4), nn.Identity(), nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks(self.drop(self.embed(x)).permute(0, 2, 3, 1))
+        return self.head(self.hidden(self.pre(self.norm(x)).mean((1, 2))))
+
+
+class Tokens(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.flatten(1, 2)).reshape(x.shape[0], *x.shape[1:3], 4)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x)
+
+
+ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (
+            lambda: Listed(nn.Sequential(*(Residual() for _ in range(6)))),
+            ["embed", *(f"blocks.{number}" for number in range(6)), "norm", "hidden", "head"],
+        ),
+        # Stages are a list, too; what is within a stage is not opened while there are enough.
+        (
+            lambda: Listed(nn.Sequential(*(nn.Sequential(Residual(), Residual()) for _ in range(3)))),
+            ["embed", "blocks.0", "blocks.1", "blocks.2", "norm", "hidden", "head"],
+        ),
+        # Two lists are stages that the author named.
+        (
+            lambda: nn.Sequential(
+                OrderedDict(
+                    stem=nn.Conv2d(3, 4, 3),
+                    low=nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, 1)) for _ in range(3))),
+                    high=nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, 1)) for _ in range(3))),
+                    pool=nn.AdaptiveMaxPool2d(1),
+                    flat=nn.Flatten(),
+                    head=nn.Linear(4, 2),
+                )
+            ),
+            ["stem", "low", "high", "pool", "head"],
+        ),
+        (
+            lambda: Wrapped(Listed(nn.Sequential(*(Residual() for _ in range(3))))),
+            [
+                "model.embed",
+                "model.blocks.0",
+                "model.blocks.1",
+                "model.blocks.2",
+                "model.norm",
+                "model.hidden",
+                "model.head",
+            ],
+        ),
+    ],
+    ids=["blocks", "stages", "two lists", "wrapper"],
+)
+def test_blocks_in_a_list_are_layers(build: Callable[[], nn.Module], expected: list[str]) -> None:
+    card = roster.of(build().eval(), preprocessing=PIXELS)
+    assert [layer.name for layer in card.layers][: len(expected)] == expected
+    assert [layer.name for layer in card.resolve(2)] == [layer.name for layer in card.layers[-2:]]
+
+
+def test_layers_of_the_librarys_encoder_are_layers() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    network = Listed(Tokens(nn.TransformerEncoder(layer, 6, nn.LayerNorm(4), enable_nested_tensor=False))).eval()
+    card = roster.of(network, preprocessing=PIXELS)
+    assert [layer.name for layer in card.resolve(ENCODER)] == ENCODER
+    kept: list[torch.Tensor] = []
+    network.blocks.inner.layers[2].register_forward_hook(lambda module, inputs, output: kept.append(output))
+    image = torch.randn(2, *PIXELS.shape)
+    with torch.no_grad():
+        network(image)
+    traced = framework("torch").trace(card.builder(), PIXELS.inputs)
+    name = traced.layer("blocks.inner.layers.2")
+    (tokens,) = traced.run({traced.graph.inputs[0]: image.numpy()}, [name]).values()
+    np.testing.assert_allclose(tokens, kept[0], atol=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,12 +71,16 @@ class _Tracer(fx.Tracer):
         return self.root.forward, proxies
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if type(m) is nn.TransformerEncoder and module_qualified_name not in self.kept:
+            return False
         return module_qualified_name in self.kept or super().is_leaf_module(m, module_qualified_name)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return InplaceProxy(node, self)
 
     def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(m) is nn.TransformerEncoder and len(args) == 1 and not kwargs and not m.training:
+            forward = partial(_encoded, m)
         result = super().call_module(m, forward, args, kwargs)
         # A block of transformers may return its one tensor in a tuple.
         parts = result if isinstance(result, tuple) else (result,)
@@ -83,6 +88,13 @@ class _Tracer(fx.Tracer):
         if len(tensors) == 1:
             self.returned.setdefault(self.path_of_module(m), tensors[0].node.name)
         return result
+
+
+def _encoded(encoder: nn.TransformerEncoder, x: Any) -> Any:
+    """Apply an encoder without masks layer by layer; its own forward has branches that a tracer cannot follow."""
+    for layer in encoder.layers:
+        x = layer(x)
+    return x if encoder.norm is None else encoder.norm(x)
 
 
 def example(inputs: Sequence[TensorSpec], batch: int, network: nn.Module | None = None) -> tuple[torch.Tensor, ...]:
