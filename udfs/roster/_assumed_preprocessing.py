@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
 from udfs.images import Preprocessing
+from udfs.roster._stated_preprocessing import is_timm_configuration, timm_preprocessing
 
 if TYPE_CHECKING:
     from udfs.handlers import Framework
@@ -28,12 +29,9 @@ def assumed_preprocessing(model: Any, backend: Framework, image_size: int | None
     The assumptions are empty if the network specifies its preprocessing. Raise InvalidArgumentError if the network
     reads something else than one colour image.
     """
-    said = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-    if isinstance(said, dict) and {"mean", "std", "input_size"} <= said.keys():
-        crop = image_size or int(said["input_size"][-1])
-        share = float(said.get("crop_pct") or 1.0)
-        made = Preprocessing(crop=crop, resize=round(crop / share), mean=tuple(said["mean"]), std=tuple(said["std"]))
-        return made, ""
+    stated = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+    if stated is not None and is_timm_configuration(stated):
+        return timm_preprocessing(stated, image_size), ""
     crop = image_size or _CROP
     layout: Layout = "NHWC" if backend.channels_last else "NCHW"
     shape = getattr(model, "input_shape", None)
@@ -56,6 +54,7 @@ def in_words(preprocessing: Preprocessing) -> str:
         if preprocessing.resize is None
         else f"shorter side resized to {preprocessing.resize} pixels, centre {crop}"
     )
+    sized += "" if preprocessing.resample == "bilinear" else f" by {preprocessing.resample}"
     numbers = (
         f"{preprocessing.channels} * {preprocessing.scale:.4g}, mean {preprocessing.mean}, std {preprocessing.std}"
     )

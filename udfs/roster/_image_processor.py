@@ -13,12 +13,12 @@ from udfs.images import Preprocessing, Resample, decode
 from udfs.roster._transformers import first_line, quiet, transformers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["read_preprocessing"]
+__all__ = ["InexactError", "preprocessing_of", "prove", "read_preprocessing"]
 
 # Below this size ConvNeXT's processor resizes and crops; from it on it resizes straight to the size.
 _CONVNEXT_WARPS = 384
@@ -28,7 +28,7 @@ _LEVIT_ENLARGES = 256 / 224
 _TOLERANCE = 1e-4
 
 
-class _InexactError(Exception):
+class InexactError(Exception):
     """A processor does what no Preprocessing does; the message completes "its image processor ..."."""
 
 
@@ -49,14 +49,19 @@ def read_preprocessing(folder: Path, shown: str) -> Preprocessing:
             raise InvalidArgumentError(
                 f"preprocessing must be set for {shown}, whose image processor cannot be read ({first_line(error)})."
             ) from error
-        try:
-            preprocessing = _mapped(processor)
-            _prove(processor, preprocessing)
-        except (_InexactError, InvalidArgumentError) as error:
-            raise InvalidArgumentError(
-                f"preprocessing must be set for {shown}, whose image processor, a {type(processor).__name__}, {error}: "
-                "no Preprocessing gives exactly the same pixels"
-            ) from error
+        return preprocessing_of(processor, shown)
+
+
+def preprocessing_of(processor: Any, shown: str) -> Preprocessing:
+    """Map an image processor, and compare both on pictures; see :func:`read_preprocessing`."""
+    try:
+        preprocessing = _mapped(processor)
+        prove(lambda picture: processor(picture, return_tensors="np")["pixel_values"][0], preprocessing)
+    except (InexactError, InvalidArgumentError) as error:
+        raise InvalidArgumentError(
+            f"preprocessing must be set for {shown}, whose image processor, a {type(processor).__name__}, {error}: "
+            "no Preprocessing gives exactly the same pixels"
+        ) from error
     return preprocessing
 
 
@@ -78,9 +83,9 @@ def _mapped(processor: Any) -> Preprocessing:
 def _geometry(processor: Any) -> tuple[int, int | tuple[int, int] | None]:
     """Return the crop size and the size to which the image is resized before."""
     if not processor.do_resize:
-        raise _InexactError("does not resize, so that each picture has a size of its own")
+        raise InexactError("does not resize, so that each picture has a size of its own")
     if getattr(processor, "do_pad", None):
-        raise _InexactError("pads pictures to the largest of a batch")
+        raise InexactError("pads pictures to the largest of a batch")
     size = _sides(processor.size)
     crop_pct = getattr(processor, "crop_pct", None)
     if crop_pct is not None and isinstance(size, int):
@@ -93,7 +98,7 @@ def _geometry(processor: Any) -> tuple[int, int | tuple[int, int] | None]:
         crop = _sides(processor.crop_size)
         return _square(crop), size
     if isinstance(size, int):
-        raise _InexactError(
+        raise InexactError(
             f"resizes the shorter side to {size} and does not crop, so that each picture has its own shape"
         )
     return _square(size), None
@@ -106,13 +111,13 @@ def _sides(size: Any) -> int | tuple[int, int]:
         return int(wanted["shortest_edge"])
     if set(wanted) == {"height", "width"}:
         return int(wanted["height"]), int(wanted["width"])
-    raise _InexactError(f"resizes by {wanted}")
+    raise InexactError(f"resizes by {wanted}")
 
 
 def _square(sides: int | tuple[int, int]) -> int:
     height, width = (sides, sides) if isinstance(sides, int) else sides
     if height != width:
-        raise _InexactError(f"gives rectangles of {height} x {width} pixels")
+        raise InexactError(f"gives rectangles of {height} x {width} pixels")
     return height
 
 
@@ -132,7 +137,7 @@ def _channels(values: Any) -> NDArray[np.float64]:
     try:
         return np.broadcast_to(np.asarray(values, np.float64), (3,))
     except ValueError:
-        raise _InexactError(f"has {len(values)} channels") from None
+        raise InexactError(f"has {len(values)} channels") from None
 
 
 def _triple(values: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -147,20 +152,32 @@ def _filter(resample: Any) -> Resample:
     return known[name]
 
 
-def _prove(processor: Any, preprocessing: Preprocessing) -> None:
+def prove(
+    transform: Callable[[Image.Image], Any], preprocessing: Preprocessing, tolerance: float | None = None
+) -> None:
+    """Compare a transform with a preprocessing on pictures of four shapes.
+
+    The tolerance is an absolute difference of the results. By default it is a hundredth of a grey level.
+
+    Raises
+    ------
+    InexactError
+        The transform fails, or gives other pixels or another shape.
+    """
     for picture in _pictures(preprocessing.crop):
         try:
-            theirs = np.asarray(processor(picture, return_tensors="np")["pixel_values"][0])
+            theirs = np.asarray(transform(picture))
         except Exception as error:
-            raise _InexactError(f"fails on a picture of {picture.size} pixels ({first_line(error)})") from error
+            raise InexactError(f"fails on a picture of {picture.size} pixels ({first_line(error)})") from error
         file = io.BytesIO()
         picture.save(file, "PNG", compress_level=0)
         ours = decode(file.getvalue(), preprocessing)
         if theirs.shape != ours.shape:
-            raise _InexactError(f"gives an array of shape {theirs.shape} of a picture of {picture.size} pixels")
+            raise InexactError(f"gives an array of shape {theirs.shape} of a picture of {picture.size} pixels")
         difference = float(np.abs(theirs - ours).max())
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(theirs).max())):
-            raise _InexactError(
+        allowed = _TOLERANCE * max(1.0, float(np.abs(theirs).max())) if tolerance is None else tolerance
+        if not difference <= allowed:
+            raise InexactError(
                 f"gives pixels that differ by up to {difference:.3g} on a picture of {picture.size} pixels"
             )
 

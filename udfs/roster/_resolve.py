@@ -22,6 +22,7 @@ from udfs.roster._assumed_preprocessing import assumed_preprocessing
 from udfs.roster._card import FeatureLayer, ModelCard
 from udfs.roster._numbering import numbered
 from udfs.roster._registry import card, names
+from udfs.roster._stated_preprocessing import as_preprocessing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ def of(
     model: Any,
     *,
     framework: str | None = None,
-    preprocessing: Inputs | None = None,
+    preprocessing: Any = None,
     layers: Sequence[str | FeatureLayer] | None = None,
     name: str | None = None,
     image_size: int | None = None,
@@ -64,8 +65,10 @@ def of(
         returns a model or a card, or such a function itself.
     framework : str, optional
         Name of the model's framework; by default the one that recognises it.
-    preprocessing : Preprocessing, Preprocessings or Tokenization, optional
-        Conversion of an image, several images or a text to the network's inputs. By default what the model specifies
+    preprocessing : Preprocessing, Preprocessings, Tokenization or callable, optional
+        Conversion of an image, several images or a text to the network's inputs. A ``pretrained_cfg`` of timm, a
+        transform of torchvision (``weights.transforms()``) and an image processor of ``transformers`` are converted,
+        and refused if they cannot be applied in full. By default what the model specifies
         (timm's ``pretrained_cfg``, Keras's input size and ``Rescaling`` layers), else that of ImageNet's networks: 224
         pixels, ImageNet's mean and standard deviation. What was assumed so is logged, and in :attr:`ModelCard.assumed`.
     layers : sequence of str or FeatureLayer, optional
@@ -103,6 +106,7 @@ def of(
     >>> [layer.name for layer in mine.resolve([-1, "0"])], mine.parameters
     (['0', '2'], 808)
     """
+    preprocessing = as_preprocessing(preprocessing)
     model_card = _card_of(model, framework, preprocessing, layers, name, image_size)
     changed: dict[str, Any] = {
         "preprocessing": preprocessing,

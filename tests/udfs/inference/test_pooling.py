@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from udfs.handlers import LayerLayout
 from udfs.inference import POOLINGS, Pooling, feature_length, pool
 
-FIRST = LayerLayout((1, 2))
-# As Keras's maps are recognised, which give the numbers of torch's also without pooling.
-LAST = LayerLayout((0, 1), keeps_order=False)
 SIDES = st.integers(1, 9)
 
 
@@ -34,7 +31,7 @@ def brute(tensors: np.ndarray) -> np.ndarray:
 @given(SIDES, SIDES)
 def test_grid_by_brute_force(height: int, width: int) -> None:
     tensors = maps(2, 3, height, width)
-    np.testing.assert_array_equal(pool(tensors, "max2x2", FIRST), brute(tensors))
+    np.testing.assert_array_equal(pool(tensors, "max2x2"), brute(tensors))
 
 
 @pytest.mark.parametrize("height", range(2, 8))
@@ -43,35 +40,34 @@ def test_grid_is_torchs_adaptive_pooling(height: int, width: int) -> None:
     torch = pytest.importorskip("torch")
     tensors = maps(2, 3, height, width)
     expected = torch.nn.functional.adaptive_max_pool2d(torch.from_numpy(tensors), 2).flatten(1).numpy()
-    np.testing.assert_array_equal(pool(tensors, "max2x2", FIRST), expected)
+    np.testing.assert_array_equal(pool(tensors, "max2x2"), expected)
 
 
 def test_average_is_torchs() -> None:
     torch = pytest.importorskip("torch")
     tensors = maps(2, 3, 5, 7)
     expected = torch.from_numpy(tensors).mean((2, 3)).numpy()
-    np.testing.assert_allclose(pool(tensors, "mean", FIRST), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(pool(tensors, "mean"), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_memory_layout_does_not_show(pooling: Pooling) -> None:
     tensors = maps(2, 64, 13, 13)
     turned = np.ascontiguousarray(tensors.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    assert pool(turned, pooling, FIRST).tobytes() == pool(tensors, pooling, FIRST).tobytes()
+    assert pool(turned, pooling).tobytes() == pool(tensors, pooling).tobytes()
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @given(st.lists(st.integers(1, 5), max_size=4).map(tuple), st.integers(0, 3))
 def test_length_is_foretold(pooling: Pooling, shape: tuple[int, ...], count: int) -> None:
-    layout = FIRST if len(shape) == 3 else LayerLayout()
-    found = pool(maps(count, *shape), pooling, layout)
-    assert found.shape == (count, feature_length(shape, pooling, layout))
+    found = pool(maps(count, *shape), pooling)
+    assert found.shape == (count, feature_length(shape, pooling))
     assert found.dtype == np.float32
     assert found.flags.c_contiguous
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (5, 8), (2, 3, 4, 5)])
-def test_outputs_without_places_are_flattened(shape: tuple[int, ...]) -> None:
+def test_other_ranks_are_flattened(shape: tuple[int, ...]) -> None:
     tensors = maps(2, *shape)
     for pooling in POOLINGS:
         np.testing.assert_array_equal(pool(tensors, pooling), tensors.reshape(2, -1))
@@ -87,9 +83,16 @@ def test_nothing_is_lost_without_pooling() -> None:
 def test_one_map_gives_one_vector_in_every_layout(pooling: Pooling, height: int, width: int, channels: int) -> None:
     tensors = maps(2, channels, height, width)
     last = np.ascontiguousarray(tensors.transpose(0, 2, 3, 1))
-    assert pool(last, pooling, LAST).tobytes() == pool(tensors, pooling, FIRST).tobytes()
-    expected = feature_length((channels, height, width), pooling, FIRST)
-    assert feature_length((height, width, channels), pooling, LAST) == expected
+    assert pool(last, pooling, "NHWC").tobytes() == pool(tensors, pooling).tobytes()
+    expected = feature_length((channels, height, width), pooling)
+    assert feature_length((height, width, channels), pooling, "NHWC") == expected
+
+
+def test_layout_is_of_maps_alone() -> None:
+    for shape in ((7,), (5, 8), (2, 3, 4, 5)):
+        for pooling in POOLINGS:
+            np.testing.assert_array_equal(pool(maps(2, *shape), pooling, "NHWC"), maps(2, *shape).reshape(2, -1))
+            assert feature_length(shape, pooling, "NHWC") == math.prod(shape)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max2x2"])
@@ -102,8 +105,8 @@ def test_tokens_of_a_map_are_pooled_as_the_map(
     others = np.full((2, 1, channels), 1e6, np.float32)  # would show in a mean, and in a maximum
     tokens = np.concatenate([others.repeat(leading, 1), tokens, others.repeat(trailing, 1)], 1)
     layout = LayerLayout((0,), (height, width), leading, trailing)
-    np.testing.assert_array_equal(pool(tokens, pooling, layout), pool(tensors, pooling, FIRST))
-    assert feature_length(tokens.shape[1:], pooling, layout) == feature_length(tensors.shape[1:], pooling, FIRST)
+    np.testing.assert_array_equal(pool(tokens, pooling, layout), pool(tensors, pooling))
+    assert feature_length(tokens.shape[1:], pooling, layout) == feature_length(tensors.shape[1:], pooling)
 
 
 def test_tokens_without_pooling_are_all_there() -> None:
@@ -115,4 +118,4 @@ def test_tokens_without_pooling_are_all_there() -> None:
 def test_not_a_number_shows() -> None:
     tensors = maps(1, 1, 4, 4)
     tensors[0, 0, 0, 0] = np.nan
-    assert np.isnan(pool(tensors, "max2x2", FIRST)).tolist() == [[True, False, False, False]]
+    assert np.isnan(pool(tensors, "max2x2")).tolist() == [[True, False, False, False]]

@@ -261,7 +261,9 @@ def test_an_assumed_preprocessing_is_stated(net: Net, caplog: pytest.LogCaptureF
 def test_a_network_says_its_own_preprocessing(net: Net) -> None:
     net.pretrained_cfg = {"mean": (0.5,) * 3, "std": (0.25,) * 3, "input_size": (3, 32, 32), "crop_pct": 0.8}
     card = roster.of(net)
-    assert card.preprocessing == Preprocessing(crop=32, resize=40, mean=(0.5,) * 3, std=(0.25,) * 3)
+    # What a configuration leaves out has timm's defaults.
+    expected = Preprocessing(crop=32, resize=40, mean=(0.5,) * 3, std=(0.25,) * 3, resample="bicubic")
+    assert card.preprocessing == expected
     assert not card.assumed
 
 

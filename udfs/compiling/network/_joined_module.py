@@ -11,7 +11,7 @@ from torch import nn
 from optimizer.compiling import choose_strategies, live_columns
 from udfs.compiling.network._channel_removal import narrow
 from udfs.compiling.torch import ProgramModule
-from udfs.handlers import LayerLayout, TensorSpec
+from udfs.handlers import TensorSpec
 from udfs.handlers.torch import FRAMEWORK, TorchModel
 from udfs.inference import feature_length
 
@@ -157,7 +157,7 @@ def joined(
     """
     shape = network.graph[layer].output_shape
     channels = shape[0]
-    cells = feature_length(shape, pooling, LayerLayout((1, 2) if len(shape) == _MAP_RANK else ())) // channels
+    cells = feature_length(shape, pooling) // channels
     live = live_columns(program)[structured:].reshape(channels, cells).any(axis=1)
     kept = np.flatnonzero(live) if live.any() else np.zeros(1, np.int64)
     place = np.full(channels, -1, np.int64)
