@@ -45,6 +45,7 @@ from udfs.driver._slot_leases import SlotLease, lease_slots, leased_slots
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._sql import register_function
 from udfs.driver._tables import read_table
+from udfs.driver._text_numbers import TextNumbers, arrow_text_numbers, text_numbers
 from udfs.driver._tracking import track_into
 from udfs.driver._worker_jobs import WorkerJobs
 
@@ -60,10 +61,12 @@ __all__ = [
     "SlotLease",
     "StageReadable",
     "StageReader",
+    "TextNumbers",
     "UnknownKeywordError",
     "WorkerJobs",
     "above",
     "accessors",
+    "arrow_text_numbers",
     "as_vector",
     "at_least",
     "cause",
@@ -110,6 +113,7 @@ __all__ = [
     "sizes",
     "table_format",
     "task_slots",
+    "text_numbers",
     "track_into",
     "write_network_folder",
 ]

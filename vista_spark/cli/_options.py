@@ -39,7 +39,7 @@ __all__ = [
     "Weights",
     "downstream_factory",
     "downstream_name",
-    "features_line",
+    "features_lines",
     "is_regression",
     "known_weights",
     "opened_model",
@@ -207,11 +207,11 @@ def is_regression(downstream: str) -> bool:
     return name.endswith(("Regressor", "Regression")) and name != "LogisticRegression"
 
 
-def features_line(source: Source, columns: Sequence[str]) -> str:
-    """Return the line about the structured features that a command uses."""
+def features_lines(source: Source, columns: Sequence[str], notes: Sequence[str]) -> str:
+    """Return the lines about the structured features that a command uses, and about the columns that it does not."""
     others = f"{source.on} and {source.learned}"
     why = f" (every numeric column but {others}; --features names others)" if source.features is None else ""
-    return f"structured features: {', '.join(columns) or 'none'}{why}"
+    return "\n".join([f"structured features: {', '.join(columns) or 'none'}{why}", *notes])
 
 
 def downstream_name(text: str) -> str:

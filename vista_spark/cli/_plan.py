@@ -24,7 +24,7 @@ from vista_spark.cli._options import (
     Model,
     Weights,
     downstream_name,
-    features_line,
+    features_lines,
     is_regression,
     opened_model,
     opened_weights,
@@ -110,7 +110,7 @@ def plan_command(
             constants=constants,
             **settings,
         )
-    typer.echo(features_line(data_source, sizes.features), err=as_json)
+    typer.echo(features_lines(data_source, sizes.features, sizes.notes), err=as_json)
     conf = chosen.physical.to_spark_conf()
     if defaults is not None:
         defaults.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from vista_spark.cli._options import (
     RandomWeights,
     Weights,
     downstream_factory,
-    features_line,
+    features_lines,
     is_regression,
     known_weights,
     opened_model,
@@ -97,7 +97,7 @@ def transfer_command(
     check_spark_writes(spark, out)
     estimator = make_estimator()
     data = data_source.load(spark, classification=is_classification(estimator))
-    console.print(features_line(data_source, data.features), highlight=False, soft_wrap=True)
+    console.print(features_lines(data_source, data.features, data.notes), highlight=False, soft_wrap=True)
     with results_at(out) as folder:
         if not is_uri(out):
             track_into(folder, experiment)

@@ -9,12 +9,13 @@ from pyspark.ml.feature import OneHotEncoder, StringIndexer
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
-from udfs.driver import check_absent, check_present, is_table, quoted, read_table
+from udfs.driver import check_absent, check_present, is_table, quoted, read_table, text_numbers
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
 from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
+from vista_spark.files._unused import text_feature_error, unused_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.ml import Transformer
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,8 @@ class Loaded:
         Categories that the numbers of the target stand for; empty if the label is numeric.
     stages : tuple of pyspark.ml.Transformer
         Stages that compute the features of categories, for new rows as well.
+    notes : tuple of str
+        Columns that are read in another way than they are written, and columns that are not used, with the reasons.
     """
 
     structured: DataFrame
@@ -49,6 +52,7 @@ class Loaded:
     target: str
     words: tuple[str, ...] = ()
     stages: tuple[Transformer, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +145,30 @@ class Source:
         LabelError
             Words are to be learned as numbers.
         """
-        structured, images = self._tables(spark)
+        notes: list[str] = []
+        structured, images = self._tables(spark, notes.append)
         categories = [name for name in self.categories if name != self.learned]
         numbers = self._numbers(structured, categories)
+        if self.features is None:
+            notes += self._unused(structured, [*numbers, *categories])
         structured, stages, encoded = _encoded(structured, categories)
         structured, target, words = self._indexed(structured, classification=classification)
-        return Loaded(structured, images, (*numbers, *encoded), target, words, stages)
+        return Loaded(structured, images, (*numbers, *encoded), target, words, stages, tuple(notes))
 
-    def _tables(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    def _unused(self, structured: DataFrame, used: Sequence[str]) -> list[str]:
+        left = [field for field in structured.schema if field.name not in (self.on, self.learned, *used)]
+        texts = [field.name for field in left if isinstance(field.dataType, StringType)]
+        kinds = {field.name: field.dataType.simpleString() for field in left if field.name not in texts}
+        return unused_columns(text_numbers(structured, texts), kinds)
+
+    def _tables(self, spark: SparkSession, note: Callable[[str], object]) -> tuple[DataFrame, DataFrame]:
         if self.has_class_folders:
             assert self.images is not None  # or it would have no class folders
             both = read_class_folders(spark, self.images, self.on, self.learned, self.image)
             return both.select(self.on, self.learned), both.select(self.on, self.image)
         if self.only_table is not None:
             option = "--table" if self.images is None else "--images"
-            both = read_table(spark, self.only_table, self.table_format, option)
+            both = read_table(spark, self.only_table, self.table_format, option, on_note=note)
             check_present(both, [self.image, self.learned, *(self.features or ()), *self.categories], option)
             if self.on not in both.columns and isinstance(both.schema[self.image].dataType, StringType):
                 both = both.withColumn(self.on, F.col(quoted(self.image)))
@@ -163,7 +176,7 @@ class Source:
             return both.drop(self.image), both.select(quoted(self.on), quoted(self.image))
         assert self.table is not None  # as there are class folders or one table without it
         assert self.images is not None
-        structured = read_table(spark, self.table, self.table_format)
+        structured = read_table(spark, self.table, self.table_format, on_note=note)
         check_present(structured, [self.on, self.learned, *(self.features or ()), *self.categories], "--table")
         return structured, read_images(spark, self.images, self.on, self.image, structured)
 
@@ -172,11 +185,9 @@ class Source:
         if self.features is None:
             return numeric_columns(structured, without, at_least=0)
         named = [name for name in self.features if name not in categories]
-        for name in named:
-            if isinstance(structured.schema[name].dataType, StringType):
-                raise ColumnError(
-                    f"--features must be numbers, got {name!r}: {name!r} is text. --categories {name} indexes it."
-                )
+        texts = [name for name in named if isinstance(structured.schema[name].dataType, StringType)]
+        for counts in text_numbers(structured, texts):
+            raise text_feature_error(counts)
         return named
 
     def _indexed(self, table: DataFrame, *, classification: bool) -> tuple[DataFrame, str, tuple[str, ...]]:
@@ -185,9 +196,10 @@ class Source:
         if isinstance(kind, (NumericType, BooleanType)) and label not in self.categories:
             return table, label, ()
         if not classification:
+            texts = text_numbers(table, [label] if isinstance(kind, StringType) else [])
             raise LabelError(
-                f"--label must be a number for a regression, got {label!r} of type {kind.simpleString()}. Give a "
-                "classifier."
+                f"--label must be a number for a regression, got {label!r} of type {kind.simpleString()}"
+                f"{''.join(f', {each.reason}' for each in texts)}. Give a classifier."
             )
         target, text = f"{label}_index", f"{label}_text"
         check_absent(table, [target, text], "it is the name of the label's numbers: rename it")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.driver import (
+    arrow_text_numbers,
     check_file_columns,
     check_rows,
     file_infos,
@@ -19,14 +20,17 @@ from udfs.driver import (
     is_table,
     open_dataset,
     open_files,
+    table_format,
 )
-from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
+from vista_spark.errors import EmptyInputError, InvalidArgumentError, LabelError
+from vista_spark.files._unused import text_feature_error, unused_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pyarrow import ChunkedArray, dataset
 
+    from udfs.driver import TextNumbers
     from vista_spark.files._source import Source
 
 __all__ = ["Survey", "check_source", "survey"]
@@ -49,6 +53,8 @@ class Survey:
         Mean size of an encoded image.
     features : tuple of str
         Names of the structured features, which equality ignores.
+    notes : tuple of str
+        Columns that are not used, with the reasons; equality ignores them.
     """
 
     rows: int
@@ -56,6 +62,7 @@ class Survey:
     classes: int
     image_bytes: int
     features: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def check_source(source: Source, master: str | None, *, classification: bool = True) -> None:
@@ -156,11 +163,20 @@ def _check_features(source: Source, path: str, option: str) -> None:
     if data is None:
         return
     for name in source.features or ():
-        kind = data.schema.field(name).type
-        if name not in source.categories and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise ColumnError(
-                f"--features must be numbers, got {name!r}: {name!r} is text. --categories {name} indexes it."
-            )
+        if name not in source.categories and _is_text(data.schema.field(name)):
+            counts = arrow_text_numbers(data, name)
+            if not _is_read_as_numbers(counts, path, source.table_format):
+                raise text_feature_error(counts)
+
+
+def _is_text(entry: pa.Field) -> bool:
+    return bool(pa.types.is_string(entry.type) or pa.types.is_large_string(entry.type))
+
+
+def _is_read_as_numbers(counts: TextNumbers, path: str, form: str | None) -> bool:
+    """Return whether :func:`udfs.driver.read_table` casts a text column."""
+    form = table_format(path, form, "--table")
+    return counts.is_numeric and (form == "csv" or (form == "json" and counts.missing > 0))
 
 
 def survey(source: Source, *, classification: bool = True) -> Survey:
@@ -193,7 +209,12 @@ def survey(source: Source, *, classification: bool = True) -> Survey:
     assert path is not None
     data = _open(path, "--table" if table is not None else "--images", source.table_format)
     without = (source.on, label, *([source.image] if alone else ()), *categories)
-    numeric = [entry.name for entry in data.schema if entry.name not in without and is_numeric(entry.type)]
+    left = [entry for entry in data.schema if entry.name not in without]
+    texts = {entry.name: arrow_text_numbers(data, entry.name) for entry in left if _is_text(entry)}
+    cast = [name for name, counts in texts.items() if _is_read_as_numbers(counts, path, source.table_format)]
+    numeric = [entry.name for entry in left if is_numeric(entry.type) or entry.name in cast]
+    kinds = {entry.name: str(entry.type) for entry in left if entry.name not in (*numeric, *texts)}
+    unused = unused_columns([counts for name, counts in texts.items() if name not in cast], kinds)
     named = numeric if features is None else [name for name in features if name not in categories]
     labels = data.to_table(columns=[label]).column(label)
     coded = {name: _values(data, name) for name in categories if name != label}
@@ -203,6 +224,7 @@ def survey(source: Source, *, classification: bool = True) -> Survey:
         features=(*named, *coded),
         classes=int(pc.count_distinct(labels).as_py()) if label in categories else _classes(labels),
         image_bytes=_image_bytes(path if alone else images or "", source.image, source.table_format if alone else None),
+        notes=() if features is not None else tuple(unused),
     )
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from udfs.driver import check_present, quoted
+from udfs.driver import check_present, quoted, text_numbers
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
 from vista_spark.transfer._columns import NULL_FEATURE, Columns, first_missing, is_missing
 
@@ -187,8 +187,19 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
             )
         if not isinstance(columns.features, str) and not isinstance(kind, (NumericType, BooleanType, VectorUDT)):
             raise ColumnError(
-                f"structured features must be numbers, got {name!r} of type {kind.simpleString()}: encode it first."
+                f"structured features must be numbers, got {name!r} of type {kind.simpleString()}"
+                f"{_text_reason(structured, name)}"
             )
+
+
+def _text_reason(df: DataFrame, name: str) -> str:
+    """Name the value because of which a column is text, and the remedy."""
+    if not isinstance(df.schema[name].dataType, StringType):
+        return ": encode it first."
+    (counts,) = text_numbers(df, [name])
+    if not counts.numbers:
+        return f", {counts.reason}: encode it first, with pyspark.ml.feature.StringIndexer and OneHotEncoder."
+    return f""", {counts.reason}: correct it, or read it as null with F.expr("try_cast(`{name}` AS double)")."""
 
 
 def _check_structured(
