@@ -67,6 +67,23 @@ class UnknownLayerError(CerebroError, KeyError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest the closest known name: ``"; did you mean 'fc7'?"``, or an empty string."""
-    match = difflib.get_close_matches(name, list(known), n=1)
+    """Suggest the closest known name: ``"; did you mean 'fc7'?"``, or an empty string.
+
+    A name that differs only in case, blanks or separators comes first.
+
+    >>> nearest("ID", ["_id", "id"]), nearest("imageSize", ["image", "image_size"])
+    ("; did you mean 'id'?", "; did you mean 'image_size'?")
+    """
+    known = list(known)
+    alike = [each for each in known if each.strip().casefold() == name.strip().casefold()]
+    alike += [each for each in known if _letters(each) == _letters(name) != ""]
+    match = alike or difflib.get_close_matches(name, known, n=1)
+    if not match:
+        folded = {each.casefold(): each for each in known}
+        match = [folded[each] for each in difflib.get_close_matches(name.casefold(), list(folded), n=1)]
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return "".join(filter(str.isalnum, name)).casefold()

@@ -25,6 +25,7 @@ from udfs.driver._files import (
     open_files,
     table_format,
 )
+from udfs.driver._id_hints import id_columns, id_hint, spellings
 from udfs.driver._interruptible_jobs import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_options
 from udfs.driver._launch import JavaNotFoundError, launch
@@ -88,6 +89,8 @@ __all__ = [
     "hint_keywords",
     "hint_options",
     "holds_image_lists",
+    "id_columns",
+    "id_hint",
     "interruptible",
     "is_here",
     "is_local",
@@ -111,6 +114,7 @@ __all__ = [
     "results_at",
     "setter",
     "sizes",
+    "spellings",
     "table_format",
     "task_slots",
     "text_numbers",

@@ -23,6 +23,7 @@ from udfs.driver import (
     table_format,
 )
 from vista_spark.errors import EmptyInputError, InvalidArgumentError, LabelError
+from vista_spark.files._table_ids import check_table_ids
 from vista_spark.files._unused import text_feature_error, unused_columns
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _check(source: Source, seen: Collection[str], *, classification: bool) -> No
             _check_only_table(source, source.only_table)
         return
     if table is not None:
+        check_table_ids(source, table, images)
         check_file_columns(table, (source.on, *_read_columns(source)), "--table", source.table_format)
         _check_features(source, table, "--table")
         check_rows(table, "--table", source.table_format)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from udfs.driver import check_present, quoted, text_numbers
+from udfs.driver import check_present, id_columns, id_hint, quoted
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
 from vista_spark.transfer._columns import NULL_FEATURE, Columns, first_missing, is_missing
 
@@ -120,16 +120,20 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
         *(F.col(quoted(name)) for name in columns.inputs),
         _complete(structured, columns).alias(_COMPLETE),
     )
-    complete, classes = _check_structured(table, columns, errors, dropped, classification=classification)
-    images_ids = _check_images(images, columns, errors, dropped)
     right = images.select(*(F.col(quoted(name)) for name in (columns.on, columns.image)))
     right = right.where(F.col(quoted(columns.on)).isNotNull())
+    # This comes first, so that tables without a common id are refused early. Distinct ids keep the join small where an
+    # id is there many times, which is refused below.
     matched = (
-        table.join(right.select(F.col(quoted(columns.on))), columns.on)
+        table.join(right.select(F.col(quoted(columns.on))).distinct(), columns.on)
         .agg(F.count("*").alias("ids"), F.count_if(_COMPLETE).alias("rows"))
         .first()
     )
     assert matched is not None
+    if not matched["ids"]:
+        _refuse_strangers(structured, images, columns)
+    complete, classes = _check_structured(table, columns, errors, dropped, classification=classification)
+    images_ids = _check_images(images, columns, errors, dropped)
     left = table.where(_COMPLETE).drop(_COMPLETE)
     if not matched["rows"]:
         raise EmptyInputError(
@@ -139,6 +143,23 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
     # An image whose structured row has a null label or feature is counted there, and not once more here.
     _settle(errors, dropped, "image without a structured row", images_ids - matched["ids"])
     return Matched(left, right, columns.on, int(matched["rows"]), classes, dropped)
+
+
+def _refuse_strangers(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
+    """Raise the error about tables without a common id, and name the column that would match.
+
+    Tables without an id at all have another error, which a later check raises.
+    """
+    on = columns.on
+    ids, others = (id_columns(table.select(quoted(on))).get(on, []) for table in (structured, images))
+    if not any(each is not None for each in ids) or not any(each is not None for each in others):
+        return
+    hint = id_hint(id_columns(structured), others, on, "the structured table")
+    hint = hint or id_hint(id_columns(images, [columns.image]), ids, on, "the image table")
+    raise EmptyInputError(
+        f"the tables share no {on!r}: {[each for each in ids if each is not None][:3]} against "
+        f"{[each for each in others if each is not None][:3]}{hint and '.' + hint}"
+    )
 
 
 def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
@@ -187,19 +208,9 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
             )
         if not isinstance(columns.features, str) and not isinstance(kind, (NumericType, BooleanType, VectorUDT)):
             raise ColumnError(
-                f"structured features must be numbers, got {name!r} of type {kind.simpleString()}"
-                f"{_text_reason(structured, name)}"
+                f"structured features must be numbers, got {name!r} of type {kind.simpleString()}: encode it first, "
+                f"or make texts that are no numbers null, with try_cast(`{name}` AS double)."
             )
-
-
-def _text_reason(df: DataFrame, name: str) -> str:
-    """Name the value because of which a column is text, and the remedy."""
-    if not isinstance(df.schema[name].dataType, StringType):
-        return ": encode it first."
-    (counts,) = text_numbers(df, [name])
-    if not counts.numbers:
-        return f", {counts.reason}: encode it first, with pyspark.ml.feature.StringIndexer and OneHotEncoder."
-    return f""", {counts.reason}: correct it, or read it as null with F.expr("try_cast(`{name}` AS double)")."""
 
 
 def _check_structured(

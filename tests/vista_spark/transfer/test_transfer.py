@@ -575,6 +575,23 @@ def test_duplicate_ids_are_named(which: str, tables: tuple[DataFrame, DataFrame]
         run((structured, images))
 
 
+def test_tables_without_a_common_id_name_the_column_that_matches(tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    moved = structured.withColumn("sku", F.col("id")).withColumn("id", F.col("id") + 100)
+    named = images.withColumn("number", F.col("id")).withColumn("id", F.col("id") + 100)
+    spelled = (
+        structured.withColumn("id", F.format_string("A%d", "id")),
+        images.withColumn("id", F.format_string("a%d.jpg", "id")),
+    )
+    for pair, hint in (
+        ((moved, images), "Column 'sku' of the structured table has such values"),
+        ((structured, named), "Column 'number' of the image table has such values"),
+        (spelled, "Column 'id' of the structured table matches without folders, file endings"),
+    ):
+        with pytest.raises(EmptyInputError, match=f"share no 'id': .*{hint}"):
+            run(pair)
+
+
 def test_nothing_to_learn_from(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     none = F.lit(None)
