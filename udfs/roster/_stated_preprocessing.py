@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from optimizer.errors import InvalidArgumentError
 from udfs.images import Preprocessing, Preprocessings, Resample
@@ -106,7 +106,7 @@ def timm_preprocessing(configuration: Any, image_size: int | None) -> Preprocess
         resize=(side, side) if mode == "squash" else side,
         mean=_triple(settings.get("mean") or _IMAGENET_MEAN),
         std=_triple(settings.get("std") or _IMAGENET_STD),
-        resample=resample,
+        resample=cast("Resample", resample),
     )
 
 
@@ -138,7 +138,7 @@ def _mapped(transform: Any) -> Preprocessing:
         resize=sides[0][0] if len(sides[0]) == 1 else (sides[0][0], sides[0][1]),
         mean=_triple(getattr(normalise, "mean", (0.0, 0.0, 0.0))),
         std=_triple(getattr(normalise, "std", (1.0, 1.0, 1.0))),
-        resample=resample,  # type: ignore[arg-type]  # one of them, as was checked
+        resample=cast("Resample", resample),
     )
 
 

@@ -39,6 +39,9 @@ _LOG = logging.getLogger(__name__)
 _RESERVED = ("image_error", "transfer_")
 _COMPLETE = "transfer_complete"
 
+# Labels from which on they are looked at, and how many times more than the classes that occur they may be.
+_CLASSES, _CLASSES_PER_LABEL = 1000, 20
+
 # Images whose size is measured.
 _SAMPLED = 16
 
@@ -246,15 +249,52 @@ def _check_structured(
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
+    _check_lengths(table.where(_COMPLETE), columns)
     if classification and columns.learned == columns.label and counts["no_class"] is not None:
         raise LabelError(
             f"the label {columns.label!r} has the value {counts['no_class']}: Spark ML's classifiers learn classes "
             "numbered 0, 1, 2, ... Number them, with pyspark.ml.feature.StringIndexer (--categories "
             f"{columns.label}), or give a downstream model for regression"
         )
+    if classification and columns.learned == columns.label:
+        _check_largest(table, columns.label, counts["largest"], int(counts["labels"]))
     if isinstance(table.schema[columns.label].dataType, StringType):  # the downstream pipeline numbers them
         return int(counts["complete"]), int(counts["labels"])
     return int(counts["complete"]), max(0, int(counts["largest"])) + 1
+
+
+def _check_lengths(table: DataFrame, columns: Columns) -> None:
+    """Raise ``ColumnError`` if a column has vectors of several lengths, of which Spark ML makes no feature vector."""
+    vectors = [name for name in columns.inputs if isinstance(table.schema[name].dataType, VectorUDT)]
+    if not vectors:
+        return
+    sizes = [F.size(vector_to_array(F.col(quoted(name)))) for name in vectors]
+    ends = (end(size) for size in sizes for end in (F.min, F.max))
+    lengths = table.agg(*(end.alias(f"c{place}") for place, end in enumerate(ends))).first()
+    assert lengths is not None
+    for name, shortest, longest in zip(vectors, lengths[::2], lengths[1::2], strict=True):
+        if shortest != longest:
+            raise ColumnError(
+                f"structured vectors must have one length per column, got {name!r} with lengths from {shortest} to "
+                f"{longest}. Pad them, or filter the rows of another length: "
+                f"size(vector_to_array({name})) = {longest}"
+            )
+
+
+def _check_largest(table: DataFrame, label: str, largest: float | None, classes: int) -> None:
+    """Raise ``LabelError`` if the largest label is unlikely to be the index of a class.
+
+    Spark ML has parameters for each class from 0 to the largest label.
+    """
+    attributes = table.schema[label].metadata.get("ml_attr", {})
+    has_classes = "num_vals" in attributes or "vals" in attributes
+    if largest is None or has_classes or largest < max(_CLASSES, _CLASSES_PER_LABEL * classes):
+        return
+    raise LabelError(
+        f"the label {label!r} must be the index of a class, got values up to {largest:.17g} with {classes} distinct "
+        "ones: Spark ML's classifiers learn a class for every number below. Number them, with "
+        f"pyspark.ml.feature.StringIndexer (--categories {label}), or give a downstream model for regression"
+    )
 
 
 def _is_class(label: Column) -> Column:

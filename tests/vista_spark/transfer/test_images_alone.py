@@ -10,13 +10,16 @@ import pytest
 from photographs import crops, encode
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
+from pyspark.ml.linalg import Vectors
 from pyspark.ml.regression import LinearRegression
 from pyspark.sql import functions as F
 
 pytest.importorskip("torch")
 
 from vista_spark import FeatureTransfer
-from vista_spark.errors import LabelError
+from vista_spark.errors import ColumnError, LabelError
+from vista_spark.transfer._columns import Columns
+from vista_spark.transfer._inputs import match
 from vista_spark.transfer._intervals import metric_of, resampled
 
 if TYPE_CHECKING:
@@ -79,6 +82,58 @@ def test_a_label_that_is_no_class_is_refused_before_images_are_read(
     spoilt = images.withColumn("image", F.raise_error(F.lit("an image was read")).cast("binary"))
     with pytest.raises(LabelError, match=rf"has the value {float(value)}.*StringIndexer"):
         transfer().run(wrong, spoilt)
+
+
+@pytest.mark.parametrize("largest", [2024, 1_000_000_007, 2**40])
+def test_a_label_that_is_an_unlikely_class_is_refused_before_images_are_read(
+    largest: int, tables: tuple[DataFrame, DataFrame]
+) -> None:
+    labels, images = tables
+    spoilt = images.withColumn("image", F.raise_error(F.lit("an image was read")).cast("binary"))
+    wrong = labels.withColumn("label", F.when(F.col("label") == 1, F.lit(largest)).otherwise(F.lit(0)))
+    with pytest.raises(LabelError, match=rf"the label 'label' must be .* up to {largest} with 2 .*StringIndexer"):
+        transfer().run(wrong, spoilt)
+
+
+def test_labels_of_many_classes_are_accepted(tables: tuple[DataFrame, DataFrame]) -> None:
+    """A few rows of ImageNet, a large label that the column's own metadata declares, and prices."""
+    labels, images = tables
+    columns = Columns(on="id", features=(), label="label", image="image")
+    few = labels.withColumn("label", F.col("label") * 999)
+    assert match(few, images, columns, "drop", classification=True).classes == 1000
+    declared = {"ml_attr": {"type": "nominal", "num_vals": 5000}}
+    stated = labels.withColumn("label", F.col("label").cast("double") * 4999).withMetadata("label", declared)
+    assert match(stated, images, columns, "drop", classification=True).classes == 5000
+    prices = labels.withColumn("label", F.col("label") * 1e9)
+    assert match(prices, images, columns, "drop", classification=False).rows == ROWS
+
+
+@pytest.mark.parametrize("features", ["z", ("number", "z"), ("z", "w")])
+def test_vectors_of_several_lengths_are_refused_by_name(
+    features: str | tuple[str, ...], tables: tuple[DataFrame, DataFrame], spark: SparkSession
+) -> None:
+    labels, images = tables
+    ids = [row.id for row in labels.select("id").collect()]
+    rows = [
+        (name, float(place), Vectors.dense([1.0] * (2 + place % 3)), Vectors.sparse(4, {0: 1.0}))
+        for place, name in enumerate(ids)
+    ]
+    structured = labels.join(spark.createDataFrame(rows, ["id", "number", "z", "w"]), "id")
+    spoilt = images.withColumn("image", F.raise_error(F.lit("an image was read")).cast("binary"))
+    with pytest.raises(ColumnError, match=r"one length per column, got 'z' with lengths from 2 to 4. Pad them"):
+        transfer(feature_columns=features).run(structured, spoilt)
+
+
+def test_a_vector_of_another_length_in_a_row_that_is_left_out_counts_not(
+    tables: tuple[DataFrame, DataFrame], spark: SparkSession
+) -> None:
+    labels, images = tables
+    ids = [row.id for row in labels.select("id").collect()]
+    rows = [(name, Vectors.dense([1.0] * (3 if place else 2))) for place, name in enumerate(ids)]
+    structured = labels.join(spark.createDataFrame(rows, ["id", "z"]), "id")
+    structured = structured.withColumn("label", F.when(F.col("id") != ids[0], F.col("label")))
+    columns = Columns(on="id", features=("z",), label="label", image="image")
+    assert match(structured, images, columns, "drop", classification=True).rows == ROWS - 1
 
 
 @pytest.mark.parametrize("metric", ["f1", "accuracy", "weightedRecall", "weightedPrecision"])
