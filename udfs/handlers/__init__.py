@@ -7,11 +7,11 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 
 from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
 from udfs.handlers._framework import Framework
+from udfs.handlers._installed_packages import own_packages
 from udfs.handlers._layer_layout import LAYOUTS, LayerLayout, layer_layout
 from udfs.handlers._metric_modes import check_metric_mode
 from udfs.handlers._open_session import open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
-from udfs.handlers._pickling import own_packages
 from udfs.handlers._process_settings import apply_settings, changed_settings, settings_kept, take_settings
 from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
 from udfs.handlers._random import apply_random, take_random

@@ -3,51 +3,102 @@
 from __future__ import annotations
 
 import io
+import pickletools
 import sys
-import sysconfig
 from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from udfs.handlers._decorated_helpers import as_helper
+from udfs.handlers._installed_packages import own_packages
+from udfs.handlers._protocol import UntraceableModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["by_value", "dumped", "own_packages"]
-
-_INSTALLED = tuple({str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "purelib", "platlib")})
-_OURS = ("vista_spark", "cerebro_spark", "udfs", "optimizer")
+__all__ = ["by_value", "dumped"]
 
 
 def dumped(
     value: object, classes: Iterable[type] = (), persistent: Callable[[object], object | None] = lambda _: None
 ) -> bytes:
-    """Pickle a value as Spark pickles closures, and the user's own classes by value.
+    """Pickle a value as Spark pickles closures, and the user's own modules by value.
 
-    The packages of ``classes`` that are not installed travel by value. ``persistent`` gives what stands for an object
-    that is stored elsewhere, or ``None``.
+    The packages of ``classes`` that are not installed travel by value, and so do those that their code reads.
+    ``persistent`` gives what stands for an object that is stored elsewhere, or ``None``.
+
+    Raises
+    ------
+    UntraceableModelError
+        An object of the user's own modules can be pickled by its name alone, which means nothing on the workers.
     """
+    packages = own_packages({made.__module__ for made in classes})
+    while True:
+        data = _pickled(value, packages, persistent)
+        globals_read, texts = _names(data)
+        # A module's name in the pickle is an import on the workers, or tells where a function by value came from.
+        more = own_packages({text for text in texts if text in sys.modules}) - packages
+        if not more:
+            break
+        packages |= more
+    for module, name in globals_read:
+        if _top(module) in {"__main__", *packages}:
+            raise UntraceableModelError(
+                f"{name} of module {module} must be a function or a class to be sent to the workers, got a "
+                f"{type(_attribute(module, name)).__name__}, which pickles by its name alone. Take its decorator away, "
+                f"or install {_top(module)} on the workers"
+            )
+    return data
+
+
+def _pickled(value: object, packages: set[str], persistent: Callable[[object], object | None]) -> bytes:
     from pyspark import cloudpickle  # images and networks are opened without Spark, too
 
     class Pickler(cloudpickle.Pickler):
         def persistent_id(self, value: object) -> object | None:
             return persistent(value)
 
+        def reducer_override(self, value: Any) -> Any:
+            helper = as_helper(value) if _top(getattr(value, "__module__", None) or "") in travelling else None
+            return super().reducer_override(value) if helper is None else helper  # type: ignore[no-untyped-call]
+
+    travelling = {"__main__", *packages}
     buffer = io.BytesIO()
-    with by_value(own_packages(made.__module__ for made in classes)):
+    with by_value(packages):
         Pickler(buffer).dump(value)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
-def own_packages(modules: Iterable[str]) -> set[str]:
-    """Name the top packages of modules whose source lies beside the user's code, not among what is installed.
+def _names(data: bytes) -> tuple[list[tuple[str, str]], set[str]]:
+    """List what a pickle reads by module and name, and all texts in it."""
+    read: list[tuple[str, str]] = []
+    texts: list[str] = []
+    memo: list[str | None] = []
+    last: str | None = None
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "MEMOIZE":
+            memo.append(last)
+            continue
+        last = None
+        if "UNICODE" in opcode.name:
+            last = str(argument)
+        elif opcode.name in ("BINGET", "LONG_BINGET"):
+            last = memo[argument or 0]
+        elif opcode.name == "STACK_GLOBAL":
+            read.append((texts[-2], texts[-1]))
+        if last is not None:
+            texts.append(last)
+    return read, set(texts)
 
-    Examples
-    --------
-    >>> own_packages(["collections.abc", "numpy"])
-    set()
-    """
-    return {name for name in {module.partition(".")[0] for module in modules} if _is_own(name)}
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _attribute(module: str, name: str) -> Any:
+    value: Any = sys.modules.get(module)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 @contextmanager
@@ -64,11 +115,3 @@ def by_value(packages: Iterable[str]) -> Iterator[None]:
     finally:
         for module in added:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _is_own(name: str) -> bool:
-    module: Any = sys.modules.get(name)
-    if not isinstance(module, ModuleType) or name in ("__main__", *_OURS) or name in sys.stdlib_module_names:
-        return False
-    paths: list[str] = [module.__file__] if module.__file__ else list(getattr(module, "__path__", ()))
-    return bool(paths) and not any(str(Path(path).resolve()).startswith(_INSTALLED) for path in paths)
