@@ -195,6 +195,14 @@ class Framework(Handler, Protocol):
         """Hash a model's code and the values of its weights: it changes when the model is trained further."""
         return hashlib.blake2b(dumped(model), digest_size=16).hexdigest()
 
+    def is_exported(self, model: Any) -> bool:
+        """Return whether a model needs none of its author's code, and travels as :meth:`write_network` writes it."""
+        return False
+
+    def image_shape(self, model: Any) -> tuple[int, ...] | None:
+        """Return the shape of the one image that a model states to read; ``None`` if it states none."""
+        return None
+
     def pack(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # for Keras
         """Write a model's weights to a file, and return the rest of it for one of Spark's closures.
 

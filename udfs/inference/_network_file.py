@@ -48,6 +48,12 @@ class NetworkFile:
         digest = handler.fingerprint(model)
         reads = "_".join("x".join(map(str, spec.shape)) for spec in inputs)
         file = files_of_this_process() / f"{digest}-{reads}.network"
+        if handler.is_exported(model):
+            if not file.exists():
+                partial = file.with_name(f".{file.name}")
+                handler.write_network(model, inputs, partial)
+                partial.replace(file)
+            return cls(handler.name, digest, str(file), inputs=tuple(inputs))
         if file not in _packed:
             partial = file.with_name(f".{file.name}")
             code = handler.pack(model, inputs, partial)

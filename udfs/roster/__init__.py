@@ -8,6 +8,7 @@ from udfs.roster._class_names import ClassNames, fitting_class_names, read_class
 from udfs.roster._errors import UnknownModelError
 from udfs.roster._fetch import fetch_weights, fetched_weights, published_weights
 from udfs.roster._load import load
+from udfs.roster._model_files import is_model_file
 from udfs.roster._pretrained import from_pretrained
 from udfs.roster._register import register, text_encoder
 from udfs.roster._registry import SAVED_BUILDERS, card, is_shipped, names, unregister
@@ -24,6 +25,7 @@ __all__ = [
     "fetched_weights",
     "fitting_class_names",
     "from_pretrained",
+    "is_model_file",
     "is_name",
     "is_shipped",
     "load",

@@ -32,7 +32,7 @@ def assumed_preprocessing(model: Any, backend: Framework, image_size: int | None
     stated = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if stated is not None and is_timm_configuration(stated):
         return timm_preprocessing(stated, image_size), ""
-    crop = image_size or _CROP
+    crop = image_size or _stated_side(model, backend) or _CROP
     layout: Layout = "NHWC" if backend.channels_last else "NCHW"
     shape = getattr(model, "input_shape", None)
     if backend.channels_last and isinstance(shape, tuple):
@@ -59,6 +59,20 @@ def in_words(preprocessing: Preprocessing) -> str:
         f"{preprocessing.channels} * {preprocessing.scale:.4g}, mean {preprocessing.mean}, std {preprocessing.std}"
     )
     return f"{sized}, {numbers}"
+
+
+def _stated_side(model: Any, backend: Framework) -> int | None:
+    """Return the side of the square that a model states to read."""
+    stated = backend.image_shape(model)
+    if stated is None:
+        return None
+    channels, height, width = stated
+    if channels != _RGB or height != width:
+        raise InvalidArgumentError(
+            f"the network must read one square image in colour, got an exported program that reads {stated}. Export it "
+            "for (3, side, side), or pass preprocessing="
+        )
+    return height
 
 
 def _keras_size(shape: tuple[Any, ...], name: str) -> int:

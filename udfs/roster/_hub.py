@@ -38,9 +38,21 @@ def pretrained_folder(name_or_folder: str | os.PathLike[str], revision: str | No
     folder = Path(text).expanduser()
     if folder.is_dir():
         return str(folder.absolute())
+    if folder.exists() or _is_local(text):
+        kind = "a file" if folder.exists() else "a path that does not exist"
+        raise InvalidArgumentError(
+            f"name_or_folder must be a folder of save_pretrained, got {kind}: {text!r}. A hub is not asked for paths "
+            "of this machine"
+        )
     if not _HUB_NAME.fullmatch(text):
         raise InvalidArgumentError(f"{text!r} is not a folder here, and not a hub's name such as 'microsoft/resnet-50'")
     return _fetched(text, revision)
+
+
+def _is_local(text: str) -> bool:
+    """Return whether a text is meant as a path: it starts as one, or its first folder is here."""
+    first = text.partition("/")[0]
+    return text.startswith(("/", "./", "../", "~")) or ("/" in text and Path(first).is_dir())
 
 
 def folder_weights(folder: str, shown: str) -> str:

@@ -20,6 +20,7 @@ from udfs.handlers import framework_of, frameworks
 from udfs.inference import NetworkFile
 from udfs.roster._assumed_preprocessing import assumed_preprocessing
 from udfs.roster._card import FeatureLayer, ModelCard
+from udfs.roster._model_files import is_model_file, model_name, read_model_file
 from udfs.roster._numbering import numbered
 from udfs.roster._registry import card, names
 from udfs.roster._stated_preprocessing import as_preprocessing
@@ -60,9 +61,10 @@ def of(
 
     Parameters
     ----------
-    model : torch.nn.Module, keras.Model, ModelCard, str or callable
-        A model; a card; a name of :func:`names`; ``"package.module:function"``, a function without arguments that
-        returns a model or a card, or such a function itself.
+    model : torch.nn.Module, keras.Model, ExportedProgram, ModelCard, str, path or callable
+        A model; a program of ``torch.export``; a file of one (``.pt2``), of Keras (``.keras``) or of ONNX (``.onnx``,
+        with the extra ``onnx``); a card; a name of :func:`names`; ``"package.module:function"``, a function without
+        arguments that returns a model or a card, or such a function itself.
     framework : str, optional
         Name of the model's framework; by default the one that recognises it.
     preprocessing : Preprocessing, Preprocessings, Tokenization or callable, optional
@@ -127,7 +129,7 @@ def is_name(model: object) -> bool:
     >>> is_name("resnet18"), is_name("package.module:function")
     (True, False)
     """
-    return isinstance(model, str) and (model in names() or ":" not in model)
+    return isinstance(model, str) and (model in names() or (":" not in model and not is_model_file(model)))
 
 
 def _card_of(
@@ -142,6 +144,11 @@ def _card_of(
         return model
     if isinstance(model, str) and is_name(model):
         return card(model)
+    if is_model_file(model):
+        network = read_model_file(model, image_size)
+        return of(
+            network, preprocessing=preprocessing, layers=layers, image_size=image_size, name=name or model_name(model)
+        )
     if isinstance(model, str):
         function = _imported(model)
         returned = function() if callable(function) and framework_of(function) is None else function

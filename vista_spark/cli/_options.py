@@ -69,7 +69,10 @@ Table = Annotated[
 ]
 Model = Annotated[
     str,
-    typer.Option(help="Network: a name of `vista models`, a folder of transformers, or package.module:function."),
+    typer.Option(
+        help="Network: a name of `vista models`, a file (.pt2, .keras, .onnx), a folder of transformers, or "
+        "package.module:function."
+    ),
 ]
 Weights = Annotated[
     str | None,
@@ -138,8 +141,8 @@ def _of_the_users(option: str, error: Exception) -> InvalidArgumentError:
 def opened_model(text: str) -> Any:
     """Find the network of ``--model``.
 
-    A name stays as it is; a path is that of a folder of transformers; ``package.module:function`` is called, and the
-    folder that the command is run in is searched for its package after all others.
+    A name stays as it is; a path is that of a model's file or of a folder of transformers; ``package.module:function``
+    is called, and the folder that the command is run in is searched for its package after all others.
 
     Raises
     ------
@@ -150,6 +153,8 @@ def opened_model(text: str) -> Any:
         raise InvalidArgumentError(
             "--model must name a network, got an empty name; it names no network. `vista models` lists the roster."
         )
+    if text not in roster.names() and roster.is_model_file(text):
+        return roster.of(text)
     if text not in roster.names() and ("/" in text or Path(text).is_dir()):
         return roster.from_pretrained(text)
     if roster.is_name(text):

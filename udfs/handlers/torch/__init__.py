@@ -1,9 +1,11 @@
 """The framework torch."""
 
+from udfs.handlers.torch._archive import load_program
 from udfs.handlers.torch._extraction import Extraction
 from udfs.handlers.torch._framework import FRAMEWORK
+from udfs.handlers.torch._fx import exported
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import Mean
 from udfs.handlers.torch._model import TorchModel
 
-__all__ = ["FRAMEWORK", "Extraction", "Mean", "TorchModel", "has_hooks"]
+__all__ = ["FRAMEWORK", "Extraction", "Mean", "TorchModel", "exported", "has_hooks", "load_program"]

@@ -11,7 +11,7 @@ from torch import nn
 
 from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch import _export, _networks, _program, _settings
+from udfs.handlers.torch import _export, _exported_program, _networks, _program, _settings
 from udfs.handlers.torch import _pickling as _travel
 from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._hidden_modules import has_meta_tensor
@@ -43,8 +43,8 @@ class TorchFramework(Framework):
     freezing_schedules = True
 
     def recognises(self, model: object) -> bool:
-        """Return whether it is a ``torch.nn.Module``."""
-        return isinstance(model, nn.Module)
+        """Return whether it is a ``torch.nn.Module`` or an ``ExportedProgram``."""
+        return isinstance(model, nn.Module | torch.export.ExportedProgram)
 
     def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
         """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
@@ -52,6 +52,8 @@ class TorchFramework(Framework):
         Raise UntraceableModelError if it is not a module, is in training mode, or cannot be traced, and DeviceError if
         this process has no such device.
         """
+        if _exported_program.is_exported(model):
+            model = _exported_program.opened(model, inputs)
         if not isinstance(model, nn.Module):
             raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
         return TorchModel(capture(model, inputs), inputs, self.device(device), original=unwrapped(model))
@@ -168,6 +170,14 @@ class TorchFramework(Framework):
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.pt2`` archive."""
         return _export.open_export(data)
+
+    def is_exported(self, model: Any) -> bool:
+        """Return whether a model is a program of ``torch.export``."""
+        return _exported_program.is_exported(model)
+
+    def image_shape(self, model: Any) -> tuple[int, ...] | None:
+        """Return the shape of the image that an exported program reads."""
+        return _exported_program.image_shape(model) if _exported_program.is_exported(model) else None
 
     def fingerprint(self, model: nn.Module) -> str:
         """Hash code, structure and the values of all tensors."""

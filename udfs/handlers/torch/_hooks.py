@@ -19,7 +19,7 @@ from udfs.handlers.torch._user_code import is_of_user
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["bake", "has_global_hooks", "has_hooks", "same_attributes"]
+__all__ = ["bake", "has_global_hooks", "has_hooks", "leave_parametrizations", "same_attributes"]
 
 
 def has_global_hooks() -> bool:
@@ -62,6 +62,13 @@ def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
             if weight is not None:
                 del inner._forward_pre_hooks[key]
                 _put(inner, *weight)
+        if parametrize.is_parametrized(inner):
+            _leave_parametrized(inner)
+
+
+def leave_parametrizations(model: nn.Module) -> None:
+    """Fix the weights that parametrizations compute; the model is in inference mode, and a copy."""
+    for inner in list(model.modules()):
         if parametrize.is_parametrized(inner):
             _leave_parametrized(inner)
 

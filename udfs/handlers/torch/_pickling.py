@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._fx import unwrapped
+from udfs.handlers.torch._exported_program import is_exported
+from udfs.handlers.torch._fx import private, unwrapped
 from udfs.handlers.torch._hidden_modules import check_held
+from udfs.handlers.torch._hooks import leave_parametrizations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +29,10 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 def fingerprint(model: nn.Module) -> str:
     """Hash a module's class, structure and the values of its tensors, those outside of its state dict included."""
     digest = hashlib.blake2b(digest_size=16)
-    code, tensors = _packed(model)
+    if is_exported(model):
+        code, tensors = _program(model)
+    else:
+        code, tensors = _packed(model)
     digest.update(code)
     for tensor in tensors:
         digest.update(f"{tensor.dtype}|{tuple(tensor.shape)}\n".encode())
@@ -65,8 +71,23 @@ def unpack(code: bytes, path: Path) -> nn.Module:
     return module.eval()
 
 
+def _program(model: Any) -> tuple[bytes, list[torch.Tensor]]:
+    """Return the text of an exported program's graph, and its tensors."""
+    graph = model.graph_module.graph if isinstance(model, torch.export.ExportedProgram) else model.graph
+    tensors = (
+        [*dict(model.state_dict).values()]
+        if isinstance(model, torch.export.ExportedProgram)
+        else [*model.state_dict().values()]
+    )
+    return str(graph).encode(), [_own(tensor).contiguous() for tensor in tensors]
+
+
 def _packed(model: nn.Module) -> tuple[bytes, list[torch.Tensor]]:
     model = unwrapped(model)
+    if any(parametrize.is_parametrized(inner) for inner in model.modules()):
+        # Torch pickles no parametrized module; in inference its weights are fixed.
+        model = private(model).eval()
+        leave_parametrizations(model)
     numbers: dict[int, int] = {}
     kept: list[torch.Tensor] = []  # keeps the ids from being used again
     tensors: list[torch.Tensor] = []

@@ -12,6 +12,7 @@ from torch import fx
 from udfs.handlers._archives import UnsafeArchiveError, parsed
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._archive import check_program, load_program
+from udfs.handlers.torch._exported_program import is_exported, opened, reexported
 from udfs.handlers.torch._fx import baked, example, exported, private, unwrapped
 from udfs.handlers.torch._hidden_modules import on_cpu
 from udfs.handlers.torch._names import returned_by_stack
@@ -43,6 +44,11 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
     stands for another tensor. A path whose tensor the program does not have is left out. Raise UntraceableModelError if
     ``torch.export`` cannot follow its code, or gives other numbers.
     """
+    if is_exported(model):
+        program = reexported(model, inputs)
+        facts = opened(model, inputs).meta
+        _save(program, path, {"leaves": sorted(facts["leaves"]), "returned": list(facts["returned"].items())})
+        return
     network = on_cpu(unwrapped(model))
     if is_program(network):
         raise UntraceableModelError("the network was opened from a file without its code: keep that file")
@@ -55,7 +61,10 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
             f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
         ) from error
     returned = _returned(network, _module(program), inputs)
-    facts = {"leaves": sorted(leaves), "returned": list(returned.items())}
+    _save(program, path, {"leaves": sorted(leaves), "returned": list(returned.items())})
+
+
+def _save(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         torch.export.save(program, path, extra_files={_FACTS: json.dumps(facts)})
