@@ -27,6 +27,7 @@ __all__ = [
     "DiskFullError",
     "DuplicateIdError",
     "EmptyInputError",
+    "ExistingFileError",
     "ExplanationCancelledError",
     "InvalidArgumentError",
     "JavaNotFoundError",
@@ -56,6 +57,10 @@ class MissingIdError(VistaError, ValueError):
 
 class DiskFullError(VistaError, OSError):
     """Tables that do not fit into storage memory go to disk, and the disk is full; the message has the remedies."""
+
+
+class ExistingFileError(VistaError, FileExistsError):
+    """A file to write exists; the message says how to replace it."""
 
 
 class ExplanationCancelledError(VistaError):

@@ -36,7 +36,6 @@ from optimizer.compiling._distances import METRICS, Coupling, Distances, Neighbo
 from optimizer.compiling._elementwise import Choose
 from optimizer.compiling._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from optimizer.compiling._errors import CompilingError, ProgramError, UnsupportedOperatorError
-from optimizer.compiling._float32_reading import NarrowIntegers
 from optimizer.compiling._functions import (
     After,
     Combine,
@@ -61,6 +60,8 @@ from optimizer.compiling._operator import OPERATORS, Operator
 from optimizer.compiling._output import Output
 from optimizer.compiling._plan import BACKENDS, Plan, make_plan, saved_backend
 from optimizer.compiling._program import INPUT, Node, Program
+from optimizer.compiling._reading_marks import READING_MARKS, NarrowIntegers, ReadAs
+from optimizer.compiling._readings import Reading, readings
 from optimizer.compiling._rules import RULES, Rule, reason_of
 from optimizer.compiling._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from optimizer.compiling._strategy import STRATEGIES, choose_strategies, choose_strategy, saved_strategy
@@ -75,6 +76,7 @@ __all__ = [
     "INPUT",
     "METRICS",
     "OPERATORS",
+    "READING_MARKS",
     "RULES",
     "STRATEGIES",
     "UFUNCS",
@@ -134,6 +136,8 @@ __all__ = [
     "Program",
     "ProgramError",
     "Quantiles",
+    "ReadAs",
+    "Reading",
     "Recode",
     "Reduce",
     "Reject",
@@ -159,6 +163,7 @@ __all__ = [
     "known_values",
     "live_columns",
     "make_plan",
+    "readings",
     "reason_of",
     "rewrite",
     "saved_backend",

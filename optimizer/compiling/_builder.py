@@ -10,6 +10,7 @@ from optimizer.compiling._columns import Concatenate, Finite, Select
 from optimizer.compiling._errors import UnsupportedOperatorError
 from optimizer.compiling._functions import Within
 from optimizer.compiling._program import INPUT, Node, Program
+from optimizer.compiling._reading_marks import ReadAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +23,7 @@ __all__ = ["Builder", "Sparsity"]
 Sparsity = Literal["dense", "absent", "written"]
 """Layout of a table in the library: dense, sparse without explicit zeros, or sparse with explicit zeros."""
 
-_AS_GIVEN = (Cast, Concatenate, Finite, Select)
+_AS_GIVEN = (Cast, Concatenate, Finite, ReadAs, Select)
 
 
 class Builder:
@@ -97,7 +98,7 @@ class Builder:
         if name in self._booleans:
             return True
         node = self.node(name)
-        if node is None or not isinstance(node.operator, (Concatenate, Finite, Select, Within)):
+        if node is None or not isinstance(node.operator, (Concatenate, Finite, ReadAs, Select, Within)):
             return False
         return bool(node.inputs) and all(self.is_boolean(table) for table in node.inputs)
 

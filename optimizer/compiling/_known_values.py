@@ -11,6 +11,7 @@ from optimizer.compiling._categories import Encode
 from optimizer.compiling._columns import Concatenate, Finite, Select
 from optimizer.compiling._lookups import CodeLookup
 from optimizer.compiling._program import INPUT
+from optimizer.compiling._reading_marks import ReadAs
 
 if TYPE_CHECKING:
     from optimizer.compiling._categories import Entry
@@ -65,6 +66,6 @@ def _origins(node: Node, origins: dict[str, list[int | None]], width: int) -> li
     before = [column for name in node.inputs for column in origins[name]]
     if isinstance(node.operator, Select):
         return [before[place] for place in node.operator.columns.tolist()]
-    if isinstance(node.operator, Cast | Concatenate | Finite):
+    if isinstance(node.operator, Cast | Concatenate | Finite | ReadAs):
         return before
     return [None] * width

@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.compiling._arithmetic import Arithmetic, Cast, Clip, Linear
 from optimizer.compiling._columns import Concatenate, Finite, Select
 from optimizer.compiling._program import INPUT
+from optimizer.compiling._reading_marks import ReadAs
 from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _read(  # noqa: PLR0911 - one for each operator
 ) -> NDArray[np.bool_]:
     """Return the live columns of one input, whose columns start at `first`, for those of a result."""
     everything = np.full(width, live.any())
-    if isinstance(operator, Cast | Clip | Finite):
+    if isinstance(operator, Cast | Clip | Finite | ReadAs):
         return live
     if isinstance(operator, Arithmetic):
         # Zero stays finite: over zero it would not.

@@ -15,6 +15,7 @@ from optimizer.compiling._columns import Concatenate, Select
 from optimizer.compiling._errors import ProgramError
 from optimizer.compiling._operator import OPERATORS, Operator
 from optimizer.compiling._output import Output
+from optimizer.compiling._reading_marks import ReadAs
 from optimizer.compiling._texts import Bag
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Program:
             first = 0
             for name in node.inputs:
                 width = self.widths[name]
-                if isinstance(node.operator, Cast):
+                if isinstance(node.operator, Cast | ReadAs):
                     wanted[name] |= wanted[node.name]
                 elif isinstance(node.operator, Select):
                     wanted[name] |= {int(node.operator.columns[column]) for column in wanted[node.name]}

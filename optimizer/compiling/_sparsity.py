@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from optimizer.compiling._arithmetic import Arithmetic, Linear
 from optimizer.compiling._columns import Concatenate, Finite
 from optimizer.compiling._errors import UnsupportedOperatorError
-from optimizer.compiling._float32_reading import NarrowIntegers
+from optimizer.compiling._reading_marks import READING_MARKS
 from optimizer.compiling._texts import Bag, HasText
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def keeps_sparse(operator: Operator) -> bool:
     """Return whether an operator keeps the zeros of a sparse table."""
     if isinstance(operator, Arithmetic):
         return operator.kind in {"multiply", "divide"}
-    return isinstance(operator, Bag | Concatenate | Finite | HasText | NarrowIntegers)
+    return isinstance(operator, (Bag, Concatenate, Finite, HasText, *READING_MARKS))
 
 
 def sparse_nodes(program: Program) -> frozenset[str]:

@@ -39,13 +39,15 @@ class BagReader:
         self._spark = bag.analyzer == "list of Spark"
         self._hashes: dict[str | None, int] = {}
 
-    def read(self, column: Any, place: int) -> SparseRows:
+    def read(self, column: Any, name: str) -> SparseRows:
         """Read a column of texts.
 
         Parameters
         ----------
         column : numpy array of objects or texts, or Arrow array
             Texts, lists or dictionaries.
+        name : str
+            Name of the column in messages.
 
         Raises
         ------
@@ -54,7 +56,7 @@ class BagReader:
         """
         values = column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column.tolist()
         if not isinstance(column, pa.Array | pa.ChunkedArray) and column.dtype.kind in "biuf" and len(column):
-            raise ColumnError(f"column {place} is {column.dtype}, and the model was fitted on texts")
+            raise ColumnError(f"{name} must hold texts, as in training, got {column.dtype}.")
         amounts = None
         if self._bag.analyzer == "pairs":
             pairs = [pairs_of(value, self._bag.separator, lists=not self._bag.buckets) for value in values]

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import Bag, Encode, ProgramError
-from optimizer.errors import ColumnError, InvalidArgumentError
+from optimizer.compiling import Bag, Encode, ProgramError, readings
+from optimizer.errors import ColumnError
 from udfs.compiling._bag_reader import BagReader
+from udfs.compiling._number_reader import NumberReader, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Entry, Operator, Program, SparseRows
 
-__all__ = ["ColumnReader", "Tables", "read_numbers"]
+__all__ = ["ColumnReader", "Tables"]
 
 
 class Tables(NamedTuple):
@@ -41,7 +42,10 @@ class ColumnReader:
     """
 
     def __init__(self, program: Program, rewritten: Callable[[str], Program] | None = None) -> None:
-        self._width, self._numeric = program.width, sorted(program.numeric)
+        self._width, names = program.width, program.columns or range(program.width)
+        self._names = [f"column {name!r}" for name in names]
+        rules = readings(program)
+        self._numeric = {column: NumberReader(self._names[column], rules[column]) for column in sorted(program.numeric)}
         self._rewritten = rewritten or (lambda _: program)
         self._steps: dict[str, list[Callable[[Sequence[Any]], NDArray[np.int64] | SparseRows]]] = {}
 
@@ -60,80 +64,63 @@ class ColumnReader:
             A column holds something else than what the model was fitted on.
         """
         rows = len(columns[0]) if columns else 0
-        numbers = {column: _numbers(columns[column], column) for column in self._numeric}
+        columns = [_decoded(column) for column in columns]
+        numbers = {column: reader.read(columns[column]) for column, reader in self._numeric.items()}
         narrow = bool(numbers) and all(values.dtype == np.float32 for values in numbers.values())
         table = np.zeros((rows, self._width), np.float32 if narrow else np.float64)
         for column, values in numbers.items():
             table[:, column] = values
         kind = table.dtype.name
         if kind not in self._steps:
-            self._steps[kind] = [_step(node.operator) for node in self._rewritten(kind).host]
+            self._steps[kind] = [_step(node.operator, self._names) for node in self._rewritten(kind).host]
         return Tables(table, tuple(step(columns) for step in self._steps[kind]))
 
 
 class _Codes:
     """Codes of some columns."""
 
-    def __init__(self, operator: Encode) -> None:
-        vocabularies = [_Vocabulary(entries) for entries in operator.vocabularies]
-        self._columns = list(zip(operator.columns.tolist(), vocabularies, strict=True))
+    def __init__(self, operator: Encode, names: Sequence[str]) -> None:
+        self._columns = [
+            (column, _Vocabulary(entries, names[column]))
+            for column, entries in zip(operator.columns.tolist(), operator.vocabularies, strict=True)
+        ]
 
     def __call__(self, columns: Sequence[Any]) -> NDArray[np.int64]:
-        return np.stack([lookup.codes(columns[column], column) for column, lookup in self._columns], axis=1)
+        return np.stack([lookup.codes(columns[column]) for column, lookup in self._columns], axis=1)
 
 
 class _Counts:
     """Counts of the terms of one column."""
 
-    def __init__(self, operator: Bag) -> None:
-        self._reader, self._column = BagReader(operator), int(operator.columns[0])
+    def __init__(self, operator: Bag, names: Sequence[str]) -> None:
+        self._column = int(operator.columns[0])
+        self._reader, self._name = BagReader(operator), names[self._column]
 
     def __call__(self, columns: Sequence[Any]) -> SparseRows:
-        return self._reader.read(columns[self._column], self._column)
+        return self._reader.read(columns[self._column], self._name)
 
 
-def _step(operator: Operator) -> Callable[[Sequence[Any]], NDArray[np.int64] | SparseRows]:
+def _step(operator: Operator, names: Sequence[str]) -> Callable[[Sequence[Any]], NDArray[np.int64] | SparseRows]:
     if isinstance(operator, Encode):
-        return _Codes(operator)
+        return _Codes(operator, names)
     if isinstance(operator, Bag):
-        return _Counts(operator)
+        return _Counts(operator, names)
     raise ProgramError(f"{type(operator).__name__} is no step of the host")
 
 
-# Beyond it float64 does not have every whole number, and the library may round another way.
-_WHOLE = 2**53
-_READ = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-
-
-def _numbers(column: Any, place: int) -> NDArray[Any]:
-    if isinstance(column, pa.Array | pa.ChunkedArray):
-        numbers = column if column.type == pa.float32() else pc.cast(column, pa.float64())
-        return np.asarray(numbers.to_numpy(zero_copy_only=False))
-    try:
-        return read_numbers(column)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise ColumnError(f"column {place} of {column.dtype} holds more than numbers: {error}") from error
-
-
-def read_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert numbers, or strings of numbers, to float64; keep float32.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An integer is beyond 2^53 in magnitude.
-    """
-    if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _WHOLE:
-        raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
-    return values if values.dtype in _READ else values.astype(np.float64)
+def _decoded(column: Any) -> Any:
+    """Look up the values of an Arrow dictionary, in which a value may stand twice."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    is_coded = isinstance(column, pa.Array) and pa.types.is_dictionary(column.type)
+    return column.dictionary_decode() if is_coded else column
 
 
 class _Vocabulary:
     """Values of one column, and the code of each."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], name: str) -> None:
+        self._name = name
         self.places = {entry: place for place, entry in enumerate(entries) if entry == entry}  # not NaN
         self.absent = len(entries)
         self.nan = next((place for place, entry in enumerate(entries) if entry != entry), self.absent)
@@ -154,41 +141,44 @@ class _Vocabulary:
             return None, places
         return pa.array(values, pa.binary()), places
 
-    def codes(self, column: Any, place: int) -> NDArray[np.int64]:
+    def codes(self, column: Any) -> NDArray[np.int64]:
         """Return the codes of a column, int64."""
-        if isinstance(column, pa.Array | pa.ChunkedArray):
-            return self._of_arrow(column, self.null, place)
-        if column.dtype.kind in "biuf" and not self.numbers:
-            raise ColumnError(f"column {place} is {column.dtype}, and the model was fitted on texts")
+        if isinstance(column, pa.Array):
+            return self._of_arrow(column, self.null)
+        if column.dtype.kind not in "OUS" and not (column.dtype.kind in "biuf" and self.numbers):
+            raise ColumnError(f"{self._name} must hold texts, as in training, got {column.dtype}.")
         if column.dtype.kind in "OU" and self.texts[0] is not None and not self.numbers:
             try:
                 encoded = pa.array(column, from_pandas=False)
-            except (pa.ArrowException, UnicodeEncodeError):
+            except (pa.ArrowException, TypeError, ValueError):  # also of objects that pyarrow does not know
                 encoded = None
             if encoded is not None and pa.types.is_string(encoded.type):
-                return self._of_arrow(encoded, self.none, place)
+                return self._of_arrow(encoded, self.none)
+        values = column.tolist()
+        if any(kind.__hash__ is None for kind in set(map(type, values))):
+            raise ColumnError(f"{self._name} must hold texts or numbers, got lists or other values without a hash.")
         places, absent, nan = self.places, self.absent, self.nan
-        return np.array(
-            [places.get(value, nan if _is_nan(value) else absent) for value in column.tolist()], np.int64
-        ).reshape(len(column))
+        return np.array([places.get(value, nan if _is_nan(value) else absent) for value in values], np.int64).reshape(
+            len(column)
+        )
 
-    def _of_arrow(self, column: pa.Array, null: int, place: int) -> NDArray[np.int64]:
+    def _of_arrow(self, column: pa.Array, null: int) -> NDArray[np.int64]:
         kind = column.type
-        if pa.types.is_dictionary(kind):
-            column, kind = column.dictionary_decode(), kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
             known, places = self.bytes if pa.types.is_binary(kind) else self.texts
             if known is None:
                 unknown = np.full(len(column), self.absent, np.int64)
                 texts = [(entry, at) for entry, at in self.places.items() if isinstance(entry, str)]
-                return self.codes(np.array([*column.to_pylist(), None], object)[:-1], place) if texts else unknown
+                return self.codes(np.array([*column.to_pylist(), None], object)[:-1]) if texts else unknown
             # As bytes: no normal form of unicode is another one's, and nothing is cut off.
             at = pc.fill_null(pc.index_in(pc.cast(column, pa.binary()), value_set=known), len(known))
             codes = places[at.to_numpy(zero_copy_only=False)]
         elif pa.types.is_null(kind):
             codes = np.full(len(column), null, np.int64)
+        elif self.numbers and is_number(kind):
+            codes = self._of_numbers(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
         else:
-            codes = self._of_numbers(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
+            raise ColumnError(f"{self._name} must hold texts, as in training, got {kind}.")
         if column.null_count:
             codes = np.where(column.is_null().to_numpy(zero_copy_only=False), null, codes)
         return np.asarray(codes)

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from optimizer.compiling import Rewritten, make_plan, saved_backend, saved_strategy, sparse_nodes
-from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
-from vista_spark.compiling._integers import (
-    check_integers,
-    narrows_integers,
-    spelled,
-    underscored,
-)
-from vista_spark.errors import ColumnError, InvalidArgumentError
+from udfs.compiling import Scorer, from_bytes, to_bytes
+from vista_spark.compiling._tables import TableReader
+from vista_spark.compiling._written_files import write_file
+from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -92,10 +87,7 @@ class CompiledPipeline:
         names : iterable of str
             Names of the columns of the table.
         """
-        if self.columns is None:
-            return None
-        spellings = spelled(self.columns, names) if self._narrows is not None else {}
-        return [spellings.get(name, name) for name in self.columns]
+        return self._reader.columns_in(names)
 
     @property
     def plan(self) -> Plan:
@@ -166,23 +158,24 @@ class CompiledPipeline:
         answer: NDArray[Any] = self._run("transform", X)
         return answer
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the program to a safetensors file: arrays and a JSON document, no code.
 
         Parameters
         ----------
         path : str or Path
-            New file.
+            File to write.
+        overwrite : bool
+            Whether an existing file is replaced. Default false.
 
         Raises
         ------
-        FileExistsError
-            The file exists.
+        vista_spark.errors.ExistingFileError
+            The file exists, and `overwrite` is false.
         """
-        with Path(path).open("xb") as file:
-            file.write(to_bytes(self.program))
+        write_file(path, to_bytes(self.program), overwrite=overwrite)
 
-    def to_onnx(self, path: str | Path, *, dtype: str = "float64") -> None:
+    def to_onnx(self, path: str | Path, *, dtype: str = "float64", overwrite: bool = False) -> None:
         """Write the program as an ONNX model, for a runtime without torch and without the training library.
 
         The model has standard operators of ``ai.onnx`` (opset 18), and of ``ai.onnx.ml`` for columns of texts. Classes
@@ -192,10 +185,12 @@ class CompiledPipeline:
         Parameters
         ----------
         path : str or Path
-            New file.
+            File to write.
         dtype : {"float32", "float64"}
             Type of the input ``input``, a table of shape (rows, columns). Default ``"float64"``. With columns of texts
             there is one input of shape (rows, 1) per column, under its name.
+        overwrite : bool
+            Whether an existing file is replaced. Default false.
 
         Raises
         ------
@@ -203,8 +198,8 @@ class CompiledPipeline:
             An operator, or an option of it, has no exact ONNX form. The message names it.
         InvalidArgumentError
             `dtype` is another type, or the package onnx is missing.
-        FileExistsError
-            The file exists.
+        vista_spark.errors.ExistingFileError
+            The file exists, and `overwrite` is false.
 
         Examples
         --------
@@ -230,9 +225,7 @@ class CompiledPipeline:
             if error.name != "onnx":
                 raise
             raise InvalidArgumentError("to_onnx needs the package onnx. Run pip install onnx.") from error
-        data = model_of(self.program, dtype).SerializeToString()
-        with Path(path).open("xb") as file:
-            file.write(data)
+        write_file(path, model_of(self.program, dtype).SerializeToString(), overwrite=overwrite)
 
     @classmethod
     def load(
@@ -288,7 +281,7 @@ class CompiledPipeline:
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = self._scorer.run(*self._tables(table), outputs=(method,))
+        answer = self._scorer.run(*self._reader.read(table), outputs=(method,))
         if answer.reasons:
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             rows = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -298,71 +291,9 @@ class CompiledPipeline:
     def _refuse(self, method: str) -> NoReturn:
         raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}.")
 
-    @property
-    def _reads_lists(self) -> bool:
-        """The program reads one column of lists or dictionaries."""
-        return self.program.width == 1 and bool(self.program.categories.get(0, frozenset()) & {list, dict})
-
     @cached_property
-    def _host(self) -> bool:
-        """The host looks up texts or categories before the tensor program."""
-        return bool(self.program.host)
-
-    @cached_property
-    def _narrows(self) -> str | None:
-        return narrows_integers(self.program)
-
-    def _tables(self, table: Any) -> Tables:
-        """Convert a table to float32 or float64, in the model's order of columns, and its texts to codes."""
-        rows = self._rows(table)
-        if len(rows.shape) == 1 and self.program.width == 1:
-            rows = np.asarray(rows)[:, None]  # labels, and texts
-        if rows.ndim != 2 or rows.shape[1] != self.program.width:
-            raise ColumnError(f"X must have the shape (rows, {self.program.width}), got {rows.shape}.")
-        if hasattr(rows, "iloc"):
-            return self._of_frame(rows)
-        if self._narrows is not None:
-            check_integers(rows, self._narrows)
-        if rows.dtype.kind in "biuf" and not self._host:
-            return Tables(read_numbers(rows), ())
-        return self._scorer.read(list(rows.T))
-
-    def _rows(self, table: Any) -> Any:
-        """Convert a table to an array or a DataFrame of pandas, its columns in the model's order."""
-        if isinstance(table, pa.Table | pa.RecordBatch):
-            table = table.to_pandas()
-        if hasattr(table, "nnz"):
-            # An absent entry is not always zero: XGBoost reads it as missing, and QuantileTransformer skips it.
-            raise ColumnError(f"X must be a dense table, got a {type(table).__name__}. Pass X.toarray().")
-        if hasattr(table, "columns") and self.columns is not None:
-            table = self._chosen(table, self.columns)
-        if hasattr(table, "iloc"):
-            return table
-        if hasattr(table, "dtype"):
-            return np.asarray(table)
-        if self._reads_lists:
-            table = [table] if isinstance(table, dict) else list(table)
-            return np.array([*table, None], object)[:-1]  # a column of lists, of whatever length
-        if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
-            return np.array([*table, None], object)[:-1]  # as they are, however long one of them is
-        rows = np.asarray(table)
-        return np.asarray(table, object) if rows.dtype.kind == "U" else rows  # numbers would become texts
-
-    def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
-        """Select the model's columns of a frame, in its order."""
-        if self._narrows is not None:
-            frame = underscored(frame, names)
-        missing = [name for name in names if name not in frame.columns]
-        if missing:
-            raise ColumnError(f"X must have the columns that the model was fitted on, got none of {missing}.")
-        return frame[list(names)]
-
-    def _of_frame(self, frame: Any) -> Tables:
-        """Convert the columns of a frame, each by its own type."""
-        numeric = not self._host and len(self.program.numeric) == self.program.width
-        if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
-            return Tables(read_numbers(np.asarray(frame)), ())
-        return self._scorer.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+    def _reader(self) -> TableReader:
+        return TableReader(self.program, self._scorer.read)
 
 
 def _restored(

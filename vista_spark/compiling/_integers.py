@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import INPUT, Finite, NarrowIntegers, Select, Within
+from optimizer.compiling import INPUT, Finite, NarrowIntegers, ReadAs, Select, Within
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
-__all__ = ["check_integers", "narrows_integers", "spelled", "underscored"]
+__all__ = ["check_integers", "narrows_integers", "spelled"]
 
 
 def narrows_integers(program: Program) -> str | None:
@@ -23,7 +23,7 @@ def narrows_integers(program: Program) -> str | None:
     for node in program.nodes:
         if isinstance(node.operator, NarrowIntegers):
             name = node.inputs[0]
-            while name in nodes and isinstance(nodes[name].operator, Select | Finite | Within):
+            while name in nodes and isinstance(nodes[name].operator, Select | Finite | ReadAs | Within):
                 name = nodes[name].inputs[0]
             if name == INPUT:
                 return node.operator.who
@@ -59,8 +59,3 @@ def spelled(known: Iterable[str], names: Iterable[str]) -> dict[str, str]:
         written.setdefault(name.replace(" ", "_"), []).append(name)
     columns = set(texts)
     return {name: written[name][0] for name in known if name not in columns and len(written.get(name, ())) == 1}
-
-
-def underscored(table: Any, known: tuple[str, ...]) -> Any:
-    """Rename columns of a DataFrame of pandas to the names with underscores."""
-    return table.rename(columns={column: name for name, column in spelled(known, table.columns).items()})

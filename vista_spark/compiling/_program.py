@@ -11,13 +11,15 @@ import numpy as np
 from optimizer.compiling import INPUT, Builder, Program
 from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._refusals import refusal, refuse
-from vista_spark.compiling._registry import library_of, lower
+from vista_spark.compiling._registry import check_parsers, library_of, lower
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["program_of"]
 
 _TABLE_DIMENSIONS = 2
 
+# Libraries whose errors are explained, as of models that are not fitted or that they cannot write.
+_FOREIGN = frozenset({"_catboost", "catboost", "lightgbm", "sklearn", "xgboost"})
 # Packages with a function program_of, for libraries whose models name the columns that they read.
 _LIBRARIES = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.compiling.sparkml"}
 
@@ -48,6 +50,12 @@ def program_of(model: Any, example: Any = None) -> Program:
                 f"model must be fitted, got a {type(error.obj).__name__} without {error.name}. Fit it first."
             ) from error
         raise
+    except Exception as error:
+        library = library_of(type(error))
+        if library not in _FOREIGN:
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise refusal(type(model).__name__, f"{library} raised {type(error).__name__}, {reason}") from error
     if not outputs:
         raise refusal(type(model).__name__, "none of its methods is compiled")
     return build.program(outputs)
@@ -70,6 +78,7 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
     if width is None and getattr(model, "refit", True) is False:
         raise refuse(model, "refit=False", "it has no fitted model", "Search again with refit=True.")
     if width is None:
+        check_parsers(model)
         raise InvalidArgumentError(
             f"model must be fitted, got a {type(model).__name__} without n_features_in_. Fit it on a table, or pass "
             "example=, a row of one."

@@ -10,7 +10,7 @@ from optimizer.compiling import Builder, Output
 from optimizer.errors import nearest
 from vista_spark.compiling._refusals import REASONS, refusal
 
-__all__ = ["Parser", "is_compiled", "library_of", "lower", "parsed_classes", "parser", "register"]
+__all__ = ["Parser", "check_parsers", "is_compiled", "library_of", "lower", "parsed_classes", "parser", "register"]
 
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """Function of a fitted model, the program builder and the table's node that returns outputs by method."""
@@ -71,6 +71,26 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     UnsupportedOperatorError
         No parser is registered for its class, or an option of it cannot be compiled.
     """
+    return _parser_of(model)(model, build, table)
+
+
+def check_parsers(model: Any) -> None:
+    """Validate that the first steps of a model, and the models inside it, have parsers.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        No parser is registered for the class of one.
+    """
+    _parser_of(model)
+    inner = [step for _, step, *_ in getattr(model, "steps", getattr(model, "transformer_list", ()))]
+    inner += [getattr(model, name, None) for name in ("best_estimator_", "estimator", "estimator_", "regressor_")]
+    for step in inner:
+        if hasattr(step, "fit") and not isinstance(step, type):
+            check_parsers(step)
+
+
+def _parser_of(model: Any) -> Parser:
     name = _name(type(model))
     _import_parsers(library_of(type(model)))
     parse = _PARSERS.get(name)
@@ -82,7 +102,7 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
             reason,
             "Score this step with its own library before the compiled pipeline, or register a parser for its class.",
         )
-    return parse(model, build, table)
+    return parse
 
 
 def is_compiled(name: str) -> bool:

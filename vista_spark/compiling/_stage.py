@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import keyword_only
 from pyspark.ml import Transformer
-from pyspark.ml.functions import vector_to_array
-from pyspark.ml.linalg import VectorUDT
 from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
 from optimizer.compiling import rewrite, saved_backend, saved_strategy
@@ -29,10 +26,10 @@ from udfs.driver import (
     map_rows,
     one_of,
     optional_accessors,
-    quoted,
     setter,
 )
 from vista_spark.compiling._compiled_pipeline import CompiledPipeline
+from vista_spark.compiling._spark_columns import category_column, list_column, matching_columns, number_column
 from vista_spark.compiling._transfer import CompiledTransfer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -225,7 +222,9 @@ class TensorPipeline(
                 f"predictionCol, probabilityCol, outputCol and errorCol must differ, got {', '.join(added)}."
             )
         check_absent(
-            dataset, added, "set another predictionCol, probabilityCol, outputCol or errorCol, or drop it first"
+            dataset,
+            matching_columns(dataset, added),
+            "set another predictionCol, probabilityCol, outputCol or errorCol, or drop it first",
         )
         scoring = PipelineScoring(
             program=data,
@@ -255,22 +254,24 @@ class TensorPipeline(
                 raise ColumnError(
                     f"inputCols must be set for a model of categories, got only featuresCol={column!r} ({name})."
                 )
-            return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
+            return {"table": list_column(dataset, self.getFeaturesCol(), name, compiled.program.width)}
         named = self.getInputCols() if self.isSet(self.inputCols) else compiled.columns_in(dataset.columns) or []
         if len(named) != compiled.program.width:
             raise ColumnError(f"inputCols must name {compiled.program.width} columns, got {len(named)} ({name}).")
-        check_present(dataset, named, name)
         program = compiled.program
         numeric, texts = program.numeric, program.categories
-        inputs = {place: _number(dataset, column, name) for place, column in enumerate(named) if place in numeric}
+        named = matching_columns(dataset, named)
+        read_by_a_step = numeric | texts.keys()
+        check_present(dataset, [named[place] for place in sorted(read_by_a_step)], name)
+        inputs = {place: number_column(dataset, column, name) for place, column in enumerate(named) if place in numeric}
         inputs |= {
-            place: _category(dataset, column, name, texts[place])
+            place: category_column(dataset, column, name, texts[place])
             for place, column in enumerate(named)
             if place in texts and place not in numeric
         }
         narrow = {place for place in numeric if dataset.schema[named[place]].dataType.typeName() == "float"}
-        # A column that no result needs is not read, but it must exist, and its type counts: a column of float64 makes
-        # the table one of float64.
+        # A column that rewrites leave out is not sent, but its type counts: a column of float64 makes the table one of
+        # float64.
         read = _as_run(compiled, asked, narrow)
         wanted = read.numeric | set(read.categories)
         zeros = {kind: F.lit(0.0).cast(kind) for kind in ("float", "double")}
@@ -300,44 +301,3 @@ class _Reader(NetworkReader):
             "backend": saved_backend(facts["backend"]),
         }
         return TensorPipeline(compiled=CompiledPipeline(from_bytes(network), **facts))
-
-
-def _number(dataset: DataFrame, column: str, what: str) -> Column | str:
-    kind = dataset.schema[column].dataType
-    if not isinstance(kind, NumericType | BooleanType):
-        raise ColumnError(f"column {column!r} must hold numbers, got {kind.simpleString()} ({what}).")
-    return column if kind.typeName() in {"float", "double"} else F.col(quoted(column)).cast("double")
-
-
-def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]) -> Column:
-    kind, value = dataset.schema[column].dataType, F.col(quoted(column))
-    if isinstance(kind, StringType) and str in kinds:
-        return value.cast("string")
-    if isinstance(kind, BinaryType) and bytes in kinds:
-        return value
-    if isinstance(kind, NumericType | BooleanType) and kinds & {int, float, bool}:
-        return value.cast("double")
-    if isinstance(kind, ArrayType) and list in kinds:
-        return value
-    if isinstance(kind, MapType) and dict in kinds:
-        return value
-    known = " or ".join(sorted(known.__name__ for known in kinds))
-    raise ColumnError(f"column {column!r} must hold {known}, as in training, got {kind.simpleString()} ({what}).")
-
-
-def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column | str:
-    check_present(dataset, [column], what)
-    field = dataset.schema[column]
-    known = field.metadata.get("ml_attr", {}).get("num_attrs")
-    if known not in (None, width):
-        raise ColumnError(f"column {column!r} must hold {width} features, got {known} ({what}).")
-    if isinstance(field.dataType, VectorUDT):
-        value = F.col(quoted(column))
-        return F.when(value.isNotNull(), vector_to_array(value, "float64"))
-    if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
-        plain = field.dataType.elementType.typeName() in {"float", "double"}
-        return column if plain else F.col(quoted(column)).cast("array<double>")
-    raise ColumnError(
-        f"column {column!r} must be a Spark ML vector or an array of numbers, got {field.dataType.simpleString()} "
-        f"({what}). Set inputCols for one column per feature."
-    )

@@ -153,11 +153,11 @@ class CompiledTransfer(CompiledPipeline):
         model = OneRow(self.module, numbers[0], place).eval()
         return roster.of(model, preprocessing=self._net.preprocessing, name=name)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Raise UnsupportedOperatorError: files of compiled pipelines hold no networks. Save the PipelineModel."""
         self._no_file("save", path)
 
-    def to_onnx(self, path: str | Path, *, dtype: str = "float64") -> None:
+    def to_onnx(self, path: str | Path, *, dtype: str = "float64", overwrite: bool = False) -> None:
         """Raise UnsupportedOperatorError: networks have other operators than compiled pipelines."""
         self._no_file(f"to_onnx with dtype={dtype!r}", path)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["codes_of", "entry_of", "sources", "with_codes"]
+__all__ = ["as_numbers", "codes_of", "entry_of", "sources", "with_codes"]
 
 
 class Refused(NamedTuple):
@@ -57,6 +57,7 @@ def codes_of(
     UnsupportedOperatorError
         An earlier step computes the texts.
     """
+    categories = _numbers_of_earlier_steps(sources(build, table), categories)
     sizes = np.array([len(values) for values in categories], np.int64)
     texts = [column for column, values in enumerate(categories) if values.dtype.kind in "OUS"]
     numbers = [column for column, values in enumerate(categories) if values.dtype.kind not in "OUS"]
@@ -74,6 +75,7 @@ def codes_of(
             if column.dtype.kind in "iu" and len(column) and max(-int(column.min()), int(column.max())) > 2**53:
                 raise refusal(f"{who} with integers beyond 2^53 as categories")
         # NaN may be a category of numbers. An infinity is refused, not unknown.
+        rows = build.add(ops.ReadAs(who, "values"), rows)
         parts.append(_number_codes(build, build.add(ops.Finite("as given", nan=True, who=who), rows), values))
     if len(parts) == 1:
         return parts[0], sizes
@@ -108,6 +110,24 @@ def with_codes(
         return coded
     order = np.argsort(np.concatenate([others, columns]), kind="stable")
     return build.add(ops.Select(order), build.add(ops.Concatenate(), build.add(ops.Select(others), table), coded))
+
+
+def _numbers_of_earlier_steps(
+    columns: Sequence[Source | None], categories: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Convert categories of objects to floats where an earlier step computes them, so that all are numbers."""
+    return [
+        numbers if source is None and (numbers := as_numbers(values)) is not None else values
+        for source, values in zip(columns, categories, strict=True)
+    ]
+
+
+def as_numbers(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Return categories as numbers; ``None`` if one of them is no number."""
+    if values.dtype.kind in "biuf":
+        return values
+    numbers = all(isinstance(value, int | float | np.integer | np.floating | np.bool_) for value in values.tolist())
+    return values.astype(np.float64) if numbers else None
 
 
 def _number_codes(build: ops.Builder, rows: str, categories: list[NDArray[Any]]) -> str:

@@ -14,9 +14,9 @@ from optimizer.compiling._arithmetic import Arithmetic, Cast
 from optimizer.compiling._categories import Recode
 from optimizer.compiling._columns import Impute, Select
 from optimizer.compiling._constants import Constant
-from optimizer.compiling._float32_reading import NarrowIntegers
 from optimizer.compiling._lookups import CodeLookup
 from optimizer.compiling._program import INPUT
+from optimizer.compiling._reading_marks import READING_MARKS
 from optimizer.compiling.rewriting._rebuild import Rebuild, Rewrite
 from optimizer.compiling.rewriting._types import FLOATS, types_of
 
@@ -47,7 +47,7 @@ def fold_constants(program: Program, dtype: str) -> tuple[Program, list[Rewrite]
         inputs = tuple(places[name] for name in node.inputs)
         if len(inputs) == 1 and _changes_nothing(node.operator, types[node.inputs[0]]):
             places[node.name] = inputs[0]
-            if not isinstance(node.operator, NarrowIntegers):
+            if not isinstance(node.operator, READING_MARKS):
                 applied.append(Rewrite("constant folded", node.name, "changes nothing"))
             continue
         above = build.nodes.get(inputs[0]) if len(inputs) == 1 else None
@@ -63,7 +63,7 @@ def fold_constants(program: Program, dtype: str) -> tuple[Program, list[Rewrite]
 def _changes_nothing(operator: Operator, dtype: str | None) -> bool:
     if isinstance(operator, Cast):
         return operator.dtype == dtype
-    if isinstance(operator, NarrowIntegers):
+    if isinstance(operator, READING_MARKS):
         return True
     if not isinstance(operator, Arithmetic) or dtype not in FLOATS:
         return False

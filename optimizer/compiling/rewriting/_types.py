@@ -24,11 +24,11 @@ from optimizer.compiling._constants import Constant
 from optimizer.compiling._curves import Bins, Missing, Monomials, PowerTransform, Quantiles, Ufunc
 from optimizer.compiling._distances import Distances
 from optimizer.compiling._elementwise import Choose
-from optimizer.compiling._float32_reading import NarrowIntegers
 from optimizer.compiling._functions import After, Combine, Function, Like, Reject, Within
 from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._nearest_fill import NearestFill
 from optimizer.compiling._program import INPUT
+from optimizer.compiling._reading_marks import READING_MARKS
 from optimizer.compiling._trees import Trees
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ FLOATS = frozenset({"float32", "float64"})
 """Types of floats, by name."""
 
 _KEEP = (
-    *(After, Arithmetic, Compare, Finite, Impute, Known, Missing, Monomials, NarrowIntegers),
+    *(After, Arithmetic, Compare, Finite, Impute, Known, Missing, Monomials),
     *(NearestFill, PowerTransform, Quantiles, Reject, Replace, Select, Ufunc, Within),
+    *READING_MARKS,
 )
 # Of whole numbers they make floats, some of them float32.
 _KEEP_FLOATS = (Clip, Function, Normalise, Sigmoid, Softmax)

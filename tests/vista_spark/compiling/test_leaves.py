@@ -94,7 +94,7 @@ def test_categories_that_are_texts(boosting: Any) -> None:
     for rows in (frame, asked, asked.astype({"city": object, "size": object, "grade": float})):
         given = rows.astype({"city": "category", "size": "category", "grade": "category"})
         np.testing.assert_allclose(compiled.predict(rows), model.predict(given), rtol=1e-12)
-    with pytest.raises(ColumnError, match="the model was fitted on texts"):
+    with pytest.raises(ColumnError, match="must hold texts, as in training"):
         compiled.predict(frame.assign(city=0.0))
 
 

@@ -189,16 +189,9 @@ def test_inside_a_pipeline_of_scikit_learn_and_with_names() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="LGBMRegressor with an objective of your own"):
-        compile_pipeline(
-            Regressor(objective=lambda truth, found: (found - truth, np.ones_like(truth))).fit(TABLE, SPECIES)
-        )
     numbers = pd.DataFrame({"a": pd.Categorical(np.arange(ROWS) % 4 * 10), "b": TABLE[:, 0]})
     with pytest.raises(UnsupportedOperatorError, match="that has the category 0"):
         compile_pipeline(Classifier().fit(numbers, SPECIES))
-    ordered = FRAME.assign(k=FRAME["k"].cat.as_ordered())
-    with pytest.raises(UnsupportedOperatorError, match=r"3 categorical columns of pandas .* it splits 2 of them"):
-        compile_pipeline(Classifier().fit(ordered, SPECIES))
 
 
 FRAME = pd.DataFrame(
@@ -226,7 +219,7 @@ def test_categories_of_a_dataframe() -> None:
                 np.testing.assert_allclose(compiled.predict_proba(given), expected, rtol=1e-9)
         leaves = model.predict(asked, pred_leaf=True)
         assert (compiled.apply(asked) == leaves).all()
-    with pytest.raises(ColumnError, match="the model was fitted on texts"):
+    with pytest.raises(ColumnError, match="must hold texts, as in training"):
         compiled.predict(FRAME.assign(k=FRAME["k"].cat.codes))
     with pytest.raises(ColumnError):
         compiled.predict(TABLE[:, :5])

@@ -150,7 +150,7 @@ def test_columns_that_no_tree_reads_have_to_be_there() -> None:
     np.testing.assert_array_equal(compiled.predict(table), model.predict(table))
     with pytest.raises(ColumnError, match="noise_1"):
         compiled.predict(table.drop(columns="noise_1"))
-    with pytest.raises(ColumnError, match="column 0"):
+    with pytest.raises(ColumnError, match="column 'noise_0'"):
         compiled.predict(table.astype(object).assign(noise_0="text"))
 
 

@@ -385,7 +385,7 @@ def test_columns_are_taken_by_name() -> None:
     assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame)).all()
     with pytest.raises(ColumnError, match=r"got none of .'petal width \(cm\)'"):
         compiled.predict(frame.iloc[:, :3])
-    with pytest.raises(ColumnError, match="more than numbers"):
+    with pytest.raises(ColumnError, match="must hold numbers, got 'five'"):
         compiled.predict(frame.assign(**{frame.columns[0]: "five"}))
     with pytest.raises(ColumnError, match=r"got \(150, 3\)"):
         compiled.predict(frame.to_numpy()[:, :3])
@@ -395,7 +395,7 @@ def test_columns_are_taken_by_name() -> None:
 
 def test_whole_numbers_that_float64_has_not_are_refused() -> None:
     compiled = compile_pipeline(DecisionTreeRegressor().fit([[0], [2]], [0.0, 1.0]))
-    with pytest.raises(InvalidArgumentError, match="lose digits"):
+    with pytest.raises(InvalidArgumentError, match="integers up to"):
         compiled.predict([[2**53 + 2]])
     assert compiled.predict(np.empty((0, 1))).shape == (0,)
 

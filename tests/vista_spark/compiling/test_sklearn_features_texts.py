@@ -137,7 +137,7 @@ def test_what_is_no_text_makes_a_row_bad(wrong: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="row 1 has no text, which TfidfVectorizer does not take"):
         compiled.predict(np.array(["a", wrong], object))
     assert compiled.predict(np.array([b"quick dog"], object)) == model.predict(["quick dog"])
-    with pytest.raises(ColumnError, match="fitted on texts"):
+    with pytest.raises(ColumnError, match="must hold texts"):
         compiled.predict([1.0])
 
 

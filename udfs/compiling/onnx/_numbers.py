@@ -104,6 +104,7 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Concatenate: lambda graph, _, *tables: graph.join(*tables),
     ops.Finite: _same,
     ops.NarrowIntegers: _same,  # the table of the model is one of floats
+    ops.ReadAs: _same,
     ops.Impute: _impute,
     ops.Linear: _linear,
     ops.Normalise: _normalise,

@@ -196,6 +196,7 @@ _EXACT: Mapping[type[Operator], Callable[[Any], Callable[..., Table] | None]] = 
     ops.Finite: lambda _: _same,
     ops.Link: _link,
     ops.NarrowIntegers: lambda _: _same,
+    ops.ReadAs: lambda _: _same,
     ops.Select: _select,
 }
 """Builders of exact calls by operator class; they return ``None`` for options that are not exact."""

@@ -48,5 +48,6 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Link: lambda operator: Apply(_FUNCTIONS[operator.kind]),
     ops.NarrowIntegers: lambda _: torch.nn.Identity(),
+    ops.ReadAs: lambda _: torch.nn.Identity(),
 }
 """Constructors of modules, by operator class."""

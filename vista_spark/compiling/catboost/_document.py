@@ -22,6 +22,8 @@ __all__ = ["CODES", "ModelDocument", "document_of"]
 
 CODES = "Fit on numbers, such as one column per category, or score the model with CatBoost."
 """Remedy for features that are not numbers."""
+_REASON = "its models keep hashes of categories, and statistics of texts and embeddings"
+_OPTIONS = {"cat": "cat_features", "embedding": "embedding_features", "text": "text_features"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,6 +64,11 @@ class ModelDocument:
 
 def document_of(model: Any) -> ModelDocument:
     """Read a fitted model, through the file that it writes."""
+    for kind, option in _OPTIONS.items():
+        places = getattr(model, f"get_{kind}_feature_indices")()
+        if places:
+            names = [str(model.feature_names_[place]) for place in places]
+            raise refusal(f"{type(model).__name__} with {option}={names}", _REASON, CODES)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         model.save_model(str(path), format="json")
@@ -75,8 +82,7 @@ def _read(document: Mapping[str, Any]) -> ModelDocument:
     features = document["features_info"]
     for kind in ("categorical_features", "embedding_features", "text_features"):
         if features.get(kind):
-            reason = "its models keep hashes of categories, and statistics of texts and embeddings"
-            raise refusal(f"CatBoost with {kind}", reason, CODES)
+            raise refusal(f"CatBoost with {kind}", _REASON, CODES)
     numbers = features.get("float_features") or []
     columns = [int(feature["flat_feature_index"]) for feature in numbers]
     names = [

@@ -29,7 +29,7 @@ def lower_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str,
     if document.loss in {"MultiLogloss", "MultiCrossEntropy"}:
         place, shares = build.add(ops.Compare(0.0), scores), build.add(ops.Sigmoid(), scores)
         return {"predict": ops.Output(place), "predict_proba": ops.Output(shares), **outputs}
-    if document.loss in {"Logloss", "CrossEntropy"}:
+    if document.loss in {"Logloss", "CrossEntropy"} or (_is_custom(document) and build.width(scores) == 1):
         place = build.add(ops.Above(_even(float(model.get_probability_threshold())), or_equal=False), scores)
         shares = build.add(ops.Complement(), build.add(ops.Sigmoid(), scores))
     elif document.loss in {"MultiClass", "MultiClassOneVsAll"}:
@@ -71,10 +71,11 @@ register(ModelDocument, lower_document)
 
 
 def _read(model: Any) -> ModelDocument:
-    document = document_of(model)
-    if "UserDefined" in document.loss or not document.loss:
-        raise refusal(f"{type(model).__name__} with an objective of your own")
-    return document
+    return document_of(model)
+
+
+def _is_custom(model: ModelDocument) -> bool:
+    return not model.loss or "UserDefined" in model.loss or "Python" in model.loss
 
 
 def _even(threshold: float) -> float:

@@ -22,9 +22,12 @@ _EXPONENTIAL = frozenset({"gamma", "poisson", "tweedie"})
 
 @parser("lightgbm.LGBMClassifier")
 def lower_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
-    """Lower a classifier: the class with the greatest probability."""
-    text = _text_of(model, model.booster_)
+    """Lower a classifier: the class with the greatest probability; for an objective of your own, raw scores."""
+    text = _text_of(model.booster_)
     raw, leaves = lower_trees(text, build, table)
+    if _is_custom(text):
+        scores = ops.Output(raw, flat=build.width(raw) == 1)
+        return {"predict": scores, "predict_proba": scores, "apply": ops.Output(leaves)}
     shares = _converted(text, build, raw)
     if build.width(shares) == 1:
         if text.objective[0] not in {"binary", "cross_entropy"}:
@@ -43,13 +46,13 @@ def lower_classifier(model: Any, build: ops.Builder, table: str) -> Mapping[str,
 @parser("lightgbm.LGBMRanker", "lightgbm.LGBMRegressor")
 def lower_regressor(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a model of values or of ranks."""
-    return lower_text(_text_of(model, model.booster_), build, table)
+    return lower_text(_text_of(model.booster_), build, table)
 
 
 @parser("lightgbm.Booster")
 def lower_booster(model: Any, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
     """Lower a Booster, of its best iteration where there is one."""
-    return lower_text(_text_of(model, model), build, table)
+    return lower_text(_text_of(model), build, table)
 
 
 def lower_text(model: ModelText, build: ops.Builder, table: str) -> Mapping[str, ops.Output]:
@@ -62,15 +65,15 @@ def lower_text(model: ModelText, build: ops.Builder, table: str) -> Mapping[str,
 register(ModelText, lower_text)
 
 
-def _text_of(model: Any, booster: Any) -> ModelText:
-    if callable(getattr(model, "objective", None)):
-        raise refusal(f"{type(model).__name__} with an objective of your own")
+def _text_of(booster: Any) -> ModelText:
     return ModelText.parse(booster.model_to_string())
 
 
 def _converted(model: ModelText, build: ops.Builder, raw: str) -> str:
     """Convert scores to the predictions of the objective."""
-    kind = model.objective[0] if model.objective else ""
+    if _is_custom(model):
+        return raw
+    kind = model.objective[0]
     if kind in _IDENTITY:
         return build.add(ops.Link("signed square"), raw) if "sqrt" in model.objective else raw
     if kind in _EXPONENTIAL:
@@ -83,7 +86,12 @@ def _converted(model: ModelText, build: ops.Builder, raw: str) -> str:
         slope = _slope(model)
         scaled = build.add(ops.Arithmetic("multiply", np.full(build.width(raw), slope)), raw) if slope != 1 else raw
         return build.add(ops.Sigmoid(), scaled)
-    raise refusal(f"LightGBM with objective={kind or 'of your own'!r}")
+    raise refusal(f"LightGBM with objective={kind!r}")
+
+
+def _is_custom(model: ModelText) -> bool:
+    """Return whether the objective is a function of the user's, of which the library predicts the raw sum."""
+    return not model.objective or model.objective[0] == "custom"
 
 
 def _slope(model: ModelText) -> float:

@@ -50,7 +50,7 @@ class ModelText:
     ``objective`` is the name, then its options, as ``("binary", "sigmoid:1")``. ``columns`` is the number of trees of
     an iteration: a column of scores each. The result of ``averaged`` models is the mean of the trees, as for random
     forests. ``categorical`` columns are split by categories; ``pandas`` are the categories of the columns that were
-    pandas' categoricals.
+    pandas' categoricals. ``ranges`` are the least and the greatest number of each column, ``None`` for a constant one.
     """
 
     n_features_in_: int
@@ -61,6 +61,7 @@ class ModelText:
     trees: list[TextTree]
     categorical: tuple[int, ...]
     pandas: list[Any] | None
+    ranges: tuple[tuple[float, float] | None, ...] = ()
 
     @property
     def feature_names_in_(self) -> tuple[str, ...] | None:
@@ -93,6 +94,7 @@ class ModelText:
                 [_tree(_facts(block)) for block in (*blocks, *([last] if last else []))],
                 _categorical(text),
                 _pandas(text),
+                tuple(_range(info) for info in facts.get("feature_infos", "").split()),
             )
         except (KeyError, ValueError, IndexError) as error:
             raise damaged("model text of LightGBM", error) from error
@@ -142,6 +144,12 @@ def _sets(facts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
 def _categorical(text: str) -> tuple[int, ...]:
     match = re.search(r"^\[categorical_feature: ([\d,]+)\]$", text, re.MULTILINE)
     return tuple(sorted(int(place) for place in match[1].split(","))) if match else ()
+
+
+def _range(info: str) -> tuple[float, float] | None:
+    """Read the numbers of a column: an interval, or a list of categories."""
+    ends = info.strip("[]").split(":")
+    return None if ends == ["none"] else (min(map(float, ends)), max(map(float, ends)))
 
 
 def _pandas(text: str) -> list[Any] | None:

@@ -9,6 +9,7 @@ import numpy as np
 import optimizer.compiling as ops
 from vista_spark.compiling._refusals import refusal
 from vista_spark.compiling._vocabularies import with_codes
+from vista_spark.compiling.lightgbm._ordered import columns_of
 
 if TYPE_CHECKING:
     from vista_spark.compiling.lightgbm._text import ModelText, TextTree
@@ -29,7 +30,8 @@ def lower_trees(model: ModelText, build: ops.Builder, table: str) -> tuple[str, 
     left: it reads a column that holds 1 for a member, and has its children changed over.
     """
     table = with_codes("LightGBM", build, table, _named(model), known=False)
-    columns = _Columns(model, build, build.add(ops.NarrowIntegers("LightGBM"), table))
+    rows = build.add(ops.ReadAs("LightGBM", "dtypes"), table)
+    columns = _Columns(model, build, build.add(ops.NarrowIntegers("LightGBM"), rows))
     grown = model.trees
     sizes = np.array([2 * len(tree.value) - 1 for tree in grown])
     starts = np.cumsum(sizes) - sizes
@@ -88,10 +90,7 @@ def _named(model: ModelText) -> dict[int, list[str]]:
             raise refusal(subject, "categories must be texts", codes)
     if all(numbered):
         return {}
-    if len(categories) != len(model.categorical):
-        subject = f"LightGBM with {len(categories)} categorical columns of pandas"
-        raise refusal(subject, f"it splits {len(model.categorical)} of them and does not name these", codes)
-    columns = zip(model.categorical, categories, numbered, strict=True)
+    columns = zip(columns_of(model, categories), categories, numbered, strict=True)
     return {column: values for column, values, same in columns if not same}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import optimizer.compiling as ops
 from vista_spark.compiling._refusals import refuse
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling._vocabularies import with_codes
+from vista_spark.compiling._vocabularies import as_numbers, with_codes
 from vista_spark.compiling.sklearn._checks import classes_of_scores
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def lower_sets(
     numeric = np.flatnonzero(~np.asarray(model.is_categorical_))
     encoder = model._preprocessor.named_transformers_["encoder"]
     known = [np.asarray(values) for values in encoder.categories_]
+    known = [values if (numbers := as_numbers(values)) is None else numbers for values in known]
     texts = {}
     for place, values in enumerate(known):
         if values.dtype.kind not in "biuf":

@@ -25,6 +25,8 @@ def lower_imputer(model: Any, build: ops.Builder, table: str) -> Mapping[str, op
     numbers = all(isinstance(value, int | float) for value in values.tolist())
     if values.dtype.kind in "OU" and not (numbers and model.missing_values is not None):
         return _of_texts(model, build, table, values)
+    if model.strategy in {"constant", "most_frequent"}:  # the other strategies convert objects to floats
+        table = build.add(ops.ReadAs(type(model).__name__, "values"), table)
     rows = checked(model, build, table)
     filled = _filled(model, build, rows, values.astype(np.float64))
     return {"transform": ops.Output(_with_indicator(model, build, filled, rows))}
@@ -64,7 +66,8 @@ def lower_indicator(model: Any, build: ops.Builder, table: str) -> Mapping[str, 
     if isinstance(model.missing_values, str) or model.missing_values is None:
         marked = _marked(model, build, table, _text_mark(model))
     else:
-        rows = build.add(ops.Missing(_mark(model)), checked(model, build, table))
+        as_given = build.add(ops.ReadAs(type(model).__name__, "values"), table)
+        rows = build.add(ops.Missing(_mark(model)), checked(model, build, as_given))
         marked = _chosen(model, build, rows)
     build.mark_boolean(marked)
     return {"transform": ops.Output(marked, dtype="bool")}

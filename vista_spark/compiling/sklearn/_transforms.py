@@ -27,7 +27,10 @@ def lower_function(model: Any, build: ops.Builder, table: str) -> Mapping[str, o
         raise refuse(
             model, f"func={model.func!r}", "", f"Use one of these functions of numpy: {', '.join(ops.UFUNCS)}."
         )
-    rows = checked(model, build, table, keep_booleans=True) if model.validate else table
+    if model.validate:
+        rows = checked(model, build, table, keep_booleans=True)
+    else:
+        rows = build.add(ops.ReadAs(f"np.{name}", "dtypes"), table)
     if build.is_boolean(rows):
         raise refuse(model, "a table of booleans", "numpy computes with 16 bits", "Convert it to floats first.")
     kind = "bool" if name in {"isfinite", "isinf", "isnan", "signbit"} else None

@@ -82,8 +82,6 @@ register(ModelDocument, lower_document)
 
 
 def _of_estimator(model: Any) -> ModelDocument:
-    if callable(model.objective):
-        raise refusal(f"{type(model).__name__} with an objective of your own")
     document = ModelDocument.parse(bytes(model.get_booster().save_raw("json")))
     document = replace(document, missing=float(model.missing), refuses_infinities=document.weights is not None)
     # Only trees stop at the best iteration.

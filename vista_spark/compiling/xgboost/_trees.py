@@ -32,6 +32,7 @@ def read_rows(model: ModelDocument, build: ops.Builder, table: str) -> str:
     if model.categories and not np.isnan(model.missing):
         raise refusal(f"XGBoost with categories that are texts and missing={model.missing}")
     table = with_codes("XGBoost", build, table, model.categories, known=True)
+    table = build.add(ops.ReadAs("XGBoost", "dtypes"), table)
     sparsity = build.sparsity(table) if model.weights is None else "dense"
     if sparsity == "written":
         raise refusal(
