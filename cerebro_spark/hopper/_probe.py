@@ -184,7 +184,7 @@ def _try_step(session: Session, rows: Tensors) -> None:
 
 
 def _note_unread(session: Session, params: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Note the parameters that differ between configurations and make no difference to this one."""
+    """Add a note for each parameter that differs between configurations and changes nothing in this one."""
     for name in names:
         note = f"{name!r} is not read by trainer_fn({dict(params)}), so other values of it change nothing there"
         session.sums.notes.append(note)

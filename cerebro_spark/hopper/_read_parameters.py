@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from udfs.training import TrainingFunctions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = ["ReadParameters"]
 
@@ -61,15 +61,15 @@ class _Recorded(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
-    def keys(self) -> KeysView[str]:
+    def keys(self) -> Any:
         self._names.update(super().keys())
         return super().keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         self._names.update(super().keys())
         return super().values()
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> Any:
         self._names.update(super().keys())
         return super().items()
 
@@ -88,7 +88,7 @@ class _Recorded(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return self.copy() != other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(self.copy())
