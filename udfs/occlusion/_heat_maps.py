@@ -299,7 +299,7 @@ class HeatMaps(ABC):
             return self.difference(image, laid(place), place)
 
         largest = max(1.0, float(np.abs(score(self.whole(image))[0]).max()))
-        return Verification(original, precise, reason, largest)
+        return Verification(original, precise, reason, largest, lambda: self.rounding_unit(image))
 
     def covered(self, place: tuple[int, ...]) -> tuple[slice, ...]:
         """Return the index of the input's elements that the patch covers at a place of the heat map."""
@@ -324,6 +324,10 @@ class HeatMaps(ABC):
     def run_original_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
         """Run the original network in float64, if it supports it."""
         return None
+
+    def rounding_unit(self, image: Any) -> float:
+        """Return the rounding unit of the lowest precision that the original network computes in; 0 if unknown."""
+        return 0.0
 
     def difference(self, image: Any, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
         """Describe where the computation differs from the original network; a place ``()`` is no patch."""

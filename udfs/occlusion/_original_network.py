@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from optimizer.graph import LayerGraph
 from udfs.handlers import keyed_outputs
@@ -47,6 +49,12 @@ class OriginalNetwork:
         except Exception:  # noqa: BLE001 - the user's own forward, in a precision that its author may not have tried
             return None
 
+    def rounding_unit(self, tensors: Mapping[str, NDArray[Any]]) -> float:
+        """Return the largest rounding unit of the floating-point types that operations of the module return."""
+        with _Precisions() as seen:
+            self._run(self._module, tensors, None)
+        return max((torch.finfo(kind).eps for kind in seen.kinds), default=0.0)
+
     def first_difference(self, tensors: Mapping[str, NDArray[Any]], partial: Mapping[str, NDArray[Any]]) -> str | None:
         """Return the first layer where the traced or incremental network differs from the module, at one place.
 
@@ -66,7 +74,8 @@ class OriginalNetwork:
         layers = [layer for layer in graph if layer.op != "input"]
         feeds = {name: array[None] for name, array in tensors.items()}
         names = [layer.name for layer in layers]
-        traced = self._model.run(feeds, names)
+        lent = {name: self._model.lent(name, array) for name, array in feeds.items()}
+        traced = {name: _array(tensor) for name, tensor in self._model.tensors(lent, names).items()}
         expected = self._outputs_of_modules(tensors)
         for layer in layers:
             tensor = traced[layer.name]
@@ -87,8 +96,7 @@ class OriginalNetwork:
             returned = module(*(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in inputs))
         keyed = keyed_outputs(returned, torch.Tensor)
         tensor = (keyed[self._key] if self._key is not None else next(iter(keyed.values()))) if keyed else returned
-        output: NDArray[Any] = tensor.numpy(force=True)
-        return output
+        return _array(tensor)
 
     def _outputs_of_modules(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the output of each module that is called once, by its path."""
@@ -97,7 +105,7 @@ class OriginalNetwork:
         def listener(path: str) -> Callable[..., None]:
             def listen(_module: nn.Module, _inputs: Any, output: Any) -> None:
                 # A copy: an activation may overwrite its input afterwards.
-                kept = output.numpy(force=True).copy() if isinstance(output, torch.Tensor) else None
+                kept = _array(output).copy() if isinstance(output, torch.Tensor) else None
                 returned.setdefault(path, []).append(kept)
 
             return listen
@@ -111,6 +119,22 @@ class OriginalNetwork:
             for handle in handles:
                 handle.remove()
         return {path: calls[0] for path, calls in returned.items() if len(calls) == 1 and calls[0] is not None}
+
+
+class _Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own is untyped
+    """Watches the floating-point types of what the operations within a ``with`` block return."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kinds: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, and keep the types of its results."""
+        del types
+        returned = func(*args, **(kwargs or {}))
+        tensors = (value for value in tree_leaves(returned) if isinstance(value, torch.Tensor))
+        self.kinds.update(tensor.dtype for tensor in tensors if tensor.is_floating_point())
+        return returned
 
 
 class _EveryLayer:
@@ -143,7 +167,14 @@ def layers_in_parts(
     only = np.zeros(grid.shape, np.bool_)
     only[place] = True
     ((_, tensors),) = network.outputs(network.materialise(whole, others), fill, batch_size=1, places=only)
-    return {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
+    return {name: _array(tensor) for name, tensor in tensors.items()}
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Convert a tensor to numpy, which has no bfloat16."""
+    precise = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    array: NDArray[Any] = precise.numpy(force=True)
+    return array
 
 
 def _close(first: NDArray[Any], second: NDArray[Any]) -> bool:

@@ -139,6 +139,10 @@ class Occluder(HeatMaps):
         """Run a copy of the module in float64."""
         return self._original.precise(self._tensors(image, pixels))
 
+    def rounding_unit(self, image: Opened) -> float:
+        """Return the rounding unit of the lowest precision of an operation in the user's own module."""
+        return self._original.rounding_unit(self._tensors(image, image.pixels))
+
     def difference(self, image: Opened, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
         """Name the first layer that differs from the user's own module."""
         remedy = 'set mode="naive", and report it with the network'

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["Explained", "notes_of"]
 
 
+_NOTHING_IN_PARTS = (
+    "naive instead of {wanted}: the network has no convolution or pooling, so there is nothing to compute in parts"
+)
+
+
 @dataclass(frozen=True)
 class Explained:
     """Heat map and its description; :class:`vista_spark.Explanation` documents the attributes."""
@@ -96,10 +101,10 @@ class Explained:
         )
 
 
-def notes_of(framework: Framework, mode: str, occluder: HeatMaps) -> tuple[str, ...]:
-    """Describe which layers of a network are computed in parts in a mode."""
+def notes_of(framework: Framework, mode: str, occluder: HeatMaps, wanted: str) -> tuple[str, ...]:
+    """Describe which layers of a network are computed in parts in a mode, and why it is not the one that was wanted."""
     if mode == "naive":
-        return ()
+        return () if wanted == "naive" else (_NOTHING_IN_PARTS.format(wanted=wanted),)
     if not framework.incremental:
         return (f"computed in full: {framework.name} networks are not run in parts",)
     means, others = [], []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from vista_spark.roster import ModelCard
 
-__all__ = ["check_color", "check_explainable", "check_incremental", "check_network", "one_record"]
+__all__ = ["check_color", "check_explainable", "check_incremental", "has_parts", "one_record"]
 
 
 def check_explainable(card: ModelCard, modes: Collection[str]) -> None:
@@ -39,13 +39,9 @@ def check_incremental(network_framework: Framework) -> None:
         )
 
 
-def check_network(graph: LayerGraph, mode: str) -> None:
-    """Raise ``InvalidArgumentError`` for a network without a layer to compute in parts."""
-    if mode != "naive" and not any(layer.window is not None for layer in graph):
-        raise InvalidArgumentError(
-            f'mode must be "naive" for a network without a convolution or pooling, got "{mode}"; there is nothing to '
-            "compute in parts"
-        )
+def has_parts(graph: LayerGraph) -> bool:
+    """Return whether a network has a convolution or pooling, so that there is something to compute in parts."""
+    return any(layer.window is not None for layer in graph)
 
 
 def check_color(color: tuple[int, ...], name: str) -> None:

@@ -175,12 +175,12 @@ def explain_tensor(
     except TargetError as error:
         raise InvalidArgumentError(str(error)) from None
     return TensorExplanation(
-        heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, options.mode,
+        heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
         occluder.theoretical_speedup, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if network_framework.channels_last else tensor, score=heat.score,
         verified=heat.verified, difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-        notes=notes_of(network_framework, options.mode, occluder), top=heat.top, class_names=class_names,
-        model=type(network).__name__,
+        notes=notes_of(network_framework, occlusion.mode, occluder, options.mode), top=heat.top,
+        class_names=class_names, model=type(network).__name__,
     )  # fmt: skip
 
 

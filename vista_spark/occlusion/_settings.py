@@ -11,7 +11,7 @@ from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
 from udfs.attribution import baseline_of
 from udfs.occlusion import Occlusion, Score
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._checks import check_color, check_network
+from vista_spark.occlusion._checks import check_color, has_parts
 from vista_spark.occlusion._options import APPROXIMATE_DEFAULTS, TARGET_SSIM
 
 if TYPE_CHECKING:
@@ -65,25 +65,26 @@ def occlusion_settings(
 ) -> Occlusion:
     """Translate the options to the settings of one network and the spatial extents of its input.
 
-    `fill` is the value of a patch of one colour, per channel, as the network reads it; `incremental` tells whether the
-    network's framework computes parts of tensors.
+    The mode is naive instead of exact for a network without a layer that can be computed in parts. `fill` is the value
+    of a patch of one colour, per channel, as the network reads it; `incremental` tells whether the network's framework
+    computes parts of tensors.
 
     Raises
     ------
     InvalidArgumentError
-        The network has no such score, or no layer that can be computed in parts; or no stride of drill-down reaches the
-        speed-up.
+        The network has no such score, or no stride of drill-down reaches the speed-up.
     optimizer.occlusion.PatchError
         As :func:`occlusion_grid`.
     """
     grid, score = occlusion_grid(options, extents), Score(options.output, options.head)
     score.check(model)
-    if incremental:
-        check_network(model.graph, options.mode)
+    mode = options.mode
+    if incremental and mode == "exact" and not has_parts(model.graph):
+        mode = "naive"
     return Occlusion(
         grid=grid,
         fill=fill,
-        mode=cast("Mode", options.mode),
+        mode=cast("Mode", mode),
         batch_size=options.batch_size,
         perturbation=cast("Perturbation", options.perturbation),
         precision=cast("Precision", options.precision or "float32"),

@@ -191,18 +191,23 @@ def test_a_card_may_name_its_own_weights() -> None:
     assert not own.has_random_weights
 
 
-def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
+def test_a_network_without_convolutions_runs_naive_and_says_so() -> None:
     def flat() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
 
     card = roster.ModelCard("flat", flat, Preprocessing(8), (roster.FeatureLayer("fc", "1"),), 772, "none")
     picture = np.random.default_rng(0).normal(size=(3, 8, 8)).astype(np.float32)
     common: dict[str, Any] = {"patch_size": 4, "stride": 2}
-    with pytest.raises(InvalidArgumentError, match='mode must be "naive" for a network without a convolution'):
-        explain_image(picture, card, **common)
     found = explain_image(picture, card, mode="naive", **common)
     assert found.heat_map.shape == (3, 3)
     assert np.ptp(found.heat_map) > 1e-3
+    assert "instead of" not in found.explain()
+    exact = explain_image(picture, card, **common)
+    assert exact.mode == "naive"
+    assert "naive instead of exact: the network has no convolution or pooling" in exact.explain()
+    np.testing.assert_allclose(exact.heat_map, found.heat_map, atol=1e-6)
+    fewer = explain_image(picture, card, mode="approximate", **common)
+    assert fewer.mode == "approximate"  # it may compute fewer places
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,11 @@ class TorchModel:
         True
         """
         tensors = self.tensors({name: self._tensor(name, array) for name, array in feeds.items()}, want)
-        return {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
+        # Numpy has no bfloat16.
+        precise = {
+            name: tensor.float() if tensor.dtype == torch.bfloat16 else tensor for name, tensor in tensors.items()
+        }
+        return {name: tensor.numpy(force=True) for name, tensor in precise.items()}
 
     def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
         """Run on torch tensors and return torch tensors, without a copy; see :meth:`run`."""
