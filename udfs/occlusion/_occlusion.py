@@ -65,6 +65,7 @@ class Occlusion:
     # In the approximate mode, instead of `tau` and `step`: rounds of places are computed exactly until the estimated
     # SSIM of the heat map reaches it.
     target_ssim: float | None = None
+    note: str = ""  # description of why the mode or the precision is not the one that was wanted
 
     @property
     def in_bfloat16(self) -> bool:

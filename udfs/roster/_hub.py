@@ -41,8 +41,8 @@ def pretrained_folder(name_or_folder: str | os.PathLike[str], revision: str | No
     if folder.exists() or _is_local(text):
         kind = "a file" if folder.exists() else "a path that does not exist"
         raise InvalidArgumentError(
-            f"name_or_folder must be a folder of save_pretrained, got {kind}: {text!r}. A hub is not asked for paths "
-            "of this machine"
+            f"{text!r} is not a folder here, and not a hub's name such as 'microsoft/resnet-50', but {kind}. A hub is "
+            "not asked for paths of this machine"
         )
     if not _HUB_NAME.fullmatch(text):
         raise InvalidArgumentError(f"{text!r} is not a folder here, and not a hub's name such as 'microsoft/resnet-50'")

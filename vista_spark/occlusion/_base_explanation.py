@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import OcclusionGrid
     from udfs.handlers import Framework
-    from udfs.occlusion import HeatMaps
+    from udfs.occlusion import HeatMaps, Occlusion
 
-__all__ = ["Explained", "notes_of"]
+__all__ = ["NOTHING_IN_PARTS", "Explained", "notes_of"]
 
 
-_NOTHING_IN_PARTS = (
-    "naive instead of {wanted}: the network has no convolution or pooling, so there is nothing to compute in parts"
+NOTHING_IN_PARTS = (
+    "naive instead of exact: the network has no convolution or pooling, so there is nothing to compute in parts"
 )
 
 
@@ -101,10 +101,15 @@ class Explained:
         )
 
 
-def notes_of(framework: Framework, mode: str, occluder: HeatMaps, wanted: str) -> tuple[str, ...]:
-    """Describe which layers of a network are computed in parts in a mode, and why it is not the one that was wanted."""
+def notes_of(framework: Framework, occlusion: Occlusion, occluder: HeatMaps) -> tuple[str, ...]:
+    """Describe why the mode is not the one that was wanted, and which layers of a network are computed in parts."""
+    changed = (occlusion.note,) if occlusion.note else ()
+    return (*changed, *_parts_of(framework, occlusion.mode, occluder))
+
+
+def _parts_of(framework: Framework, mode: str, occluder: HeatMaps) -> tuple[str, ...]:
     if mode == "naive":
-        return () if wanted == "naive" else (_NOTHING_IN_PARTS.format(wanted=wanted),)
+        return ()
     if not framework.incremental:
         return (f"computed in full: {framework.name} networks are not run in parts",)
     means, others = [], []

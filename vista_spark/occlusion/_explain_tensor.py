@@ -179,7 +179,7 @@ def explain_tensor(
         occluder.theoretical_speedup, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if network_framework.channels_last else tensor, score=heat.score,
         verified=heat.verified, difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-        notes=notes_of(network_framework, occlusion.mode, occluder, options.mode), top=heat.top,
+        notes=notes_of(network_framework, occlusion, occluder), top=heat.top,
         class_names=class_names, model=type(network).__name__,
     )  # fmt: skip
 

@@ -138,9 +138,11 @@ class OcclusionOptions:
     drill_down_fraction : float, optional
         Approximate mode, instead of `target_ssim`: share of the heat map that the second stage of drill-down computes.
         Default 0.25 where `tau` or `target_speedup` is set.
-    precision : {"float32", "bfloat16"}, optional
-        Approximate mode: ``"bfloat16"`` takes about half the time on hardware with bfloat16 instructions, and more on
-        others. The last layer stays in float32. Default ``"float32"``.
+    precision : {"auto", "float32", "bfloat16"}, optional
+        Approximate mode: ``"bfloat16"`` takes about half the time on hardware with bfloat16 instructions, and several
+        times as long on others. The last layer stays in float32. Default ``"auto"``: bfloat16 only where a measurement
+        of one layer shows that it pays, and never with `target_ssim`, whose places are exact. If the approximate heat
+        map would take longer than the exact one, the exact one is computed, and ``explain()`` tells so.
     batch_size : int
         Places per batch. Default 32.
     on_update : callable, optional
@@ -205,7 +207,7 @@ class OcclusionOptions:
         self._put("perturbation", as_array(self.perturbation))
         named: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
             ("mode", self.mode, MODES),
-            ("precision", self.precision or "float32", PRECISIONS),
+            ("precision", self.precision or "auto", ("auto", *PRECISIONS)),
             ("coordinates", self.coordinates, COORDINATES),
         )
         if not (isinstance(self.perturbation, np.ndarray) or callable(self.perturbation)):

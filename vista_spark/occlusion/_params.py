@@ -75,7 +75,10 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         above("drillDownFraction", 0, or_equal=True),
     )
     precision: Param[str] = Param(
-        UNBOUND, "precision", "in the approximate mode: " + " | ".join(PRECISIONS), one_of("precision", PRECISIONS)
+        UNBOUND,
+        "precision",
+        "in the approximate mode: " + " | ".join(("auto", *PRECISIONS)),
+        one_of("precision", ("auto", *PRECISIONS)),
     )
     region: Param[list[int]] = Param(UNBOUND, "region", "top, bottom, left and right that the patch stays in", _region)
 
@@ -84,7 +87,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         self._setDefault(
             inputCol="image", outputCol="heat_map", detailsCol="explanation", errorCol="image_error",
             patchSize=16, stride=4, perturbation="color", patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
-            precision="float32",
+            precision="auto",
         )  # fmt: skip
 
     setOutputCol = setter(HasOutputCol.outputCol, "the column of the heat map")

@@ -311,7 +311,7 @@ class ExplainerSession:
                 heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
                 occluder.theoretical_speedup, seconds, picture, score=heat.score, verified=heat.verified,
                 difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-                notes=notes_of(self._framework, occlusion.mode, occluder, options.mode), top=heat.top,
+                notes=notes_of(self._framework, occlusion, occluder), top=heat.top,
                 class_names=names, model=self._card.name, has_random_weights=random, geometry=query.geometry,
             )
             for heat in maps

@@ -11,8 +11,10 @@ from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
 from udfs.attribution import baseline_of
 from udfs.occlusion import Occlusion, Score
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.occlusion._base_explanation import NOTHING_IN_PARTS
 from vista_spark.occlusion._checks import check_color, has_parts
 from vista_spark.occlusion._options import APPROXIMATE_DEFAULTS, TARGET_SSIM
+from vista_spark.occlusion._predicted_cost import fastest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TracedModel
     from udfs.images import Preprocessing
-    from udfs.occlusion import Mode, Perturbation, Precision
+    from udfs.occlusion import Mode, Perturbation
     from vista_spark.occlusion._options import OcclusionOptions
 
 __all__ = ["color_fill", "occlusion_grid", "occlusion_settings", "with_content"]
@@ -65,7 +67,8 @@ def occlusion_settings(
 ) -> Occlusion:
     """Translate the options to the settings of one network and the spatial extents of its input.
 
-    The mode is naive instead of exact for a network without a layer that can be computed in parts. `fill` is the value
+    The mode is naive instead of exact for a network without a layer that can be computed in parts, and exact instead of
+    approximate where that takes as long. `fill` is the value
     of a patch of one colour, per channel, as the network reads it; `incremental` tells whether the network's framework
     computes parts of tensors.
 
@@ -79,20 +82,22 @@ def occlusion_settings(
     grid, score = occlusion_grid(options, extents), Score(options.output, options.head)
     score.check(model)
     mode = options.mode
+    note = ""
     if incremental and mode == "exact" and not has_parts(model.graph):
-        mode = "naive"
-    return Occlusion(
+        mode, note = "naive", NOTHING_IN_PARTS
+    settled = Occlusion(
         grid=grid,
         fill=fill,
         mode=cast("Mode", mode),
         batch_size=options.batch_size,
         perturbation=cast("Perturbation", options.perturbation),
-        precision=cast("Precision", options.precision or "float32"),
         score=score,
         verify=options.verify,
         seed=options.seed,
+        note=note,
         **_approximation(options, grid),
     )
+    return fastest(settled, model, options.precision or "auto") if mode == "approximate" else settled
 
 
 def _approximation(options: OcclusionOptions, grid: OcclusionGrid) -> dict[str, Any]:

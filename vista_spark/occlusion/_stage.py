@@ -171,9 +171,10 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     targetSpeedup : float
         Speed-up by drill-down, which decides the first stage's stride (equation 6.29), rounded up to a multiple of
         `stride`. Default 3; 1 is without drill-down.
-    precision : {"float32", "bfloat16"}
+    precision : {"auto", "float32", "bfloat16"}
         Precision of the approximate mode: ``"bfloat16"`` takes about half the time on hardware with bfloat16
-        instructions, and more on others; :meth:`fit` measures its loss of similarity. Default ``"float32"``.
+        instructions, and several times as long on others; :meth:`fit` measures its loss of similarity. Default
+        ``"auto"``: bfloat16 only where a measurement of one layer on the driver shows that it pays.
     region : list of 4 int, optional
         Top, bottom, left and right that the patch stays in, in pixels of the network's input.
     sampleSize : int
@@ -268,7 +269,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
         net, occlusion = self._checked(dataset)
         if occlusion.mode != "approximate":
-            return self._made(tau=1.0, stageOneStride=occlusion.grid.stride[0])
+            return self._made(tau=1.0, stageOneStride=occlusion.grid.stride[0], summary=occlusion.note)
         measured = self._measured(dataset, net, occlusion)
         choice = choose_approximation(measured, self.getTargetSSIM(), occlusion, net.graph)
         _logger.info("%s", choice.explain())

@@ -180,7 +180,7 @@ def test_no_hub_is_asked_for_paths(path: str, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "nets").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "file").write_text("")
-    with pytest.raises(InvalidArgumentError, match=r"folder of save_pretrained, got .*A hub is not asked for paths"):
+    with pytest.raises(InvalidArgumentError, match=r"is not a folder here, .* but a .*A hub is not asked for paths"):
         roster.from_pretrained(path)
 
 
