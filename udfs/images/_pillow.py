@@ -18,6 +18,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from udfs.images._errors import ImageError
+from udfs.images._isobmff import isobmff_reader
 from udfs.images._jpeg import open_jpeg, shrink
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def load(
     Parameters
     ----------
     data : bytes
-        A JPEG, PNG, WEBP, GIF, BMP or TIFF file.
+        A JPEG, PNG, WEBP, GIF, BMP or TIFF file; an AVIF or HEIC file if Pillow or its plugin ``pillow-heif`` decodes
+        it.
     max_pixels : int
         Larger images are refused before they are decoded.
     resized : callable, optional
@@ -92,11 +94,12 @@ def load(
     Raises
     ------
     ImageError
-        Empty, none of the formats, truncated, corrupt, or of more than `max_pixels` pixels.
+        Empty, none of the formats, of one that cannot be decoded here, truncated, corrupt, or of more than `max_pixels`
+        pixels.
     """
     if not data:
         raise ImageError("empty file")
-    reader = next((r for magic, at, r in _READERS if data.startswith(magic, at)), None)
+    reader = next((r for magic, at, r in _READERS if data.startswith(magic, at)), None) or isobmff_reader(data)
     is_jpeg = data.startswith(_JPEG)
     if reader is None and not is_jpeg:
         raise ImageError("not a JPEG, PNG, WEBP, GIF, BMP or TIFF image")
@@ -117,7 +120,7 @@ def load(
     except Image.DecompressionBombError as error:
         raise ImageError("too many pixels", f"more than {max_pixels}") from error
     except CORRUPT as error:
-        kind = "JPEG" if reader is None else reader.format
+        kind = "JPEG" if reader is None else "HEIC" if reader.format == "HEIF" else reader.format
         raise ImageError(f"truncated or corrupt {kind} file") from error
 
 

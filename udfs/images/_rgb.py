@@ -24,6 +24,10 @@ IMAGE_FIELDS = ("height", "width", "nChannels", "mode", "data")
 """Fields of Spark's ``image`` struct that hold the picture; its sixth, ``origin``, is where it came from."""
 _WHITE = (255, 255, 255)
 
+# Tags of a TIFF file, their values, and the numbers from which on 32 bits are used in full.
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
+_INTEGER_BITS, _UNSIGNED, _UPPER_HALF = 32, 1, 1 << 31
+
 
 def open_rgb(
     value: Any, max_pixels: int = MAX_PIXELS, resized: Callable[[tuple[int, int]], tuple[int, int]] | None = None
@@ -35,6 +39,8 @@ def open_rgb(
 
     * Transparent images are laid over white, since transparent pixels carry arbitrary colours underneath.
     * 16-bit grey keeps its high byte, which is what Pillow does to 16-bit colour.
+    * 32-bit integer grey of a TIFF file is scaled by its largest number: up to 255 and up to 65535 as 8 and 16 bits, in
+      the upper half of 32 bits by its high byte. Any other is refused, because nothing tells which number is white.
     * Float grey of at most 1 is taken as a fraction of white, otherwise as 0..255.
     * CMYK is converted without a colour profile.
     * With ``resized``, large JPEG files are decoded at a fraction of their size, as :func:`load` describes.
@@ -88,7 +94,25 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         raise ImageError("unsupported colour mode", image.mode) from error
 
 
+def _of_32_bits(image: Image.Image) -> np.ndarray[Any, Any] | None:
+    """Return the 8-bit pixels of a TIFF file of 32-bit integers; ``None`` for another image, or if it has 16 bits."""
+    tags = getattr(image, "tag_v2", {})
+    bits = tags.get(_BITS_PER_SAMPLE, 0)
+    if image.mode != "I" or _INTEGER_BITS not in (bits if isinstance(bits, tuple) else (bits,)):
+        return None
+    pixels: np.ndarray[Any, Any] = np.asarray(image)
+    kind = tags.get(_SAMPLE_FORMAT, _UNSIGNED)
+    if _UNSIGNED in (kind if isinstance(kind, tuple) else (kind,)):
+        pixels = pixels.view(np.uint32)  # Pillow reads them as signed
+        if pixels.max() >= _UPPER_HALF:
+            return (pixels >> 24).astype(np.uint8)
+    return pixels.astype(np.uint8) if pixels.min() >= 0 and pixels.max() <= 255 else None
+
+
 def _to_8_bits(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    scaled_down = _of_32_bits(image)
+    if scaled_down is not None:
+        return scaled_down
     # Pillow's own conversions of these modes clip at 255, which turns a 16-bit photograph white.
     pixels: np.ndarray[Any, Any] = np.asarray(image)
     if not np.isfinite(pixels).all():

@@ -18,7 +18,7 @@ import pytest
 import sklearn.datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
 from optimizer.errors import InvalidArgumentError
 from udfs import images
@@ -27,6 +27,7 @@ from udfs.images import (
     MAX_PIXELS,
     ImageError,
     Preprocessing,
+    _isobmff,
     decode,
     open_rgb,
     picture_geometry,
@@ -323,6 +324,78 @@ def test_32_bit_and_float_grey() -> None:
     ):
         with pytest.raises(ImageError, match=reason):
             open_rgb(encode(Image.fromarray(bad), "TIFF"))
+
+
+def unsigned_tiff(pixels: np.ndarray) -> bytes:
+    """Write one strip of 32-bit numbers, which Pillow writes as signed ones alone."""
+    rows, columns = pixels.shape
+    tags = [(256, columns), (257, rows), (258, 32), (259, 1), (262, 1), (273, 146), (277, 1), (278, rows)]
+    tags += [(279, pixels.nbytes), (339, 1)]
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    header = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4)
+    return header.ljust(146, b"\0") + pixels.astype("<u4").tobytes()
+
+
+def test_32_bit_integers_are_scaled_or_refused() -> None:
+    """Nothing tells which number is white: a picture of 8 bits in 32 must not become black."""
+    level = np.arange(256, dtype=np.int32).reshape(16, 16)
+    np.testing.assert_array_equal(rgb(encode(Image.fromarray(level), "TIFF"))[..., 0], level)
+    full = level.astype(np.uint32) << 24 | 7
+    with pytest.raises(ImageError, match="pixels out of range"):
+        open_rgb(encode(Image.fromarray(full.view(np.int32)), "TIFF"))  # Pillow writes them as signed
+    np.testing.assert_array_equal(rgb(unsigned_tiff(full))[..., 1], level)
+    np.testing.assert_array_equal(rgb(unsigned_tiff(level.astype(np.uint32)))[..., 1], level)
+    for between in (level * 1000, level << 20, -level):
+        with pytest.raises(ImageError, match="pixels out of range"):
+            open_rgb(encode(Image.fromarray(between), "TIFF"))
+
+
+def container(major: bytes, *others: bytes) -> bytes:
+    brands = major + bytes(4) + b"".join(others)
+    return (8 + len(brands)).to_bytes(4, "big") + b"ftyp" + brands + bytes(100)
+
+
+@pytest.mark.parametrize("turn", [1, 6])
+def test_avif_is_decoded(turn: int) -> None:
+    if not features.check("avif"):
+        pytest.skip("this Pillow is without AVIF")
+    data = encode(SMALL, "AVIF", quality=95, exif=exif(turn))
+    picture = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(rgb(data), np.rot90(picture, -1) if turn == 6 else picture)
+    for length in (40, len(data) // 2, len(data) - 5):
+        assert attempt(data[:length]).reason == "truncated or corrupt AVIF file"
+    with pytest.raises(ImageError, match="too many pixels"):
+        open_rgb(data, max_pixels=10)
+
+
+def test_heic_is_decoded() -> None:
+    pillow_heif = pytest.importorskip("pillow_heif", reason="pip install pillow-heif")
+    pillow_heif.register_heif_opener()
+    data = encode(SMALL, "HEIF", quality=95)
+    np.testing.assert_array_equal(rgb(data), np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+    tags = Image.Exif()
+    tags[0x112] = 6
+    turned = rgb(encode(SMALL, "HEIF", quality=95, exif=tags.tobytes()))
+    assert turned.shape[:2] == SMALL.size
+    assert attempt(data[: len(data) // 2]).reason == "truncated or corrupt HEIC file"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (container(b"avif"), "AVIF cannot be decoded here"),
+        (container(b"mif1", b"miaf", b"avif"), "AVIF cannot be decoded here"),
+        (container(b"heic", b"mif1"), "HEIC cannot be decoded here"),
+        (container(b"mif1", b"heic"), "HEIC cannot be decoded here"),
+        (container(b"mp42", b"isom"), "not a JPEG, PNG, WEBP, GIF, BMP or TIFF image"),
+    ],
+)
+def test_a_format_that_pillow_does_not_decode_is_named(
+    data: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for reader in ("_avif", "_heic"):
+        monkeypatch.setattr(_isobmff, reader, lambda: None)
+    bad(data, reason)
 
 
 def test_a_colour_space_that_pillow_does_not_convert_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
