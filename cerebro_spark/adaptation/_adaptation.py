@@ -131,6 +131,7 @@ class Adaptation(CampaignSettings):
         """Ids of the runs of all cycles in the store, finished or not."""
         return tuple(cycle.run for cycle in self._campaign.record.cycles)
 
+    @hint_keywords
     def fit(self, batch: DataFrame) -> Cycle:
         """Add a batch of labelled records, and train on all labelled records.
 
@@ -191,6 +192,7 @@ class Adaptation(CampaignSettings):
         with self._campaign.lease:
             return self._campaign.resume_cycle()
 
+    @hint_keywords
     def score(self, pool: DataFrame, how: str = "least_confidence", *, limit: int | None = None) -> DataFrame:
         """Rank records without labels by their value for training the best model of the last cycle.
 
@@ -243,6 +245,7 @@ class Adaptation(CampaignSettings):
             )
         return self._campaign.ranking.rank(pool, how, limit)
 
+    @hint_keywords
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: the plan for the next batch, and the cycles so far.
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from udfs.driver.command import print_json
+from udfs.driver.command import print_json, print_table
 
 if TYPE_CHECKING:
     from cerebro_spark.tune import Selection
@@ -33,7 +33,7 @@ def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -
     for trial in selection.trials:
         params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
         table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
-    Console(stderr=as_json).print(table)
+    print_table(table, Console(stderr=as_json), wrapped=True)
     typer.echo(selection.explain(), err=as_json)
     selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
     if as_json:

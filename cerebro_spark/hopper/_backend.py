@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import InvalidArgumentError, TooFewSlotsError
 from cerebro_spark.hopper._slots import slots_of
-from udfs.driver import driver_host, encrypts, leased_slots, task_slots
+from udfs.driver import check_types, driver_host, encrypts, leased_slots, task_slots
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class SparkBackend:
     encrypt: bool | None = None
 
     def __post_init__(self) -> None:
+        # Commands check their options before they start Spark, with a backend without a session.
+        check_types({"spark": ("SparkSession", "None")}, {"spark": self.spark})
         for name, value, least in (
             ("num_workers", self.num_workers, 1),
             ("max_workers", self.max_workers, self.num_workers),

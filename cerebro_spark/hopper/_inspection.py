@@ -10,6 +10,7 @@ from cerebro_spark.hopper._journal import Journal
 from optimizer.errors import CerebroError
 from udfs.hopper import Checkpoints
 from udfs.shards import FOLDER, check_shard, load_prepared
+from udfs.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,18 +39,22 @@ def inspect_store(store: Store) -> Iterator[Finding]:
     Raises
     ------
     udfs.store.StoreError
-        The store cannot be read.
+        The store cannot be read, or has neither prepared data nor runs: nothing can be said of such a place.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from udfs.store import Store
-    >>> list(inspect_store(Store.from_uri(tempfile.mkdtemp())))
-    []
+    >>> def damaged(store):
+    ...     return [finding.what for finding in inspect_store(store) if finding.defect]
     """
-    for name in store.list(FOLDER):
+    prepared, runs = store.list(FOLDER), store.list("runs")
+    if not prepared and not runs:
+        raise StoreError(
+            f"store must have prepared data or runs, got {store.uri}, which has none: it is not there, is empty, or is "
+            "another folder. Name the folder that Store.from_uri() or --out got."
+        )
+    for name in prepared:
         yield from _prepared(store, name)
-    for run in store.list("runs"):
+    for run in runs:
         yield from _run(store, run)
 
 

@@ -34,7 +34,7 @@ from cerebro_spark.tune._setting_checks import check_settings
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.procedures import Limits
-from udfs.driver import interruptible
+from udfs.driver import hint_keywords, interruptible
 from udfs.names import check_name
 from udfs.shards import PreparedData, load_prepared
 
@@ -226,6 +226,7 @@ class Search(Estimator[Selection]):
             campaign=self._extension.campaign,
         )
 
+    @hint_keywords
     def prepare(self, df: DataFrame) -> PreparedData:
         """Shuffle, split and write the shards. A later search over the same data uses them again.
 
@@ -260,6 +261,7 @@ class Search(Estimator[Selection]):
             errors=self.errors,
         )
 
+    @hint_keywords
     def fit(  # type: ignore[override]
         self, data: DataFrame | PreparedData, params: Mapping[Any, Any] | None = None, *, run_id: str | None = None
     ) -> Selection:
@@ -306,6 +308,7 @@ class Search(Estimator[Selection]):
         with Interrupts() as interrupts:
             return self._search(data, run_id, interrupts)
 
+    @hint_keywords
     def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
         """Start :meth:`fit` in the background, and return at once.
 
@@ -379,6 +382,7 @@ class Search(Estimator[Selection]):
         """Return a configuration of the search space, which the driver and the workers try first."""
         return self.strategy.list_configurations()[0]
 
+    @hint_keywords
     def plan(
         self,
         unit_seconds: float | None = None,
@@ -423,6 +427,7 @@ class Search(Estimator[Selection]):
             offers = plan.front(unit_seconds, partitions=partitions, price=self.price, workers=workers)
         return replace(plan, offers=offers)
 
+    @hint_keywords
     def resume(self, run_id: str) -> Selection:
         """Continue a run of this search that stopped, from the last checkpoints in the store.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from pyspark import cloudpickle
@@ -10,6 +11,7 @@ from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS
 from optimizer.arguments import one_of
 from optimizer.hopper import POLICIES
+from udfs.driver import argument_types, check_types
 
 __all__ = ["check_settings"]
 
@@ -24,6 +26,10 @@ def check_settings(search: Any) -> None:
     TrainerError
         ``trainer_fn`` cannot be sent to the workers.
     """
+    check_types(
+        argument_types(type(search).__init__.__annotations__),
+        {each.name: getattr(search, each.name) for each in fields(search)} | {"backend.spark": search.backend.spark},
+    )
     for name, value, known in (
         ("schedule", search.schedule, POLICIES),
         ("rounds", search.rounds, ROUNDS),

@@ -1,6 +1,7 @@
 """Driver side of both public packages: sessions, task slots, Params, persistence, tracking, displays."""
 
 from udfs.driver._accessors import accessors, optional_accessors, setter
+from udfs.driver._argument_types import argument_types, check_types, is_stopped
 from udfs.driver._arrow import as_vector, map_rows, quoted
 from udfs.driver._columns import (
     check_absent,
@@ -27,10 +28,12 @@ from udfs.driver._files import (
 )
 from udfs.driver._id_hints import id_columns, id_hint, spellings
 from udfs.driver._interruptible_jobs import interruptible
-from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_options
-from udfs.driver._launch import JavaNotFoundError, launch
+from udfs.driver._java import JavaNotFoundError
+from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_names, hint_options
+from udfs.driver._launch import launch
 from udfs.driver._live_display import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
+from udfs.driver._path_probe import check_paths
 from udfs.driver._persistence import (
     NetworkReader,
     NetworkWriter,
@@ -67,6 +70,7 @@ __all__ = [
     "WorkerJobs",
     "above",
     "accessors",
+    "argument_types",
     "arrow_text_numbers",
     "as_vector",
     "at_least",
@@ -75,11 +79,13 @@ __all__ = [
     "check_file_columns",
     "check_image",
     "check_numbers",
+    "check_paths",
     "check_place",
     "check_present",
     "check_rows",
     "check_spark_writes",
     "check_text",
+    "check_types",
     "detect_separator",
     "device_name",
     "driver_host",
@@ -87,6 +93,7 @@ __all__ = [
     "file_columns",
     "file_infos",
     "hint_keywords",
+    "hint_names",
     "hint_options",
     "holds_image_lists",
     "id_columns",
@@ -95,6 +102,7 @@ __all__ = [
     "is_here",
     "is_local",
     "is_numeric",
+    "is_stopped",
     "is_table",
     "is_uri",
     "launch",

@@ -1,17 +1,19 @@
-"""Hints for keyword arguments that a function does not have: a typo, or a name of an earlier release."""
+"""Checks of the arguments of public functions: hints for names that they do not have, and the types of values."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from optimizer.errors import InvalidArgumentError, nearest
+from udfs.driver._argument_types import argument_types, check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_keywords", "hint_options"]
+__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_keywords", "hint_names", "hint_options"]
 
 _Target = TypeVar("_Target", bound="Callable[..., Any]")
 
@@ -33,21 +35,25 @@ class UnknownKeywordError(InvalidArgumentError, TypeError):
     """A keyword argument that the function does not have; the message hints at the right one."""
 
 
-def hint_keywords(target: _Target, options: Iterable[str] = ()) -> _Target:
-    """Make a function, or a class's constructor, hint at the right keyword when it gets a wrong one.
+def hint_keywords(target: _Target, options: Mapping[str, Any] = MappingProxyType({}), *, check: bool = True) -> _Target:
+    """Make a function, or a class's constructor, hint at the right keyword, and check the types of its arguments.
 
     Parameters
     ----------
     target : callable
         A function, or a class whose ``__init__`` is wrapped in place, and its ``setParams`` where it has one. A
         decorator of a dataclass goes above ``@dataclass``.
-    options : iterable of str
+    options : mapping of str to annotation
         Keywords that the function accepts as ``**keywords``; see :func:`hint_options`.
+    check : bool
+        Whether types are checked. Default true; false for a target that checks its arguments itself.
 
     Returns
     -------
     callable
-        With the same signature. It raises :class:`UnknownKeywordError`, a ``TypeError`` too.
+        With the same signature. It raises :class:`UnknownKeywordError`, a ``TypeError`` too, and
+        ``InvalidArgumentError`` for a value of another type than the annotation's; see
+        :func:`udfs.driver._argument_types.check_types`.
 
     Examples
     --------
@@ -60,11 +66,19 @@ def hint_keywords(target: _Target, options: Iterable[str] = ()) -> _Target:
     if isinstance(target, type):
         constructed: Any = target
         names = _keywords(constructed.__init__, target.__name__)
-        constructed.__init__ = _checked(constructed.__init__, target.__name__, names)
+        kinds = argument_types(constructed.__init__.__annotations__) if check else {}
+        constructed.__init__ = _checked(constructed.__init__, target.__name__, names, kinds)
         if hasattr(target, "setParams"):
-            constructed.setParams = _checked(constructed.setParams, f"{target.__name__}.setParams", names)
+            constructed.setParams = _checked(constructed.setParams, f"{target.__name__}.setParams", names, kinds)
         return target
-    return cast("_Target", _checked(target, target.__name__, _keywords(target, target.__name__, options)))
+    names = _keywords(target, target.__name__, options)
+    kinds = argument_types(target.__annotations__) if check else {}
+    return cast("_Target", _checked(target, target.__name__, names, kinds))
+
+
+def hint_names(target: _Target) -> _Target:
+    """Make a function or class hint at the right keyword, and leave the types to its own checks."""
+    return hint_keywords(target, check=False)
 
 
 def hint_options(options: type, *, without: Iterable[str] = ()) -> Callable[[_Target], _Target]:
@@ -88,8 +102,8 @@ def hint_options(options: type, *, without: Iterable[str] = ()) -> Callable[[_Ta
     Traceback (most recent call last):
     udfs.driver._keywords.UnknownKeywordError: explain() has no parameter 'strid'; did you mean 'stride'?
     """
-    names = tuple(options.__annotations__.keys() - set(without))
-    return functools.partial(hint_keywords, options=names)
+    accepted = {name: each for name, each in options.__annotations__.items() if name not in without}
+    return functools.partial(hint_keywords, options=accepted, check=False)
 
 
 def _keywords(function: Callable[..., Any], name: str, options: Iterable[str] = ()) -> list[str]:
@@ -100,15 +114,37 @@ def _keywords(function: Callable[..., Any], name: str, options: Iterable[str] = 
     return [*names, *options]
 
 
-def _checked(function: Callable[..., Any], name: str, names: list[str]) -> Callable[..., Any]:
+def _checked(
+    function: Callable[..., Any], name: str, names: list[str], kinds: Mapping[str, tuple[str, ...]]
+) -> Callable[..., Any]:
+    places = list(inspect.signature(function).parameters)
+
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         for keyword in keywords:
             if keyword not in names:
-                raise UnknownKeywordError(f"{name}() has no parameter {keyword!r}{_hint(keyword, names)}")
+                hint = _other_place(keyword, arguments) if places[:1] == ["self"] else ""
+                raise UnknownKeywordError(f"{name}() has no parameter {keyword!r}{hint or _hint(keyword, names)}")
+        check_types(kinds, dict(zip(places, arguments, strict=False)) | keywords)
         return function(*arguments, **keywords)
 
     return call
+
+
+def _other_place(keyword: str, arguments: tuple[Any, ...]) -> str:
+    """Name the methods of a class, or its constructor, that have a parameter which the called function has not."""
+    kind = type(arguments[0])
+    methods = [
+        name
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and name != "setParams" and keyword in inspect.signature(method).parameters
+    ]
+    if keyword in inspect.signature(kind).parameters:
+        return f": it is a parameter of {kind.__name__}()"
+    if not methods:
+        return ""
+    *first, last = (f"{name}()" for name in methods)
+    return f": it is a parameter of {', '.join(first)}{' and ' if first else ''}{last}"
 
 
 def _hint(keyword: str, names: list[str]) -> str:

@@ -26,6 +26,8 @@ from udfs.node import check_device
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from rich.table import Table
+
 __all__ = [
     "FAILED",
     "INTERRUPTED",
@@ -44,6 +46,7 @@ __all__ = [
     "out_folder",
     "picture_file",
     "print_json",
+    "print_table",
     "refused_before_spark",
     "run_command",
     "show_version",
@@ -63,6 +66,8 @@ INTERRUPTED = 130
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
 _STDOUT: ContextVar[TextIO] = ContextVar("stdout")
+# Characters of a line of a table, at most.
+_WIDEST = 2000
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
@@ -114,6 +119,31 @@ def run_command(app: Callable[[], object]) -> None:
     except (OSError, MemoryError) as error:
         # A disk that is full, a folder that went away: what the machine did, and no fault of the program.
         _end(FAILED, type(error).__name__, str(error) or "no memory is left")
+
+
+def print_table(table: Table, console: Console | None = None, *, wrapped: bool = False) -> None:
+    """Print a table without cutting a value, wherever the output goes.
+
+    Parameters
+    ----------
+    table : rich.table.Table
+        Table to print; its columns are changed. If the rows do not fit into the terminal, it is printed without lines
+        between the columns, and the terminal breaks the rows: addresses and paths can be copied and searched.
+    console : rich.console.Console, optional
+        Place for the table; standard output by default.
+    wrapped : bool
+        Whether a row may take several lines, for columns of many words. Default false.
+    """
+    console = console or Console()
+    for column in table.columns:
+        column.overflow = "fold"
+        column.no_wrap = not wrapped
+    if not wrapped:
+        natural = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
+        if natural > console.width:
+            table.box = None
+            console = Console(file=console.file, width=natural)
+    console.print(table)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -4,6 +4,7 @@ from udfs.images._decode import decode
 from udfs.images._errors import IMAGE_REASONS, ImageError
 from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
+from udfs.images._path_probe import PROBED_PATH, PROBED_REASON, probe_paths
 from udfs.images._pillow import BYTES_PER_PIXEL, MAX_PIXELS
 from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings, Resample
 from udfs.images._rgb import IMAGE_FIELDS, open_rgb
@@ -13,6 +14,8 @@ __all__ = [
     "IMAGE_FIELDS",
     "IMAGE_REASONS",
     "MAX_PIXELS",
+    "PROBED_PATH",
+    "PROBED_REASON",
     "ImageError",
     "Layout",
     "PictureGeometry",
@@ -25,4 +28,5 @@ __all__ = [
     "hog_length",
     "open_rgb",
     "picture_geometry",
+    "probe_paths",
 ]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
-from udfs.driver.command import Json, print_json
+from udfs.driver.command import Json, print_json, print_table
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def models_command(as_json: Json = False) -> None:
         card = roster.card(name)
         layers = ", ".join(f"{number} {layer.name}" for number, layer in enumerate(reversed(card.layers), 1))
         table.add_row(name, card.preprocessing.size, f"{card.parameters:,}", layers)
-    Console().print(table)
+    print_table(table, wrapped=True)
 
 
 def _facts(card: ModelCard) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from udfs.driver import check_place, check_spark_writes, is_uri, results_at, track_into
-from udfs.driver.command import Json, Master, OutPlace, print_json, refused_before_spark
+from udfs.driver.command import Json, Master, OutPlace, print_json, print_table, refused_before_spark
 from udfs.driver.options import OptionGroup, with_options
 from vista_spark.cli._options import (
     OVERRIDES,
@@ -198,7 +198,7 @@ def _show(result: TransferResult, out: str, console: Console) -> None:
             f"{row.training_seconds:.1f}",
             style="bold" if row is result.best else None,
         )
-    console.print(table)
+    print_table(table, console, wrapped=True)
     for reason, count in result.dropped.items():
         console.print(f"left out: {reason} ({count} rows)", highlight=False)
     console.print(f"{result.verdict}.", highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from udfs.driver.command import Json, out_folder, print_json, refused_before_spark
+from udfs.driver.command import Json, out_folder, print_json, print_table, refused_before_spark
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError, WeightsError
 
@@ -87,5 +87,9 @@ def list_command(as_json: Json = False) -> None:
         return
     table = Table("model", "address", "digest", "on this machine")
     for row in rows:
-        table.add_row(row["model"], row["url"] or row["instead"], row["digest"] or "", row["file"] or "")
-    Console().print(table)
+        if row["url"]:
+            table.add_row(row["model"], row["url"], row["digest"] or "", row["file"] or "")
+    print_table(table)
+    for row in rows:
+        if not row["url"]:
+            typer.echo(f"{row['model']}: {row['instead']}")

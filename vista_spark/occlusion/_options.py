@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.arguments import one_of
-from udfs.driver import hint_keywords
+from udfs.driver import hint_names
 from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Score
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._checks import check_color
@@ -87,7 +87,7 @@ class ImageKeywords(TensorKeywords, total=False):
     cancel: threading.Event | None
 
 
-@hint_keywords
+@hint_names
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OcclusionOptions:
     """Options of an occlusion heat map; every field is also a keyword of :func:`vista_spark.explain_image`.

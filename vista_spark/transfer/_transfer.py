@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from optimizer.memory import LOGICAL_PLANS, Join, Persistence
 from optimizer.transfer import plan_layers
-from udfs.driver import Progress, check_present, hint_keywords, holds_image_lists, quoted
+from udfs.driver import Progress, check_paths, check_present, hint_keywords, holds_image_lists, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
 from udfs.node import check_device
 from vista_spark import roster
@@ -342,6 +342,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             if self.hog and (has_arrays or net.reads.kind != "image"):
                 raise InvalidArgumentError("hog must be False for lists of images and for texts, got True.")
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
+            if net.reads.kind == "image" and self.start_layer is None:
+                check_paths(images, columns.image, "image_column")
             check_width(self.downstream, FEATURES, lambda: matched.width(columns.structured))
             bar.step("planning")
             choice = self._choice(net, matched, columns)

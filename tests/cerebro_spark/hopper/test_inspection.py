@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from typer.testing import CliRunner
 
 from cerebro_spark.cli import app
@@ -73,3 +74,18 @@ def test_every_damaged_file_is_named_with_a_remedy(store: Store, tmp_path: Path)
         assert result.exit_code == 1
         assert "1 damaged" in result.output
         path.write_bytes(intact)
+
+
+@pytest.mark.parametrize("place", ["absent", "empty", "of another thing", "a run's own folder"])
+def test_a_place_without_data_is_no_intact_store(place: str, tmp_path: Path) -> None:
+    folder = tmp_path / "no store"
+    if place != "absent":
+        folder.mkdir()
+    if place == "of another thing":
+        (folder / "table.csv").write_text("x")
+    if place == "a run's own folder":
+        (folder / "checkpoints").mkdir()
+    result = CliRunner().invoke(app, ["fsck", str(folder)], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert "store must have prepared data or runs, got " in " ".join(result.output.split())
+    assert "0 damaged" not in result.output
