@@ -25,8 +25,8 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     passes, scores = figure.subplots(1, 2)
     places = range(len(cycles))
     for shift, colour, label, values in (
-        (-0.2, _ALONE, "each configuration by itself", [cycle.passes_alone for cycle in cycles]),
-        (0.2, _HERE, "here", [cycle.passes for cycle in cycles]),
+        (-0.2, _ALONE, "each configuration by itself: once per epoch", [cycle.passes_alone for cycle in cycles]),
+        (0.2, _HERE, "shared: new records once", [cycle.passes for cycle in cycles]),
     ):
         bars = passes.bar([place + shift for place in places], values, width=0.4, color=colour, label=label)
         # A cycle whose run was over before has no number.
@@ -34,7 +34,12 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     passes.set_xticks(places, [f"{cycle.records:,}" for cycle in cycles])
     passes.set_xlabel("labelled records, cycle by cycle")
     passes.set_title("records through the frozen layers, in a cycle")
-    passes.legend(loc="upper left", fontsize=8)
+    # Above the tallest bar and its number, which grow from cycle to cycle or do not.
+    tallest = max(
+        (value for cycle in cycles for value in (cycle.passes_alone, cycle.passes) if value == value), default=0
+    )
+    passes.set_ylim(0, 1.4 * tallest or 1)
+    passes.legend(loc="upper center", fontsize=8, frameon=False)
     scores.plot([cycle.records for cycle in cycles], [cycle.score for cycle in cycles], marker="o", color=_HERE)
     scores.set_xlabel("labelled records")
     scores.set_title(f"best {metric}, on records held out")

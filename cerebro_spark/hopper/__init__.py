@@ -20,13 +20,14 @@ from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
-from cerebro_spark.hopper._trial import Death, Trial
+from cerebro_spark.hopper._trial import UNBROKEN, Death, Trial
 from cerebro_spark.hopper._user_modules import check_modules
 
 __all__ = [
     "CHECKPOINTS",
     "KEEPS",
     "ROUNDS",
+    "UNBROKEN",
     "Budget",
     "Coordinator",
     "Death",

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from optimizer.procedures import Source
     from udfs.hopper import TrainedMember
 
-__all__ = ["Copy", "Death", "Trial"]
+__all__ = ["UNBROKEN", "Copy", "Death", "Trial"]
 
-_UNBROKEN = ("running", "paused", "stopped", "finished")
+UNBROKEN = ("running", "paused", "stopped", "finished")
+"""Statuses of configurations that no error of their own ended."""
 
 # A trial during which this number of consecutive workers died is tried alone.
 _SUSPECT = 2
@@ -103,7 +104,7 @@ class Trial:
     @property
     def failed(self) -> bool:
         """True if an error of its own ended it, not a decision."""
-        return self.status not in _UNBROKEN
+        return self.status not in UNBROKEN
 
     @property
     def suspect(self) -> bool:

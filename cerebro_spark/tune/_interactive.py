@@ -5,10 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from cerebro_spark.tune._colours import trial_colours
 from udfs.driver.interactive import graph_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import plotly.graph_objects as go
 
@@ -17,25 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["interactive_curves", "interactive_gantt"]
 
-# Training and validation of a configuration are two traces of one colour.
-_COLOURS = (
-    "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"
-)  # fmt: skip
+# Epochs that all have a label on the axis.
+_EACH_EPOCH = 15
 
 
 def interactive_curves(trials: Sequence[TrialResult], metric: str) -> go.Figure:
     """Draw a metric by epoch, one line per configuration; under the pointer its params and all metrics."""
     graphs = graph_objects()
     figure = graphs.Figure()
+    colours = trial_colours(trial.trial_id for trial in trials)
     for place, trial in enumerate(trials):
+        ended = f" ({trial.status})" if trial.failed else ""
         params = "<br>".join(escape(f"{name} = {value}") for name, value in trial.params.items())
         figure.add_trace(
             graphs.Scatter(
                 x=list(range(1, len(trial.history) + 1)),
                 y=[entry.get(metric) for entry in trial.history],
                 mode="lines+markers",
-                name=trial.trial_id,
-                line={"width": 3 if place == 0 else 1.5},
+                name=f"{trial.trial_id}{ended}",
+                line={"width": 3 if place == 0 else 1.5, "color": colours[trial.trial_id]},
                 text=[
                     "<br>".join(escape(f"{name}: {value:.5g}") for name, value in entry.items())
                     for entry in trial.history
@@ -45,17 +46,25 @@ def interactive_curves(trials: Sequence[TrialResult], metric: str) -> go.Figure:
         )
     title = f"{len(trials)} configurations, the best first"
     figure.update_layout(title=title, xaxis_title="epoch", yaxis_title=metric, hovermode="closest")
+    epochs = max((len(trial.history) for trial in trials), default=0)
+    if epochs <= _EACH_EPOCH:  # plotly would also label parts of epochs
+        figure.update_xaxes(dtick=1)
     return figure
 
 
-def interactive_gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | None = None) -> go.Figure:
+def interactive_gantt(
+    events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | None = None, trial_ids: Iterable[str] = ()
+) -> go.Figure:
     """Draw one row per worker and one bar per unit; a click on the legend hides a configuration.
 
-    With ``follow``, a line joins the units of that configuration, and those of others are pale.
+    With ``follow``, a line joins the units of that configuration, and those of others are pale. ``trial_ids`` are those
+    of all configurations of the run, which decide the colours.
     """
     graphs = graph_objects()
     figure = graphs.Figure()
-    for place, trial_id in enumerate(sorted({event.trial_id for event in events})):
+    colours = trial_colours([*trial_ids, *(event.trial_id for event in events)])
+    # Training and validation of a configuration are two traces of one colour.
+    for trial_id in sorted({event.trial_id for event in events}):
         for trains in (True, False):
             units = [event for event in events if event.trial_id == trial_id and (event.kind == "train") == trains]
             pale = not trains or follow not in {None, trial_id}
@@ -70,7 +79,7 @@ def interactive_gantt(events: Sequence[Event], losses: Sequence[Loss] = (), foll
                     name=trial_id,
                     legendgroup=trial_id,
                     showlegend=trains,
-                    marker={"color": _COLOURS[place % len(_COLOURS)], "line": {"color": "white", "width": 0.5}},
+                    marker={"color": colours[trial_id], "line": {"color": "white", "width": 0.5}},
                     opacity=0.35 if pale else 1.0,
                     text=[f"{unit.kind}, epoch {unit.epoch + 1}, shard {unit.partition}" for unit in units],
                     textposition="none",

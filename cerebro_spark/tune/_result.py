@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.hopper import best_epoch
+from cerebro_spark.hopper import UNBROKEN, best_epoch
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec, Trial
@@ -75,6 +75,11 @@ class TrialResult:
     source: Source | None = None
     scores: dict[str, float] = field(default_factory=dict)
     log: str = field(default="", repr=False)
+
+    @property
+    def failed(self) -> bool:
+        """True if an error of its own ended it, such as ``"diverged"``, and not a decision."""
+        return self.status not in UNBROKEN
 
 
 def result_of(trial: Trial, spec: RunSpec) -> TrialResult:

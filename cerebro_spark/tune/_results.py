@@ -272,7 +272,8 @@ class Results:
 
         if follow is not None:
             self._known(follow)
-        return gantt(self.outcome.events, self.outcome.losses, follow)
+        names = [trial.trial_id for trial in self._trials]
+        return gantt(self.outcome.events, self.outcome.losses, follow, names)
 
     def interactive(self) -> go.Figure:
         """Draw learning curves with plotly: each point says its params and all of its metrics.
@@ -305,7 +306,8 @@ class Results:
 
         if follow is not None:
             self._known(follow)
-        return interactive_gantt(self.outcome.events, self.outcome.losses, follow)
+        names = [trial.trial_id for trial in self._trials]
+        return interactive_gantt(self.outcome.events, self.outcome.losses, follow, names)
 
     def explain(self) -> str:
         """Describe the run in words."""

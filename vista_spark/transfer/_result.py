@@ -245,27 +245,32 @@ class TransferResult:
         """
         from udfs.driver.figure import NotebookFigure  # half a second that workers need not spend
 
-        figure = NotebookFigure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
+        figure = NotebookFigure(figsize=(9, 0.5 * len(self.rows) + 1.8), layout="constrained")
         scores, seconds = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
         labels = [self._label(row) for row in self.rows]
         places = list(range(len(labels)))[::-1]
         colours = ["#b0b7bf" if row not in self.layers else "#1f77b4" for row in self.rows]
         colours[self.rows.index(self.best)] = "#d95f02"
-        bars = scores.barh(places, [row.score for row in self.rows], color=colours)
-        scores.bar_label(bars, fmt="%.3f", padding=3)
+        scores.barh(places, [row.score for row in self.rows], color=colours)
+        # The numbers are a column beside the axes: next to the bars, the lines of the intervals would cross them.
+        for place, row in zip(places, self.rows, strict=True):
+            scores.text(1.01, place, f"{row.score:.3f}", va="center", transform=scores.get_yaxis_transform())
         sure = [(place, row) for place, row in zip(places, self.rows, strict=True) if row.interval is not None]
         for place, row in sure:
             scores.plot(row.interval or (), (place, place), color="#343a40", linewidth=1.5, marker="|", markersize=6)
         scores.axvline(self.baseline.score, color="#6c757d", linestyle="--", linewidth=1)
         scores.set_yticks(places, labels)
-        scores.margins(x=0.15)
-        said = "; lines: 95 % of the scores of resampled rows" if sure else ""
-        scores.set_xlabel(f"{self.metric} on {self.test_rows} rows held out{said}", fontsize="small" if said else None)
+        scores.margins(x=0.05)
+        said = "\nblack lines: 95 % of the scores of resampled rows" if sure else ""
+        dashes = "dashes: the structured features alone" if self.has_structured else "dashes: a guess without features"
+        scores.set_xlabel(f"{self.metric} on {self.test_rows} rows held out{said}\n{dashes}", fontsize="small")
         seconds.barh(places, [row.inference_seconds for row in self.rows], color="#8fb8de", label="inference")
         lefts = [row.inference_seconds for row in self.rows]
         seconds.barh(places, [row.training_seconds for row in self.rows], left=lefts, color="#f2c48d", label="training")
-        seconds.set_xlabel("seconds")
-        seconds.legend(frameon=False, fontsize="small")
+        seconds.set_xlabel("seconds", fontsize="small")
+        seconds.legend(
+            frameon=False, fontsize="small", loc="lower right", bbox_to_anchor=(1, 1), ncols=2, columnspacing=1
+        )
         for axes in (scores, seconds):
             axes.spines[["top", "right"]].set_visible(False)
         figure.suptitle(self._title)
