@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from udfs.adaptation import AugmentationError, FeatureError, FeatureSpaceError
+from udfs.driver import TrackingError
 from udfs.shards import ShardError
 from udfs.store import StoreError
 from udfs.training import TrainerError
@@ -27,6 +28,7 @@ __all__ = [
     "ShardError",
     "StoreError",
     "TooFewSlotsError",
+    "TrackingError",
     "TrainerError",
 ]
 

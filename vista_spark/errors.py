@@ -12,7 +12,7 @@ from optimizer.errors import (
     LabelError,
     UnknownLayerError,
 )
-from udfs.driver import JavaNotFoundError
+from udfs.driver import JavaNotFoundError, TrackingError
 from udfs.occlusion import VerificationError
 from udfs.roster import UnknownModelError
 from udfs.weights import WeightsError
@@ -35,6 +35,7 @@ __all__ = [
     "MissingIdError",
     "NoExecutorError",
     "RandomWeightsWarning",
+    "TrackingError",
     "UnknownLayerError",
     "UnknownModelError",
     "VerificationError",

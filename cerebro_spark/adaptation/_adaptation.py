@@ -14,7 +14,7 @@ from cerebro_spark.adaptation._settings import CampaignSettings
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import check_objectives, grid
 from udfs.adaptation import FeatureStore
-from udfs.driver import hint_keywords
+from udfs.driver import check_tracking, hint_keywords
 from udfs.names import check_name
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ class Adaptation(CampaignSettings):
             The run stopped, and :meth:`resume` goes on; or another process trains the campaign.
         """
         self._check()
+        if self.experiment is not None:
+            check_tracking(self.experiment)
         self.backend.admit()
         with self._campaign.lease:
             return self._campaign.begin_cycle(batch)

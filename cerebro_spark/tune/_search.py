@@ -291,6 +291,8 @@ class Search(Estimator[Selection]):
         InvalidArgumentError
             ``params`` has entries, a setting was changed to one that is not allowed, or the prepared data have other
             weights than ``weight_column``.
+        TrackingError
+            MLflow's server does not answer within 10 seconds.
         RunError
             The run stopped; :meth:`resume` continues it.
         KeyboardInterrupt
@@ -305,6 +307,7 @@ class Search(Estimator[Selection]):
         self._check()
         if run_id is not None:
             check_name(run_id, "a run")
+        self._followers.check_server()
         with Interrupts() as interrupts:
             return self._search(data, run_id, interrupts)
 
@@ -340,6 +343,7 @@ class Search(Estimator[Selection]):
         """
         self._check()
         name = _new_run() if run_id is None else check_name(run_id, "a run")
+        self._followers.check_server()
         epochs = self.plan().epochs_each
         self.backend.admit()
         preparing = ExitStack()
@@ -450,6 +454,7 @@ class Search(Estimator[Selection]):
             has other settings or makes other decisions than the run.
         """
         self._check()
+        self._followers.check_server()
         journal = Journal(self.store, run_id)
         spec = journal.spec()
         check_no_replay(spec)

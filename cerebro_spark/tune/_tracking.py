@@ -14,6 +14,7 @@ from cerebro_spark.callbacks import Callback, ProgressTable, TensorBoard
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._autolog import Autologging, autologging
 from cerebro_spark.tune._flavour import pyfunc_of
+from udfs.driver import check_tracking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,6 +105,22 @@ class Followers:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     campaign: tuple[str, int] | None = None
 
+    @property
+    def log_to_mlflow(self) -> bool:
+        """True if an experiment is named, or :func:`cerebro_spark.autolog` is on."""
+        return self.experiment is not None or autologging() is not None
+
+    def check_server(self) -> None:
+        """Check that MLflow's server answers, if results go there.
+
+        Raises
+        ------
+        TrackingError
+            It does not answer within 10 seconds.
+        """
+        if self.log_to_mlflow:
+            check_tracking(self.experiment)
+
     def __post_init__(self) -> None:
         for place, callback in enumerate(self.callbacks):
             if not isinstance(callback, Callback):
@@ -133,9 +150,12 @@ class Tracked:
 
 @contextmanager
 def tracked(followers: Followers, *, run: str) -> Iterator[Tracked]:
-    """Open the trackers of a run; an error in the block marks MLflow's run as failed."""
-    logged = followers.experiment is not None or autologging() is not None
-    mlflow = _MLflow(followers, run) if logged else None
+    """Open the trackers of a run; an error in the block marks MLflow's run as failed.
+
+    Raise TrackingError if MLflow's server does not answer.
+    """
+    followers.check_server()
+    mlflow = _MLflow(followers, run) if followers.log_to_mlflow else None
     callbacks: list[Callback] = []
     try:
         if followers.progress:

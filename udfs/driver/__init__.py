@@ -50,7 +50,7 @@ from udfs.driver._slots import is_local, task_slots
 from udfs.driver._sql import register_function
 from udfs.driver._tables import read_table
 from udfs.driver._text_numbers import TextNumbers, arrow_text_numbers, text_numbers
-from udfs.driver._tracking import track_into
+from udfs.driver._tracking import TrackingError, check_tracking, track_into
 from udfs.driver._worker_jobs import WorkerJobs
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "StageReadable",
     "StageReader",
     "TextNumbers",
+    "TrackingError",
     "UnknownKeywordError",
     "WorkerJobs",
     "above",
@@ -85,6 +86,7 @@ __all__ = [
     "check_rows",
     "check_spark_writes",
     "check_text",
+    "check_tracking",
     "check_types",
     "detect_separator",
     "device_name",

@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from udfs.driver import check_tracking
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,12 +42,13 @@ class PlanLog:
     """MLflow run with a server's plans: ``plans/00001.txt`` with the reason, and metrics by the number of the plan.
 
     Errors of the tracking server are logged and do not stop the server. The experiment is created if it does not exist.
-    Raise MlflowException if the run cannot be created.
+    Raise TrackingError if the server does not answer, and MlflowException if the run cannot be created.
     """
 
     def __init__(self, experiment: str, parameters: Mapping[str, Any]) -> None:
         import mlflow  # takes a second that only tracking should cost
 
+        check_tracking(experiment)
         self._client = mlflow.MlflowClient()
         known = self._client.get_experiment_by_name(experiment)
         chosen = self._client.create_experiment(experiment) if known is None else known.experiment_id

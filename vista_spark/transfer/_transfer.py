@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from optimizer.memory import LOGICAL_PLANS, Join, Persistence
 from optimizer.transfer import plan_layers
-from udfs.driver import Progress, check_paths, check_present, hint_keywords, holds_image_lists, quoted
+from udfs.driver import Progress, check_paths, check_present, check_tracking, hint_keywords, holds_image_lists, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
 from udfs.node import check_device
 from vista_spark import roster
@@ -326,9 +326,13 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             The tables are invalid; raised before any image is read.
         InfeasiblePlanError
             With ``plan="auto"``, no plan fits into the session's memory.
+        TrackingError
+            ``experiment`` is set and MLflow's server does not answer within 10 seconds.
         udfs.images.ImageError, udfs.inference.TextError
             A bad image or text, with ``errors="raise"``.
         """
+        if self.experiment is not None:
+            check_tracking(self.experiment)
         net = self._network()
         columns = self._columns(structured.columns, on, feature_columns, label_column, image_column)
         evaluator = self.evaluator or default_evaluator(self.downstream)
