@@ -5,6 +5,7 @@ from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._context import RunContext
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
+from cerebro_spark.hopper._early_check import check_trainer
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._grouping import Group, Grouping, Singles
 from cerebro_spark.hopper._holdings import Holdings
@@ -57,6 +58,7 @@ __all__ = [
     "best_epoch",
     "check_label_samples",
     "check_modules",
+    "check_trainer",
     "inspect_store",
     "probe",
     "uses_slots",

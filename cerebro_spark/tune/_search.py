@@ -22,6 +22,7 @@ from cerebro_spark.hopper import (
     RunContext,
     RunSpec,
     check_modules,
+    check_trainer,
     probe,
     uses_slots,
 )
@@ -89,7 +90,7 @@ class Search(Estimator[Selection]):
         Place of the prepared data and the checkpoints.
     trainer_fn : callable
         Function that takes a configuration's params (a dict) and returns a :class:`ModelTrainer` or
-        :class:`TrainingFunctions`. It runs on the workers, and once on the driver.
+        :class:`TrainingFunctions`. It runs on the workers, and before on the driver, which checks it.
     feature_columns : sequence of str, or mapping of str to sequence of str
         Columns that the model reads; a mapping has one entry for each input of the model. As for :func:`prepare`.
     label_columns : sequence of str
@@ -499,6 +500,8 @@ class Search(Estimator[Selection]):
                 )
             self.backend.admit()
             return data
+        # A wrong trainer is refused before hours of preparation.
+        check_trainer(self.trainer_fn, self.strategy.list_configurations(), self.seed, self.metric)
         return interruptible(self.backend.spark, lambda: self.prepare(data))
 
     def _search(

@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InvalidArgumentError
+from optimizer.errors import InvalidArgumentError, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +29,12 @@ def user_module(path: Path, defines: str) -> ModuleType:
     InvalidArgumentError
         There is no such Python file, or it fails; the message has its line.
     """
+    if not path.is_file():
+        reason = "is a folder" if path.is_dir() else f"is not there{_nearest_file(path)}"
+        raise InvalidArgumentError(f"{path} {reason}. Name a Python file that defines {defines}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise InvalidArgumentError(f"{path} is not a Python file: it has to define {defines}")
+    if spec is None or spec.loader is None:
+        raise InvalidArgumentError(f"{path} must be a Python file (.py) that defines {defines}.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -44,3 +47,10 @@ def user_module(path: Path, defines: str) -> ModuleType:
     sys.modules[path.stem] = module
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
+
+
+def _nearest_file(path: Path) -> str:
+    """Suggest a file of the same folder."""
+    if not path.parent.is_dir():
+        return f", nor its folder {path.parent}"
+    return nearest(path.name, [each.name for each in path.parent.iterdir() if each.suffix == ".py"])

@@ -10,7 +10,7 @@ from udfs.handlers._framework import Framework
 from udfs.handlers._installed_packages import own_packages
 from udfs.handlers._layer_layout import LAYOUTS, LayerLayout, layer_layout
 from udfs.handlers._metric_modes import check_metric_mode
-from udfs.handlers._open_session import open_adapted, open_session, training_bytes
+from udfs.handlers._open_session import call_trainer, open_adapted, open_session, training_bytes
 from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._process_settings import apply_settings, changed_settings, settings_kept, take_settings
 from udfs.handlers._protocol import Handler, TracedModel, UntraceableModelError
@@ -48,6 +48,7 @@ __all__ = [
     "UntraceableModelError",
     "apply_random",
     "apply_settings",
+    "call_trainer",
     "changed_settings",
     "check_metric_mode",
     "check_records",

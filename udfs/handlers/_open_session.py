@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.errors import CerebroError
 from udfs.handlers._adapted_trainer import trained_whole
 from udfs.handlers._batch_checks import check_batches
 from udfs.handlers._function_session import FunctionSession
 from udfs.handlers._protocol import ChangedWeightsError
-from udfs.handlers._registry import framework, imported_frameworks
+from udfs.handlers._registry import framework, framework_of, imported_frameworks
 from udfs.handlers._trainer import ModelTrainer, trainer_framework
 from udfs.training import TrainerError, TrainingFunctions, check_phases
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from udfs.tensors import TensorSpec
     from udfs.training import Session
 
-__all__ = ["open_adapted", "open_session", "training_bytes"]
+__all__ = ["call_trainer", "open_adapted", "open_session", "training_bytes"]
 
 
 def training_bytes(session: Session) -> int:
@@ -125,7 +126,7 @@ def _made(
     data: PreparedData | None,
 ) -> ModelTrainer | TrainingFunctions:
     """Call the user's function, build the variables of its model, and check that it trains on the rows."""
-    made = _seeded(trainer_fn, params, seed)
+    made = _returned(_seeded(trainer_fn, params, seed), params)
     if isinstance(made, TrainingFunctions):
         if weighted and not made.uses_weights:
             raise TrainerError(
@@ -133,8 +134,6 @@ def _made(
                 "weighted means, and set TrainingFunctions(uses_weights=True); or leave the weight column out"
             )
         return made
-    if not isinstance(made, ModelTrainer):
-        raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
     backend = trainer_framework(made)
     if weighted and not backend.sample_weights:
         raise TrainerError(f"models of {backend.name} do not train on rows with weights: leave the weight column out")
@@ -142,6 +141,52 @@ def _made(
         backend.build_variables(made.model, data.input_specs)
         check_batches(made, data)
     return made
+
+
+def call_trainer(
+    trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int
+) -> ModelTrainer | TrainingFunctions:
+    """Call the user's function for a configuration, without data.
+
+    Raises
+    ------
+    TrainerError
+        The function raises, or returns no trainer; the message has the remedy.
+    """
+    try:
+        made = _seeded(trainer_fn, params, seed)
+    except CerebroError:
+        raise
+    except Exception as error:
+        raise TrainerError(
+            f"trainer_fn must return a ModelTrainer for {dict(params)}, got {type(error).__name__}: {error}"
+        ) from error
+    return _returned(made, params)
+
+
+def _returned(made: Any, params: Mapping[str, Any]) -> ModelTrainer | TrainingFunctions:
+    """Check what the user's function returned, and say how to make a trainer of it."""
+    if isinstance(made, (ModelTrainer, TrainingFunctions)):
+        return made
+    remedy = "Return ModelTrainer(model=model, optimizer=optimizer, loss=loss)."
+    if made is None:
+        remedy = "The function has no return statement for this configuration."
+    elif isinstance(made, type):
+        remedy = f"It returns the class {made.__name__} itself: return an instance."
+    elif framework_of(made) is not None and getattr(made, "optimizer", None) is not None:
+        remedy = (
+            "It is a compiled model: return ModelTrainer(model=model, optimizer=model.optimizer, loss=model.loss), and "
+            "name metrics there."
+        )
+    raise TrainerError(
+        f"trainer_fn must return a ModelTrainer for {dict(params)}, got {'None' if made is None else _article(made)}. "
+        f"{remedy}"
+    )
+
+
+def _article(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def _seeded(trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int) -> Any:

@@ -252,7 +252,7 @@ TABLE = ("--table", "{folder}/t.parquet")
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        (None, TABLE, "is not a Python file"),
+        (None, TABLE, "search_of_mine.py is not there. Name a Python file"),
         ("search_space = {'lr': [1]}", TABLE, "must define trainer_fn"),
         ("trainer_fn = print\nsearch_spaces = {'lr': [1]}", TABLE, "search_space; did you mean 'search_spaces'"),
         ("trainer_fn = print\nsearch_space = {'lr': [1]}", TABLE, "label_columns must be set"),

@@ -37,7 +37,7 @@ sessions = [Session("double", model=double, inputs=inputs, profile=profile, slo_
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "is not a Python file"),
+        (None, "traffic.py is not there. Name a Python file"),
         ("session = []", "must define sessions; did you mean 'session'?"),
         ("sessions = []", "must be a list of"),
         ("sessions = ['cats']", "must be a list of"),
