@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["bfloat16_slowdown"]
 
-_RUNS = 3
+_RUNS = 5
+
+# FLOPs of a run, at least: shorter ones measure how threads are started.
+_FLOPS, _MOST_RECORDS = 5e8, 64
 _IMAGE_RANK = 4
 
 
@@ -30,16 +33,18 @@ def bfloat16_slowdown(model: TorchModel) -> float:
     float
         Ratio of the seconds; infinite if the layer does not run in bfloat16.
     """
-    measurable = [
-        layer
-        for layer in model.graph
-        if layer.flops and len(layer.inputs) == 1 and model.module_of(layer.name) is not None
-    ]
+    single = [layer for layer in model.graph if layer.flops and len(layer.inputs) == 1]
+    # Few channels of an image run in kernels of their own.
+    inner = [layer for layer in single if layer.inputs[0] not in model.graph.inputs] or single
+    measurable = [layer for layer in inner if model.module_of(layer.name) is not None]
+    shape: tuple[int, ...]
     if not measurable:
-        layer, shape = nn.Conv2d(64, 64, 3, padding=1), (64, 28, 28)
+        layer, shape = nn.Conv2d(64, 64, 3, padding=1), (8, 64, 28, 28)
     else:
         costliest = max(measurable, key=lambda each: each.flops)
-        layer, shape = model.module_of(costliest.name), model.graph[costliest.inputs[0]].output_shape  # type: ignore[assignment]
+        records = int(min(_MOST_RECORDS, max(1, _FLOPS // costliest.flops)))
+        shape = (records, *model.graph[costliest.inputs[0]].output_shape)
+        layer = model.module_of(costliest.name)  # type: ignore[assignment]
     kind = type(layer).__name__
     description = f"{kind} {layer.extra_repr()}"  # type: ignore[no-untyped-call]
     return _measured(_Layer(layer), description, tuple(shape), model.device, torch.get_num_threads())
@@ -62,7 +67,7 @@ class _Layer:
 def _measured(given: _Layer, description: str, shape: tuple[int, ...], device: str, threads: int) -> float:
     del description, threads  # parts of the cache's key
     precise = copy.deepcopy(given.layer).to(device).float()
-    sample = torch.ones((1, *shape), device=device)
+    sample = torch.ones(shape, device=device)
     if sample.dim() == _IMAGE_RANK:
         sample = sample.contiguous(memory_format=torch.channels_last)
     try:

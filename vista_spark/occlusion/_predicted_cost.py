@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fastest"]
 
-# FLOPs of an exact heat map from which on a measurement of the precision is worth its time: about half a second.
+# FLOPs of an exact heat map from which on a measurement and another mode are worth it: about half a second.
 _WORTH_MEASURING = 2e10
 
 # Cost relative to an exact heat map from which on the exact one is computed; costs by FLOPs are not more precise.
@@ -36,7 +36,8 @@ def fastest(occlusion: Occlusion, model: TracedModel, precision: str) -> Occlusi
         Network of torch.
     precision : {"auto", "float32", "bfloat16"}
         Wanted precision. ``"auto"`` is bfloat16 only if a measurement of one layer shows that it pays, and if places
-        need not be exact, as they need for a target of the likeness.
+        need not be exact, as they need for a target of the likeness. An exact heat map of less than about half a second
+        is not worth a measurement: ``"auto"`` is float32 then, and the mode stays.
 
     Returns
     -------
@@ -49,9 +50,10 @@ def fastest(occlusion: Occlusion, model: TracedModel, precision: str) -> Occlusi
         exact_flops = _flops(model.graph, occlusion, 1.0)
     except PatchError:  # a network of several inputs, or one that the occluder refuses in its own words
         return settled
+    if exact_flops * occlusion.grid.count < _WORTH_MEASURING:
+        return settled
     slowdown = 1.0
-    asks = precision == "bfloat16" or (precision == "auto" and not needs_exact_places)
-    if asks and exact_flops * occlusion.grid.count >= _WORTH_MEASURING:
+    if precision == "bfloat16" or (precision == "auto" and not needs_exact_places):
         from udfs.occlusion._bfloat16_pace import bfloat16_slowdown  # imports torch, an optional extra
 
         traced: Any = model
