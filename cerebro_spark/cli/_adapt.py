@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cerebro_spark import Adaptation, GridSearch, SparkBackend, Store
 from cerebro_spark.adaptation import CycleResult, check_how, cycles_figure
-from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line
+from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line, typed_options
 from cerebro_spark.cli._search_file import adaptation_settings, load_search
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
@@ -84,6 +84,7 @@ def adapt_command(
     workers: dict[str, Any],
     common: dict[str, Any],
     options: dict[str, Any],
+    context: typer.Context,
     table: Annotated[
         list[str] | None,
         typer.Option(help=f"Newly labelled records: {TABLES}. A cycle; give it again for another one after it."),
@@ -138,9 +139,14 @@ def adapt_command(
         new_cycles = len(now.run_ids) - len(before.run_ids)
         if not new_cycles and not resume:
             return "no cycle was started; the same command starts it"
+        is_read = bool(tables[new_cycles:]) or pool is not None
+        typed = typed_options(
+            context, ["table", "out", "name", "store", "pool", "resume", *(() if is_read else ("table_format",))]
+        )
         values = [
             *(("--table", each) for each in tables[new_cycles:]),
             *(("--out", str(out)), ("--name", name), ("--store", store), ("--pool", pool)),
+            *typed,
         ]
         return f"continue adaptation {before.name} with: {command_line(['adapt', str(campaign), '--resume'], values)}"
 

@@ -13,9 +13,9 @@ from udfs.driver.command import choice, comma_separated
 from udfs.driver.options import OptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "command_line", "metric_names"]
+__all__ = ["BACKEND", "CHOICES", "RENAMED", "TABLES", "StoreUri", "command_line", "metric_names", "typed_options"]
 
 TABLES = ".csv or .tsv with a header, .json, .orc, Parquet, or what --table-format says"
 """Formats of a table, for the help of options."""
@@ -50,15 +50,43 @@ def metric_names(text: str) -> str | list[str]:
 
 
 def command_line(words: Sequence[str], options: Sequence[tuple[str, str | None]]) -> str:
-    """Write a command of ``cerebro`` for a shell, without the options whose value is ``None``.
+    """Write a command of ``cerebro`` for a shell, without the options whose value is ``None``; ``""`` is a switch.
 
     Examples
     --------
     >>> command_line(["tune", "search.py"], [("--resume", "first"), ("--out", "my runs"), ("--store", None)])
     "cerebro tune search.py --resume first --out 'my runs'"
     """
-    with_values = [word for option, value in options if value is not None for word in (option, value)]
+    with_values = [word for option, value in options if value is not None for word in (option, value) if word]
     return shlex.join(["cerebro", *words, *with_values])
+
+
+def typed_options(context: typer.Context, without: Collection[str] = ()) -> list[tuple[str, str | None]]:
+    """List the options that a user typed, to write them into a command that goes on.
+
+    Parameters
+    ----------
+    without : collection of str
+        Names of parameters that the other command does not take, or that it gets another value of.
+
+    Returns
+    -------
+    list of (str, str or None)
+        Options with their values; the value of a switch is ``""``.
+    """
+    options: list[tuple[str, str | None]] = []
+    for each in context.command.params:
+        source = None if each.name is None else context.get_parameter_source(each.name)
+        if each.param_type_name != "option" or each.name in without or source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params.get(str(each.name))
+        if isinstance(value, bool):
+            options.append((each.opts[0] if value else each.secondary_opts[0], ""))
+        elif isinstance(value, (list, tuple)):
+            options.append((each.opts[0], ",".join(map(str, value))))
+        else:
+            options.append((each.opts[0], str(value)))
+    return options
 
 
 RENAMED: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import cerebro_spark
 from cerebro_spark import GridSearch, Selection, SparkBackend, Store
-from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line
+from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line, typed_options
 from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
@@ -37,8 +37,10 @@ from udfs.driver.options import OptionGroup, with_options
 from udfs.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from types import ModuleType
+
+    from cerebro_spark.hopper import RunSpec
 
 __all__ = ["tune_command"]
 
@@ -119,7 +121,7 @@ def tune_command(
         is_grid = search_class is cerebro_spark.GridSearch
         make_backend: Callable[[Any], SparkBackend] = partial(SparkBackend, **workers)
         if spec is not None:
-            _refuse_unused(context, [*_STORED, *(_STORED_OF_GRID if is_grid else ())])
+            _check_resumed(context, module, spec)
             common["seed"] = spec.seed
         make_search = partial(
             search_class, store=run_store, trainer_fn=module.trainer_fn, search_space=module.search_space, **common
@@ -137,7 +139,8 @@ def tune_command(
 
     def remedy() -> str:
         if Journal(run_store, run).begun:
-            values = [("--resume", run), ("--out", str(out)), ("--store", store)]
+            typed = typed_options(context, [*_stored(is_grid=is_grid), "resume", "out", "store"])
+            values = [("--resume", run), ("--out", str(out)), ("--store", store), *typed]
             return f"continue run {run} with: {command_line(['tune', str(search)], values)}"
         return "no configuration was trained; the same command starts the search and reuses prepared rows"
 
@@ -168,15 +171,37 @@ def tune_command(
         write_selection(selection, out, as_json=as_json)
 
 
-def _refuse_unused(context: typer.Context, names: Collection[str]) -> None:
-    """Refuse options on the command line that a resumed run does not use."""
+def _stored(*, is_grid: bool) -> list[str]:
+    """Return the names of the options that a resumed run does not use."""
+    return [*_STORED, *(_STORED_OF_GRID if is_grid else ())]
+
+
+def _check_resumed(context: typer.Context, module: ModuleType, spec: RunSpec) -> None:
+    """Refuse options on the command line that a resumed run does not use, and epochs that are in doubt."""
+    is_grid = spec.procedure == PROCEDURES["grid"]
     for option in context.command.params:
         source = None if option.name is None else context.get_parameter_source(option.name)
-        if option.name in names and source is not None and source.name == "COMMANDLINE":
+        if option.name in _stored(is_grid=is_grid) and source is not None and source.name == "COMMANDLINE":
             raise InvalidArgumentError(
                 f"{option.opts[0]} must be left out with --resume, which continues with what the store has, got "
                 f"{context.params[option.name]}."
             )
+    if is_grid:
+        _check_epochs(module, context.params.get("num_epochs"), spec.epochs)
+
+
+def _check_epochs(module: ModuleType, typed: int | None, begun: int) -> None:
+    """Refuse epochs that a resumed grid search cannot train, or that are in doubt."""
+    written = getattr(module, "num_epochs", None)
+    if typed is None and written is not None and written != begun:
+        raise InvalidArgumentError(
+            f"--num-epochs must say how long to train, because the run began with {begun} epochs and {module.__file__} "
+            f"has num_epochs={written}: give --num-epochs N, at least {begun}."
+        )
+    if typed is not None and typed < begun:
+        raise InvalidArgumentError(
+            f"--num-epochs must be at least {begun}, the epochs that the run began with, got {typed}."
+        )
 
 
 def _search_class_name(procedure: str | None, module: ModuleType) -> str:

@@ -153,7 +153,7 @@ class Selection(Results, Model, MLWritable):
             The function that the run began with. The store has its name alone, and nothing is imported by a name that
             a file holds; a function of another name is used, with a warning.
         num_epochs : int, optional
-            Larger than what the run began with, to train longer.
+            Larger than what the run began with, to train longer. By default that number.
         unit_timeout_s, callbacks, experiment, tensorboard, progress
             See :class:`GridSearch`; MLflow gets a run of its own with the whole history.
 
@@ -168,7 +168,7 @@ class Selection(Results, Model, MLWritable):
             There is no such run, it is a replay, its files are damaged, or another driver is training it. Where a
             driver was killed on another machine, this call finds that out in 20 seconds; on this one, at once.
         InvalidArgumentError
-            ``trainer_fn`` cannot be called.
+            ``trainer_fn`` cannot be called, or ``num_epochs`` is less than what the run began with.
         KeyboardInterrupt
             See :meth:`GridSearch.fit`.
         """
@@ -182,6 +182,11 @@ class Selection(Results, Model, MLWritable):
             raise InvalidArgumentError(
                 f"run {run_id!r} is a {spec.procedure}, whose settings are not in the store: make the search again and "
                 f"call its resume({run_id!r})"
+            )
+        if num_epochs is not None and num_epochs < spec.epochs:
+            raise InvalidArgumentError(
+                f"num_epochs must be at least {spec.epochs}, the epochs that run {run_id!r} began with, got "
+                f"{num_epochs}."
             )
         longer = num_epochs is not None and num_epochs > spec.epochs
         if num_epochs is not None and longer:

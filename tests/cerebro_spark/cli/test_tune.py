@@ -236,7 +236,8 @@ def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path
     assert "Traceback" not in errors
     assert "\tat " not in errors
     assert errors.splitlines()[-1] == (
-        f"Interrupted: continue run slow with: cerebro tune {search} --resume slow --out {out} --store '{store}'"
+        f"Interrupted: continue run slow with: cerebro tune {search} --resume slow --out {out} --store '{store}' "
+        "--master 'local[2]'"
     )
 
 
@@ -302,9 +303,9 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
     assert sorted(path for path in tmp_path.iterdir() if path.name != "__pycache__") == before
 
 
-def _store_run(folder: Path, procedure: str) -> None:
+def _store_run(folder: Path, procedure: str, epochs: int = 2) -> None:
     """Write the settings of a run that has not trained."""
-    spec = RunSpec("first", "data", [{"lr": 1}], "m:f", 2, 3, "fixed", 1, "loss", False, "rolling", procedure)
+    spec = RunSpec("first", "data", [{"lr": 1}], "m:f", epochs, 3, "fixed", 1, "loss", False, "rolling", procedure)
     Journal(Store.from_uri(str(folder)), "first").begin(spec)
 
 
@@ -359,7 +360,34 @@ def test_a_resumed_run_takes_the_other_options(
     _store_run(tmp_path / "store", procedure)
     command = ["tune", str(tmp_path / "search.py"), "--out", str(tmp_path), "--resume", "first"]
     done = CliRunner().invoke(app, [*command, *options], env={"COLUMNS": "400"})
-    assert "continue run first with: cerebro tune" in done.output
+    (line,) = [line for line in done.output.splitlines() if "continue run first with: cerebro tune" in line]
+    assert all(f"{option} {value}" in line for option, value in zip(options[::2], options[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        ("num_epochs = 9", (), "--num-epochs must say how long to train, because the run began with 3 epochs"),
+        ("num_epochs = 2", (), "give --num-epochs N, at least 3."),
+        ("", ("--num-epochs", "2"), "--num-epochs must be at least 3, the epochs that the run began with, got 2"),
+        ("num_epochs = 9", ("--num-epochs", "9"), None),
+        ("num_epochs = 9", ("--num-epochs", "3"), None),
+        ("num_epochs = 3", (), None),
+        ("", (), None),
+    ],
+)
+def test_changed_epochs_of_a_resumed_grid_are_trained_or_refused(
+    line: str, options: tuple[str, ...], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cerebro_spark.cli._tune.launch", launch)
+    (tmp_path / "search.py").write_text(f"{SEARCH}\n{line}\n")
+    _store_run(tmp_path / "store", "GridSearch", epochs=3)
+    command = ["tune", str(tmp_path / "search.py"), "--out", str(tmp_path), "--resume", "first"]
+    done = CliRunner().invoke(app, [*command, *options], env={"COLUMNS": "400"})
+    assert (message or "continue run first with") in done.output
 
 
 def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
