@@ -32,7 +32,7 @@ from optimizer.compiling._curves import (
     Quantiles,
     Ufunc,
 )
-from optimizer.compiling._distances import METRICS, Coupling, Distances, Neighbors
+from optimizer.compiling._distances import METRICS, Coupling, Distances, Least, Neighbors
 from optimizer.compiling._elementwise import Choose
 from optimizer.compiling._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from optimizer.compiling._errors import CompilingError, ProgramError, UnsupportedOperatorError
@@ -57,6 +57,7 @@ from optimizer.compiling._live_columns import live_columns
 from optimizer.compiling._lookups import CodeLookup, Replace
 from optimizer.compiling._nearest_fill import NearestFill
 from optimizer.compiling._operator import OPERATORS, Operator
+from optimizer.compiling._origins import origins
 from optimizer.compiling._output import Output
 from optimizer.compiling._plan import BACKENDS, Plan, make_plan, saved_backend
 from optimizer.compiling._program import INPUT, Node, Program
@@ -111,6 +112,7 @@ __all__ = [
     "Impute",
     "Interpolate",
     "Known",
+    "Least",
     "Leaves",
     "Like",
     "Linear",
@@ -163,6 +165,7 @@ __all__ = [
     "known_values",
     "live_columns",
     "make_plan",
+    "origins",
     "readings",
     "reason_of",
     "rewrite",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["METRICS", "Coupling", "Distances", "Neighbors"]
+__all__ = ["METRICS", "Coupling", "Distances", "Least", "Neighbors"]
 
 METRICS = ("sqeuclidean", "euclidean", "manhattan", "chebyshev", "minkowski", "cosine")
 """Distances between a row and a point."""
@@ -50,6 +50,25 @@ class Distances(Operator):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Least(Operator):
+    """Least numbers of each row in ascending order, then their places; of equals the first comes first.
+
+    Parameters
+    ----------
+    count : int
+        Numbers, at least 1.
+    """
+
+    count: int
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Return the number of columns of the result."""
+        if not 1 <= self.count <= inputs[0]:
+            raise ProgramError(f"count of Least must be 1 to {inputs[0]}, the columns of its input, got {self.count}.")
+        return 2 * self.count
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Neighbors(Operator):
     """Mean of the values of the nearest points, and whether the library's choice of them is known.
 
@@ -72,9 +91,10 @@ class Neighbors(Operator):
         Unused; part of saved programs.
     by_distance : bool
         Whether a value weighs one over its distance, and a point at distance zero alone counts.
-    rounding : {"exact", "ball", "expanded"}
+    rounding : {"exact", "ball", "expanded", "single"}
         Rounding of the library's distances. ``"expanded"``: squares of rows and points are rounded apart from their
-        product. ``"ball"`` is ``"exact"``, in saved programs.
+        product. ``"single"``: differences or products are rounded to float32. ``"ball"`` is ``"exact"``, in saved
+        programs.
     groups : int64 array
         First column of each group of votes, if the values are votes. A group ends before the next one begins.
     """
@@ -91,7 +111,7 @@ class Neighbors(Operator):
 
     def __post_init__(self) -> None:
         check_choice("Neighbors", "metric", self.metric, METRICS)
-        check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded"))
+        check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded", "single"))
 
     def width(self, inputs: Sequence[int]) -> int:
         """Return the number of columns of the result."""

@@ -57,6 +57,13 @@ class SparseRows:
         numbers = slice(int(starts[0]), int(starts[-1]))
         return SparseRows(starts - starts[0], self.columns[numbers], self.values[numbers], self.width)
 
+    def take(self, rows: NDArray[np.int64]) -> SparseRows:
+        """Return some rows, in any order."""
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        numbers = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return SparseRows(starts, self.columns[numbers], self.values[numbers], self.width)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bag(Operator):

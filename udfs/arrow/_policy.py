@@ -47,16 +47,16 @@ class RowPolicy:
     ) -> None:
         """Raise for the first bad row of a batch, with ``errors="raise"``.
 
-        ``reasons`` and ``details`` have an entry per row. The first row and the partition of the batch and the columns
-        that were read go into the message of the :attr:`error`.
+        ``reasons``, ``details`` and ``columns`` have an entry per row. The first row and the partition of the batch and
+        the columns go into the message of the :attr:`error`.
         """
         if self.errors != "raise":
             return
-        for row, (reason, detail) in enumerate(zip(reasons, details, strict=True)):
+        for row, (reason, detail, column) in enumerate(zip(reasons, details, columns, strict=True)):
             if reason is not None:
                 about = f"{detail}: " if detail else ""
                 raise self.error(
                     reason,
-                    f"{about}row {first_row + row} of partition {partition}, column {', '.join(columns)!r} "
+                    f"{about}row {first_row + row} of partition {partition}, column {column!r} "
                     '(errors="null" keeps such rows and says why, errors="drop" leaves them out)',
                 )

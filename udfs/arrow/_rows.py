@@ -24,12 +24,13 @@ class NewColumns(NamedTuple):
 
     There is an array for each of :attr:`BatchFunction.adds`, with a null for each bad row. ``reasons`` say per row why
     it is bad, in a short phrase from a small fixed set; ``details`` what varies from one bad row to the next: a path, a
-    size.
+    size. ``columns_of`` names the column that each bad row is refused for, where the function knows it.
     """
 
     columns: Sequence[pa.Array]
     reasons: Sequence[str | None]
     details: Sequence[str | None] | None = None
+    columns_of: Sequence[str | None] | None = None
 
     @classmethod
     def explained(cls, columns: Sequence[pa.Array], explanations: Sequence[str | None]) -> NewColumns:
@@ -170,11 +171,13 @@ class _Opened:
         if self._bad is not None:
             self._bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
         details = new.details or [None] * len(new.reasons)
-        policy.check(new.reasons, details, first_row=self._first_row, partition=self._partition, columns=function.reads)
+        columns_of = new.columns_of or [None] * len(new.reasons)
+        columns = [column or ", ".join(function.reads) for column in columns_of] if policy.errors == "raise" else ()
+        policy.check(new.reasons, details, first_row=self._first_row, partition=self._partition, columns=columns)
         self._first_row += len(new.reasons)
-        columns = list(new.columns)
+        arrays = list(new.columns)
         if policy.writes_reasons:
-            columns.append(pa.array(new.reasons, pa.string()))
+            arrays.append(pa.array(new.reasons, pa.string()))
             if policy.detail_column is not None:
-                columns.append(pa.array(details, pa.string()))
-        return columns, new.reasons
+                arrays.append(pa.array(details, pa.string()))
+        return arrays, new.reasons

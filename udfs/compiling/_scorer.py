@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import Rewritten, make_plan, rewrite
+from udfs.compiling._answer import RowReason, explain_rows
 from udfs.compiling._column_reader import ColumnReader
 
 if TYPE_CHECKING:
@@ -73,6 +74,31 @@ class Scorer:
         # Comparing dtypes is faster than formatting `str(dtype)` on every call.
         kind = "float32" if table.dtype == np.float32 else "float64"
         return self.engine(kind).run(table, host_tables, outputs)
+
+    def explain_rows(
+        self,
+        table: NDArray[Any],
+        host_tables: Sequence[NDArray[Any] | SparseRows],
+        outputs: Iterable[str],
+        names: Sequence[object] | None = None,
+    ) -> list[RowReason]:
+        """Return the reason why each of some refused rows is refused, and the columns that it is refused for.
+
+        Parameters
+        ----------
+        table, host_tables, outputs
+            Refused rows, and parameters of :meth:`run`.
+        names : sequence, optional
+            Names of the columns. Default those of the program, or their places.
+        """
+        outputs = tuple(outputs)
+        kind = "float32" if table.dtype == np.float32 else "float64"
+        engine = self.engine(kind)
+        if not hasattr(engine, "refusals"):  # ONNX Runtime marks rows alone
+            text = " or ".join(self.run(table, host_tables, outputs).reasons)
+            return [RowReason(text, ())] * len(table)
+        refusals = engine.refusals(table, host_tables, outputs)
+        return explain_rows(refusals, names or self.program.columns or range(self.program.width), len(table))
 
     def _rewritten(self, dtype: str) -> Rewritten:
         return rewrite(self.program, dtype) if self._rewrites else Rewritten(self.program, (), dtype)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import CompilingError
+from optimizer.compiling import CompilingError, SparseRows
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
 from udfs.compiling._column_reader import Tables
@@ -51,6 +51,7 @@ class PipelineScoring:
     batch_size: int = 8192  # rows per run of the program
     backend: str = "eager"
     rewrites: bool = True  # whether the program is rewritten for the type of the table
+    names: tuple[str, ...] = ()  # names of the columns in messages; those of the program by default
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -80,10 +81,15 @@ class PipelineScoring:
         answer = scorer.run(*tables)
         good = present.copy()
         good[present] = ~answer.bad
-        reason = " or ".join(answer.reasons)
-        reasons: list[str | None] = [None] * len(present)
-        for row in np.flatnonzero(~good).tolist():
-            reasons[row] = reason if present[row] else "null"
+        reasons: list[str | None] = [None if there else "null" for there in present.tolist()]
+        columns_of: list[str | None] = [None] * len(present)
+        if answer.bad.any():
+            refused = np.flatnonzero(answer.bad)
+            rows = tables.numbers[refused], [_rows_of(given, refused) for given in tables.given]
+            explained = scorer.explain_rows(*rows, scorer.program.outputs, self.names)
+            for row, why in zip(np.flatnonzero(present)[refused].tolist(), explained, strict=True):
+                reasons[row] = why.text or " or ".join(answer.reasons)
+                columns_of[row] = ", ".join(why.columns) or None
         columns = []
         for name, _ in self.columns:
             values = answer.outputs[name]
@@ -92,7 +98,14 @@ class PipelineScoring:
             full = np.zeros((len(present), *values.shape[1:]), values.dtype)
             full[present] = values
             columns.append(_column(full, good, _type_of(scorer.program.outputs[name])))
-        return NewColumns(columns, reasons)
+        return NewColumns(columns, reasons, columns_of=columns_of)
+
+
+def _rows_of(codes: NDArray[Any] | SparseRows, rows: NDArray[np.int64]) -> NDArray[Any] | SparseRows:
+    """Return some rows of a table of the host."""
+    if isinstance(codes, SparseRows):
+        return codes.take(rows)
+    return codes[rows]
 
 
 def _type_of(output: Output) -> pa.DataType:

@@ -281,11 +281,14 @@ class CompiledPipeline:
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = self._scorer.run(*self._reader.read(table), outputs=(method,))
+        numbers, host_tables = self._reader.read(table)
+        answer = self._scorer.run(numbers, host_tables, outputs=(method,))
         if answer.reasons:
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
+            row = slice(first, first + 1)
+            (reason,) = self._scorer.explain_rows(numbers[row], [codes[row] for codes in host_tables], (method,))
             rows = f"row {first} and {more:,} more have" if more else f"row {first} has"
-            raise InvalidArgumentError(f"{rows} {' or '.join(answer.reasons)}")
+            raise InvalidArgumentError(f"{rows} {reason.text or ' or '.join(answer.reasons)}")
         return answer.outputs[method]
 
     def _refuse(self, method: str) -> NoReturn:

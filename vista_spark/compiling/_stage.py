@@ -235,6 +235,7 @@ class TensorPipeline(
             columns=columns,
             batch_size=self.getBatchSize(),
             rewrites=compiled.rewrites,
+            names=tuple(self._named(dataset, compiled)) if self._by_name(compiled) else (),
         )
         rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
         widths = compiled.program.widths
@@ -246,6 +247,11 @@ class TensorPipeline(
         """Read one column per feature, not one column of vectors or arrays."""
         return self.isSet(self.inputCols) or (compiled.columns is not None and not self.isSet(self.featuresCol))
 
+    def _named(self, dataset: DataFrame, compiled: CompiledPipeline) -> list[str]:
+        """Return the columns of the DataFrame for those of the model, as Spark matches names."""
+        is_set = self.isSet(self.inputCols)
+        return matching_columns(dataset, self.getInputCols() if is_set else compiled.columns_in(dataset.columns) or [])
+
     def _reads(self, dataset: DataFrame, compiled: CompiledPipeline, asked: list[str]) -> dict[str, Column | str]:
         name = type(self).__name__
         if not self._by_name(compiled):
@@ -255,12 +261,11 @@ class TensorPipeline(
                     f"inputCols must be set for a model of categories, got only featuresCol={column!r} ({name})."
                 )
             return {"table": list_column(dataset, self.getFeaturesCol(), name, compiled.program.width)}
-        named = self.getInputCols() if self.isSet(self.inputCols) else compiled.columns_in(dataset.columns) or []
+        named = self._named(dataset, compiled)
         if len(named) != compiled.program.width:
             raise ColumnError(f"inputCols must name {compiled.program.width} columns, got {len(named)} ({name}).")
         program = compiled.program
         numeric, texts = program.numeric, program.categories
-        named = matching_columns(dataset, named)
         read_by_a_step = numeric | texts.keys()
         check_present(dataset, [named[place] for place in sorted(read_by_a_step)], name)
         inputs = {place: number_column(dataset, column, name) for place, column in enumerate(named) if place in numeric}

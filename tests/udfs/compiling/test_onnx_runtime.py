@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def refusal(compiled: CompiledPipeline, table: Any) -> str:
     try:
         compiled.predict(table)
     except InvalidArgumentError as error:
-        return str(error)
+        return re.sub(r" \(columns? .*?\)", "", str(error))  # ONNX Runtime marks rows alone
     return ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -38,7 +38,8 @@ def test_measured_data(algorithm: str, metric: tuple[str, float], weights: str) 
     table, values = load_diabetes(return_X_y=True)
     options = {"algorithm": algorithm, "metric": metric[0], "p": metric[1], "weights": weights}
     apart = table + np.random.default_rng(0).normal(size=table.shape) * 1e-3
-    tables = (apart,) if options["algorithm"] == "brute" else (apart, apart.astype(np.float32))
+    rounds_near_points = metric[0] == "cosine" and weights == "distance"
+    tables = (apart,) if rounds_near_points else (apart, apart.astype(np.float32))
     for rows in tables:
         least = 0.98 if rows.dtype == np.float32 else 1
         near = 1e-5 if rows.dtype == np.float32 else 1e-6
@@ -59,7 +60,6 @@ def test_ties_are_settled_as_the_library_does_or_refused(
     seed: int, metric: tuple[str, float], algorithm: str, weights: str, count: int, dtype: Any
 ) -> None:
     """Rows on a grid of tenths, many of them equal."""
-    assume(algorithm != "brute" or dtype is np.float64)
     draw = np.random.default_rng(seed)
     rows = (draw.integers(0, 5, (40, 2)) / draw.choice([1, 10])).astype(dtype)
     labels, values = NAMES[draw.integers(0, 3, 40)], draw.integers(0, 3, 40) / 1.0
@@ -69,10 +69,23 @@ def test_ties_are_settled_as_the_library_does_or_refused(
     sure(KNeighborsRegressor(count, **options).fit(rows, values), asked, least=0)
 
 
-def test_brute_force_over_float32_is_refused() -> None:
-    """The library rounds its distances to float32: which of two is less is then chance."""
-    model = KNeighborsClassifier(2, algorithm="brute").fit(np.float32([[0.0], [1.0], [3.0]]), [0, 1, 1])
-    with pytest.raises(UnsupportedOperatorError, match="brute force over float32"):
+def test_embeddings_of_float32_are_compared_row_by_row() -> None:
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(300, 24)).astype(np.float32)
+    for metric in ("euclidean", "cosine", "manhattan"):
+        model = KNeighborsClassifier(5, algorithm="brute", metric=metric).fit(rows, rows[:, 0] > 0)
+        compiled = compile_pipeline(model)
+        for asked in (draw.normal(size=(300, 24)).astype(np.float32), draw.normal(size=(300, 24))):
+            refused = compiled._scorer.run(asked).bad
+            assert refused.mean() <= 0.02
+            np.testing.assert_array_equal(compiled.predict(asked[~refused]), model.predict(asked[~refused]))
+
+
+def test_weights_of_cosines_of_float32_are_refused() -> None:
+    """The library rounds the distances of near points to float32, so their inverses are chance."""
+    options = {"algorithm": "brute", "metric": "cosine", "weights": "distance"}
+    model = KNeighborsClassifier(2, **options).fit(np.float32([[0.0, 1.0], [1.0, 1.0], [3.0, 2.0]]), [0, 1, 1])
+    with pytest.raises(UnsupportedOperatorError, match=r"metric='cosine', weights='distance'.*Fit on float64"):
         compile_pipeline(model)
 
 

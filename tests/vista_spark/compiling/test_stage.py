@@ -170,7 +170,9 @@ def test_a_row_that_the_model_refuses(spark: SparkSession, iris: pd.DataFrame, e
     assert collected[0]["prediction"] == 0.0
     if errors == "null":
         assert [row["why"] for row in collected[:2]] == [None, "null"]
-        assert {row["why"] for row in collected[2:]} == {"NaN or an infinity, which LogisticRegression does not take"}
+        assert {row["why"] for row in collected[2:]} == {
+            "NaN or an infinity, which LogisticRegression does not take (column 1)"
+        }
         assert [row["prediction"] for row in collected[1:]] == [None] * 3
 
 

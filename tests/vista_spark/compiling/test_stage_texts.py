@@ -57,7 +57,7 @@ def test_texts_and_numbers_in_one_pipeline(spark: SparkSession) -> None:
         np.stack(found["probability"].map(lambda v: v.toArray())), model.predict_proba(table), rtol=1e-9
     )
     row = df.limit(1).selectExpr("city", "fare", "9 AS class", "alone", "said", "note")
-    assert stage.transform(row).first()["why"] == "a category that OrdinalEncoder does not know"  # type: ignore[index]
+    assert stage.transform(row).first()["why"] == "a category that OrdinalEncoder does not know (column 'class')"  # type: ignore[index]
     with pytest.raises(ColumnError, match="'city' must hold str, as in training, got int"):
         stage.transform(df.selectExpr("1 AS city", "fare", "class", "alone", "said", "note"))
     with pytest.raises(ColumnError, match="'class' must hold numbers, got string"):

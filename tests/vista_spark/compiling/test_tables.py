@@ -332,3 +332,39 @@ def test_functions_of_numpy_take_columns_by_their_dtype() -> None:
     model = make_pipeline(FunctionTransformer(np.sqrt), Ridge()).fit(TRAIN[["floor"]], TARGET)
     with pytest.raises(ColumnError, match=r"column 'floor' must have a dtype of numbers for np.sqrt"):
         compile_pipeline(model).predict(pd.DataFrame({"floor": _objects(4, 9)}))
+
+
+REFUSING: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "infinity": (make_pipeline(SimpleImputer(), Ridge()), {"floor": np.inf}, r"an infinity.*\(column 'floor'\)"),
+    "NaN": (make_pipeline(StandardScaler(), Ridge()), {"rooms": np.nan}, r"NaN or an infinity.*\(column 'rooms'\)"),
+    "several": (Ridge(), {"rooms": np.nan, "floor": -np.inf}, r"\(columns 'rooms', 'floor'\)"),
+    "category": (make_pipeline(OneHotEncoder(), Ridge()), {"floor": 77.0}, r"does not know \(column 'floor'\)"),
+    "behind trees": (RandomForestRegressor(3), {"floor": np.inf}, r"\(column 'floor'\)"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSING))
+def test_refused_rows_name_their_columns(name: str) -> None:
+    model, wrong, message = REFUSING[name]
+    table = TRAIN.fillna(5.0).astype(float)
+    compiled = compile_pipeline(clone(model).fit(table, TARGET))
+    rows = table.head(100).copy()
+    rows.loc[40, list(wrong)] = list(wrong.values())
+    for asked in (rows, rows.loc[40:40]):  # in chunks, and as calls
+        with pytest.raises(InvalidArgumentError, match=message):
+            compiled.predict(asked)
+
+
+def test_refused_rows_of_spark_name_their_columns(spark: SparkSession) -> None:
+    table = pd.DataFrame({"plan": ["a", "b"] * 20, "age": np.arange(40.0), "debt": 1.0})
+    chosen = make_column_transformer((OneHotEncoder(), ["plan"]), (SimpleImputer(), ["age", "debt"]))
+    compiled = compile_pipeline(make_pipeline(chosen, Ridge()).fit(table, table["age"]))
+    rows = table.head(6).copy()
+    rows.loc[1, "age"], rows.loc[2, "plan"], rows.loc[4, "debt"] = np.inf, "c", np.inf
+    df = spark.createDataFrame(rows).coalesce(1)
+    reasons = [row["why"] for row in TensorPipeline(compiled=compiled, errorCol="why").transform(df).collect()]
+    infinity = "an infinity, which SimpleImputer does not take (column '{}')"
+    category = "a category that OneHotEncoder does not know (column 'plan')"
+    assert reasons == [None, infinity.format("age"), category, None, infinity.format("debt"), None]
+    with pytest.raises(Exception, match=r"row 1 of partition 0, column 'age'"):
+        TensorPipeline(compiled=compiled, errors="raise").transform(df).collect()

@@ -13,9 +13,9 @@ from udfs.compiling.torch._numbers import to_tensor, unit_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.compiling import Coupling, Distances, Operator
+    from optimizer.compiling import Coupling, Distances, Least, Operator
 
-__all__ = ["MODULES", "CouplingModule", "DistancesModule"]
+__all__ = ["MODULES", "CouplingModule", "DistancesModule", "LeastModule"]
 
 _EXPONENTS = {"sqeuclidean": 2.0, "euclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
 
@@ -39,6 +39,19 @@ class DistancesModule(torch.nn.Module):
             return (1 - unit_rows(rows) @ points.T).clamp(0, 2)
         distances = torch.cdist(rows, points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
         return distances.square() if self.metric == "sqeuclidean" else distances
+
+
+class LeastModule(torch.nn.Module):
+    """Find the least numbers of each row, and their places."""
+
+    def __init__(self, operator: Least) -> None:
+        super().__init__()
+        self.count = operator.count
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        values, places = torch.sort(x, dim=1, stable=True)
+        return torch.cat([values[:, : self.count], places[:, : self.count].to(x.dtype)], dim=1)
 
 
 class CouplingModule(torch.nn.Module):
@@ -81,6 +94,7 @@ class CouplingModule(torch.nn.Module):
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Coupling: CouplingModule,
     ops.Distances: DistancesModule,
+    ops.Least: LeastModule,
     ops.Neighbors: NeighborsModule,
 }
 """Constructors of modules, by operator class."""

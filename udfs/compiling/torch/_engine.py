@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from optimizer.compiling import FEW_ROWS, RULES, SparseRows, make_plan, reason_of
-from udfs.compiling._answer import Answer
+from optimizer.compiling import FEW_ROWS, RULES, SparseRows, make_plan, origins, reason_of
+from udfs.compiling._answer import Answer, Refusal
 from udfs.compiling.torch._call_list import CallList
 from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._program import ProgramModule
+from udfs.compiling.torch._row_checks import broken_cells
 from udfs.compiling.torch._texts import sparse_tensor
 from udfs.compiling.torch._threads import torch_threads
 
@@ -96,6 +97,24 @@ class Engine:
                     bad |= fails
                     reasons.append(reason_of(node.operator))
         return Answer(answers, bad, reasons)
+
+    def refusals(
+        self,
+        table: NDArray[Any],
+        host_tables: Sequence[NDArray[Any] | SparseRows],
+        outputs: Iterable[str],
+    ) -> list[Refusal]:
+        """Return what each rule refuses in some rows, cell by cell. Parameters are those of :meth:`run`."""
+        part = self._part(tuple(outputs))
+        with torch.inference_mode():
+            values = [_tensor(rows) for rows in (table, *host_tables)]
+            _, cells = self.module.compute(values[0], values[1:], part, broken_cells)
+        columns = origins(part)
+        return [
+            Refusal(reason_of(node.operator), cells[node.name].numpy(), columns[node.inputs[0]])
+            for node in part.nodes
+            if isinstance(node.operator, RULES)
+        ]
 
     def _build_call_list(self, names: tuple[str, ...]) -> CallList | None:
         part = self._part(names)

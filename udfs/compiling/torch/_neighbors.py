@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["NeighborsModule"]
 
 _EXPONENTS = {"euclidean": 2.0, "sqeuclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
-# Votes that are nearer to each other than this part of the greatest may be in another order when added in another.
-_NEAR = 1e-12
+# Votes that are nearer to each other than this part of the greatest may be in another order when added in another, or
+# of distances in float32.
+_NEAR, _NEAR_IN_SINGLE = 1e-12, 1e-5
 
 
 # Minimum numbers of points and columns for a shortlist, number of extra points in it, and size of a group.
@@ -98,6 +99,8 @@ class NeighborsModule(torch.nn.Module):
         self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
         self.count = operator.count
         self.by_distance, self.expanded = operator.by_distance, operator.rounding == "expanded"
+        self.eps = torch.finfo(torch.float32 if operator.rounding == "single" else torch.float64).eps
+        self.near = _NEAR_IN_SINGLE if operator.rounding == "single" else _NEAR
         ends = [*operator.groups.tolist(), operator.values.shape[1]]
         self.groups = list(pairwise(ends))
         points = to_tensor(operator.points)
@@ -121,7 +124,7 @@ class NeighborsModule(torch.nn.Module):
 
     def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
         """Return the gap below which the library may order two distances of a row either way."""
-        eps = torch.finfo(torch.float64).eps
+        eps = self.eps
         if self.metric == "cosine":
             return torch.full_like(distance, 8 * eps * x.shape[1])
         rounding = 4 * eps * (x.shape[1] + 1) * distance
@@ -189,7 +192,7 @@ class NeighborsModule(torch.nn.Module):
         for start, end in self.groups:
             if end - start > 1:
                 first = sums[:, start:end].topk(2, dim=1).values
-                close = close | (first[:, 0] - first[:, 1] <= _NEAR * first[:, 0])
+                close = close | (first[:, 0] - first[:, 1] <= self.near * first[:, 0])
         return close & (weights != weights.round()).any(dim=1)
 
     def _result(self, doubt: torch.Tensor, number: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -81,9 +81,13 @@ class ProgramModule(torch.nn.Module):
         return self.compute(x, host_tables, self.program)
 
     def compute(
-        self, x: torch.Tensor, host_tables: Sequence[torch.Tensor], part: Program
+        self,
+        x: torch.Tensor,
+        host_tables: Sequence[torch.Tensor],
+        part: Program,
+        check: Callable[..., torch.Tensor | None] = broken,
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Run what a part of the program needs, which :meth:`optimizer.compiling.Program.only` gave."""
+        """Run what a part of the program needs, from :meth:`optimizer.compiling.Program.only`, and check its rows."""
         values: dict[str, torch.Tensor] = {ops.INPUT: x}
         values |= {node.name: table for node, table in zip(self.program.host, host_tables, strict=True)}
         followed = {node.inputs[0] for node in part.nodes if type(node.operator) in leaves.MODULES}
@@ -101,7 +105,7 @@ class ProgramModule(torch.nn.Module):
                 values[node.name] = step(leaves_of[node.inputs[0]], *tables[1:])
             else:
                 values[node.name] = _run(step, node.operator, tables)
-            fails = broken(node.operator, values[node.name], tables)
+            fails = check(node.operator, values[node.name], tables)
             if fails is not None:
                 bad[node.name] = fails
         results = {name: values[output.node] for name, output in part.outputs.items()}

@@ -9,6 +9,7 @@ import numpy as np
 
 import optimizer.compiling as ops
 from vista_spark.compiling.onnx._graph import Table, refuse
+from vista_spark.compiling.onnx._members import Members, reduced
 from vista_spark.compiling.onnx._nodes import operator
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _TRUTHS = {
 }
 _REDUCTIONS = {
     "ReduceLogSumExp": "logsumexp",
+    "ReduceMean": "sum",
     "ReduceProd": "product",
     "ReduceSum": "sum",
     "ReduceSumSquare": "sum_square",
@@ -174,14 +176,17 @@ def _linear(graph: Graph, node: Any, value: Any, weights: Any, bias: Any) -> Tab
     return graph.add(ops.Linear(matrix.copy(), shift.copy()), table, shape=shape)
 
 
-def _axes(node: Any, inputs: list[Any], attributes: dict[str, Any], table: Table) -> list[int]:
-    axes = attributes.get("axes")
+def _stated_axes(node: Any, inputs: list[Any], attributes: dict[str, Any]) -> list[int] | None:
+    axes: list[int] | None = attributes.get("axes")
     if axes is None and len(inputs) > 1 and inputs[1] is not None:
         if not isinstance(inputs[1], np.ndarray):
             raise refuse(node, "computed axes")
         axes = inputs[1].reshape(-1).tolist()
-    if "axis" in attributes:
-        axes = [attributes["axis"]]
+    return [attributes["axis"]] if "axis" in attributes else axes
+
+
+def _axes(node: Any, inputs: list[Any], attributes: dict[str, Any], table: Table) -> list[int]:
+    axes = _stated_axes(node, inputs, attributes)
     rank = len(table.shape) + 1
     if not axes:
         raise refuse(node, "all axes")
@@ -194,6 +199,9 @@ def _axes(node: Any, inputs: list[Any], attributes: dict[str, Any], table: Table
 @operator(*_REDUCTIONS)
 def lower_reduction(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a sum, or the like, along axes."""
+    if isinstance(inputs[0], Members):
+        axes = _stated_axes(node, inputs, attributes)
+        return reduced(graph, node, inputs[0], axes, keeps=bool(attributes.get("keepdims", 1)))
     table = graph.table(node, inputs[0])
     if table.dtype not in _FLOATS and node.op_type != "ReduceSum":
         raise refuse(node, f"an input of type {table.dtype}")
@@ -204,6 +212,8 @@ def lower_reduction(graph: Graph, node: Any, inputs: list[Any], attributes: dict
     count = int(np.prod(kept, dtype=np.int64))
     flat = graph.take(table, last.reshape(-1))
     result = graph.add(ops.Reduce(_REDUCTIONS[node.op_type], count), flat)
+    if node.op_type == "ReduceMean":
+        result = graph.add(ops.Arithmetic("divide", np.full(count, table.width / count)), result)
     keep = attributes.get("keepdims", 1)
     shape = tuple(1 if axis + 1 in axes else size for axis, size in enumerate(table.shape)) if keep else kept
     return Table(result.node, shape, table.dtype)

@@ -16,7 +16,7 @@ REASONS = {
     "CastMap": "it reads one map of integers",
     "If": "it chooses between two graphs",
     "Loop": "it repeats a graph",
-    "Scan": "it repeats a graph, as for distances row by row",
+    "Scan": "it repeats a graph, as skl2onnx does for neighbours without options={'optim': 'cdist'}",
     "SequenceConstruct": "it gives a list of tables of several outputs",
     "StringNormalizer": "it gives texts",
     "TfIdfVectorizer": "it counts words that other operators cut out of texts",

@@ -8,6 +8,7 @@ import numpy as np
 
 from optimizer.compiling import CodeLookup, Concatenate
 from vista_spark.compiling.onnx._graph import Dimensions, Table, refuse
+from vista_spark.compiling.onnx._members import Members, members_of
 from vista_spark.compiling.onnx._nodes import operator
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ def _moved(graph: Graph, table: Table, places: NDArray[np.int64]) -> Table:
 
 
 @operator("Concat", "ai.onnx.ml.FeatureVectorizer")
-def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
-    """Lower a concatenation of columns."""
+def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table | Members:
+    """Lower a concatenation of columns, or of members of an ensemble."""
+    if any(isinstance(value, Members) for value in inputs):
+        return members_of(node, inputs)
     tables = [graph.table(node, value, texts=True) for value in inputs]
     if node.op_type == "FeatureVectorizer":
         tables = [graph.cast(Table(table.node, (table.width,), table.dtype), "float32") for table in tables]
@@ -60,7 +63,7 @@ def lower_concat(graph: Graph, node: Any, inputs: list[Any], attributes: dict[st
 
 
 @operator("Reshape", "Flatten")
-def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table:
+def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[str, Any]) -> Table | Members:
     """Lower a reshape of the rows."""
     table = _any(graph, node, inputs[0])
     if node.op_type == "Flatten":
@@ -71,6 +74,8 @@ def lower_reshape(graph: Graph, node: Any, inputs: list[Any], attributes: dict[s
         wanted = _constant(node, inputs[1], "shapes") if len(inputs) > 1 else list(attributes["shape"])
     if attributes.get("allowzero"):
         raise refuse(node, "allowzero=1")
+    if wanted in ([1, -1, table.width], [1, 0, table.width]) and table.texts is None and len(table.shape) == 1:
+        return Members((table,))
     sizes = [table.shape[place - 1] if size == 0 and place else size for place, size in enumerate(wanted)]
     inner = sizes[1:]
     if sizes[0] == 0 and -1 in inner:

@@ -78,8 +78,12 @@ def _mean_of_neighbors(
     if points.ndim != 2 or points.dtype.kind not in "biuf":
         raise refuse(model, f"training data of type {type(model._fit_X).__name__}")
     brute = model._fit_method == "brute"
-    if brute and points.dtype == np.float32:
-        raise refuse(model, "brute force over float32", "rounding decides ties", "Fit on float64.")
+    # Distances of Euclid are computed in float64, whatever the table is.
+    single = brute and points.dtype == np.float32 and metric != "euclidean"
+    by_distance = model.weights == "distance"
+    if single and by_distance and metric == "cosine":
+        reason = "float32 rounds the distances of near points away"
+        raise refuse(model, "metric='cosine', weights='distance' and a table of float32", reason, "Fit on float64.")
     p = float(parameters.get("p", 2.0))
     if metric == "minkowski" and p < 1:
         raise refuse(model, f"p={p}")
@@ -92,8 +96,8 @@ def _mean_of_neighbors(
         p=p,
         count=int(model.n_neighbors),
         radius=0.0,
-        by_distance=model.weights == "distance",
-        rounding="expanded" if brute and metric == "euclidean" else "exact",
+        by_distance=by_distance,
+        rounding="single" if single else "expanded" if brute and metric == "euclidean" else "exact",
         groups=groups,
     )
     neighbors = build.add(operator, checked(model, build, table))
