@@ -65,7 +65,7 @@ def _is_installed(name: str, file: str) -> bool:
 @lru_cache(maxsize=256)
 def _has_distribution(folder: str, name: str) -> bool:
     """Return whether a distribution has installed a package into a folder."""
-    return any(_provides(found, name) for found in distributions(path=[folder]))
+    return any(_provides(distribution, name) for distribution in distributions(path=[folder]))
 
 
 def _provides(distribution: Distribution, name: str) -> bool:

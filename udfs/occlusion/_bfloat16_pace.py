@@ -64,9 +64,9 @@ class _Layer:
 
 
 @lru_cache(maxsize=64)
-def _measured(given: _Layer, description: str, shape: tuple[int, ...], device: str, threads: int) -> float:
+def _measured(keyless: _Layer, description: str, shape: tuple[int, ...], device: str, threads: int) -> float:
     del description, threads  # parts of the cache's key
-    precise = copy.deepcopy(given.layer).to(device).float()
+    precise = copy.deepcopy(keyless.layer).to(device).float()
     sample = torch.ones(shape, device=device)
     if sample.dim() == _IMAGE_RANK:
         sample = sample.contiguous(memory_format=torch.channels_last)
