@@ -49,8 +49,8 @@ class Pace:
     """Estimate of the remaining seconds of a heat map, corrected by each batch of places that is computed.
 
     A place counts by its FLOPs, and by what batches of padded update patches waste: more where a level of the heat map
-    has few places. The seconds for each FLOP are those of the last half of the time, so that the estimate follows the
-    load of the machine.
+    has few places. The seconds for each FLOP are those of the last half of the time, without the first batch, so that
+    the estimate follows the load of the machine.
 
     Parameters
     ----------
@@ -58,6 +58,11 @@ class Pace:
         Number of places to compute, over both stages of drill-down.
     in_full : bool
         Whether the whole network runs for each place although the mode is not naive. Default false.
+
+    Attributes
+    ----------
+    is_in_full : bool
+        True if the whole network runs for each place, so that the time of a run says the time of a place.
 
     Examples
     --------
@@ -80,7 +85,8 @@ class Pace:
         self._levels = list(coarse_to_fine(np.ones(shape, np.bool_)))
         self._batch_size = occlusion.batch_size
         self._work = np.ones(shape)
-        if occlusion.mode != "naive" and not in_full:
+        self.is_in_full = occlusion.mode == "naive" or in_full
+        if not self.is_in_full:
             self._work = _work(patches, self._levels, occlusion.batch_size)
         self._remaining = np.ones(shape, np.bool_)
         self._places = places
@@ -91,6 +97,11 @@ class Pace:
     def done(self) -> int:
         """Number of places that were computed."""
         return int(self._remaining.size - self._remaining.sum())
+
+    @property
+    def batches(self) -> int:
+        """Number of batches that were recorded."""
+        return len(self._done) - 1
 
     @property
     def work(self) -> float:
@@ -122,6 +133,8 @@ class Pace:
         if work == 0:
             return self._assumed
         since = max((entry for entry in self._done[:-1] if entry[0] <= seconds / 2), key=lambda entry: entry[0])
+        if self.batches > 1:
+            since = max(since, self._done[1])  # the first batch is slow where libraries start with it
         return (seconds - since[0]) / (work - since[1])
 
     @property

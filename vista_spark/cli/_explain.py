@@ -113,8 +113,11 @@ def explain_command(
     with Bar(*words, console=_CONSOLE, transient=True) as bar:
         task = bar.add_task(model, total=None, left="places")
 
+        # The time that is left is shown once two estimates agree, and goes away with the bar.
+        estimates: list[float] = []
+
         def show(progress: Progress) -> None:
-            left = f"places, about {progress.seconds_left:.0f} s left"
+            left = f"places, about {progress.seconds_left:.0f} s left" if estimates else "places"
             bar.update(task, completed=progress.done, total=progress.total, left=left)
 
         explanation = explain_image(
@@ -126,7 +129,7 @@ def explain_command(
             stride=stride,
             image_size=image_size,
             on_progress=show,
-            on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
+            on_estimate=estimates.append,
             class_names=class_names,
             spark=spark,
             device=device,

@@ -26,6 +26,10 @@ _FIRST = 2.0
 # An estimate is reported again where it has changed by a larger share.
 _CHANGE = 0.1
 
+# Two estimates in a row agree if they differ by at most this factor. The first batch is often slow, and an estimate of
+# it alone is wrong by more than a factor of two.
+_AGREEMENT = 1.5
+
 
 class Monitor:
     """Reporter of the progress of one heat map, which also ends a cancelled one. Called after each batch.
@@ -49,8 +53,10 @@ class Monitor:
         self._pace, self._options, self._extra_seconds, self._started = pace, options, extra_seconds, started
         self._single, self._is_cancelled = single, is_cancelled
         self._estimate: float | None = None
+        self._former: float | None = None
         self._last = time.perf_counter()
-        if at_once or self._is_late():
+        # A run of the whole network says nothing of places whose patches alone are computed.
+        if at_once or (pace.is_in_full and self._is_late()):
             self._report_estimate(self._seconds_left)
 
     def __call__(self, maps: NDArray[np.float32]) -> None:
@@ -64,7 +70,8 @@ class Monitor:
         heat_map = maps[0] if self._single else maps
         self._pace.add(~np.isnan(maps[0]), batch_seconds)
         left = self._seconds_left
-        if self._estimate is not None or self._is_late() or 2 * self._pace.done >= self._pace.places:
+        is_due = self._estimate is not None or self._is_late() or 2 * self._pace.done >= self._pace.places
+        if self._is_steady(left) and is_due:
             self._report_estimate(left)
         if self._options.on_update is not None:
             self._options.on_update(heat_map)
@@ -80,6 +87,16 @@ class Monitor:
 
     def _is_late(self) -> bool:
         return time.perf_counter() + self._pace.next_seconds - self._started > _FIRST
+
+    def _is_steady(self, left: float) -> bool:
+        """Return whether the last two estimates agree, or half of the places are computed."""
+        estimate = time.perf_counter() - self._started + left
+        former, self._former = self._former, estimate
+        if 2 * self._pace.done >= self._pace.places:
+            return True
+        if self._pace.batches < 2 or former is None:
+            return False
+        return max(former, estimate) <= _AGREEMENT * min(former, estimate)
 
     def _report_estimate(self, left: float) -> None:
         """Report the estimate of all seconds, unless it is close to the last one."""

@@ -111,6 +111,25 @@ def test_a_short_map_has_an_estimate_as_well(clock: Clock) -> None:
     assert told == [pytest.approx(0.1)]
 
 
+@pytest.mark.parametrize("first", [8.0, 0.01])
+def test_a_first_batch_of_another_pace_gives_no_estimate(first: float, clock: Clock) -> None:
+    """It said 113 s for a heat map of 3.6 s: every estimate that is told is right within a factor of two."""
+    told: list[float] = []
+    monitor = monitored(pace(), clock.now, on_estimate=told.append)
+    compute(monitor, clock, [(5, first)] + [(5, 0.5)] * 19)
+    assert told
+    total = first + 19 * 0.5
+    assert all(total / 2 <= each <= total * 2 for each in told), told
+
+
+def test_a_run_of_the_network_says_nothing_of_patches(clock: Clock) -> None:
+    told: list[float] = []
+    incremental = pace(1.0)
+    incremental.is_in_full = False
+    monitored(incremental, clock.now, on_estimate=told.append)
+    assert told == []
+
+
 def test_progress_counts_places_and_seconds(clock: Clock) -> None:
     told: list[Progress] = []
     seen: list[Any] = []
