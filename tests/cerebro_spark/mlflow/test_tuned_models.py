@@ -10,6 +10,7 @@ import pytest
 
 mlflow = pytest.importorskip("mlflow")
 
+from pyspark.ml import PipelineModel
 from pyspark.ml.functions import vector_to_array
 from pyspark.sql import functions as F
 from searches import FEATURES, adult, search
@@ -90,6 +91,16 @@ class Watcher(Callback):
 
 
 @pytest.mark.extended
+@pytest.mark.skipif(CONNECT, reason="MLflow's Spark flavour needs classic Spark")
+@pytest.mark.usefixtures("_tuned")
+def test_the_stage_is_logged_in_the_spark_flavour_as_the_guide_says(spark: SparkSession) -> None:
+    stage, df = tuned_model(), numbers(spark, 5)
+    with mlflow.start_run():
+        info = mlflow.spark.log_model(PipelineModel(stages=[stage]), "spark_model", pip_requirements=["numpy"])
+    scored = mlflow.spark.load_model(info.model_uri).transform(df).sort("id").collect()
+    assert scored == stage.transform(df).sort("id").collect()
+
+
 @pytest.mark.usefixtures("_tuned")
 def test_a_search_logs_itself_below_the_active_run(spark: SparkSession, store: Store) -> None:
     watcher = Watcher()
