@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from optimizer.compiling._errors import ProgramError
-from optimizer.compiling._operator import Operator, check_choice, width_of
+from optimizer.compiling._operator import Operator, check_choice, later, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +35,13 @@ class Ufunc(Operator):
     ----------
     name : str
         One of :data:`UFUNCS`.
+    kinds : sequence of str
+        Type in which numpy computes each column and returns what it makes of it, such as ``"int8"``; empty for the
+        table's. Default none.
     """
 
     name: str
+    kinds: Sequence[str] = later(())
 
     def __post_init__(self) -> None:
         check_choice("Ufunc", "name", self.name, UFUNCS)

@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.compiling import Rewritten, make_plan, saved_backend, saved_strategy, sparse_nodes
 from udfs.compiling import Scorer, from_bytes, to_bytes
+from vista_spark.compiling._narrow_types import computes_narrowly, with_types
 from vista_spark.compiling._tables import TableReader
 from vista_spark.compiling._written_files import write_file
 from vista_spark.errors import InvalidArgumentError
@@ -267,6 +268,17 @@ class CompiledPipeline:
             rewrites=self.rewrites,
         )
 
+    def _scorer_of(self, table: Any) -> Scorer:
+        """Return the scorer of a table: another one where the library computes with 16 bits."""
+        if not self._reader.may_be_narrow(table):
+            return self._scorer
+        dtypes = self._reader.dtypes(table)
+        if not computes_narrowly(self.program, dtypes):
+            return self._scorer
+        return Scorer(
+            with_types(self.program, dtypes), self.tree_strategy, threads=self.threads, rewrites=False, backend="eager"
+        )
+
     def _check_runtime(self) -> None:
         try:
             engine: Any = self._scorer.engine("float64")
@@ -282,11 +294,12 @@ class CompiledPipeline:
         if method not in self.program.outputs:
             self._refuse(method)
         numbers, host_tables = self._reader.read(table)
-        answer = self._scorer.run(numbers, host_tables, outputs=(method,))
+        scorer = self._scorer_of(table)
+        answer = scorer.run(numbers, host_tables, outputs=(method,))
         if answer.reasons:
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             row = slice(first, first + 1)
-            (reason,) = self._scorer.explain_rows(numbers[row], [codes[row] for codes in host_tables], (method,))
+            (reason,) = scorer.explain_rows(numbers[row], [codes[row] for codes in host_tables], (method,))
             rows = f"row {first} and {more:,} more have" if more else f"row {first} has"
             raise InvalidArgumentError(f"{rows} {reason.text or ' or '.join(answer.reasons)}")
         return answer.outputs[method]

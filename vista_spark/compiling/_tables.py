@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from optimizer.compiling import readings
+from optimizer.compiling import Ufunc, readings
 from udfs.compiling import Tables, is_number, read_numbers
 from vista_spark.compiling._integers import check_integers, narrows_integers, spelled
 from vista_spark.errors import ColumnError
@@ -65,6 +65,21 @@ class TableReader:
         spellings = spelled(self._program.columns, names) if self._narrows is not None else {}
         return [spellings.get(name, name) for name in self._program.columns]
 
+    def may_be_narrow(self, table: Any) -> bool:
+        """Return whether types of columns may matter beyond their values."""
+        return self._has_functions or str(getattr(table, "dtype", "")) == "float16"
+
+    def dtypes(self, table: Any) -> list[Any]:
+        """Return the type of numpy of each column, in the model's order; ``None`` for columns of other types."""
+        if isinstance(table, pa.Table | pa.RecordBatch):
+            places = self._places(table.column_names)
+            return [None if at is None else _dtype_of(table.schema.field(at).type) for at in places]
+        if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
+            kinds = [getattr(kind, "numpy_dtype", kind) for kind in table.dtypes]
+            kinds = [kind if isinstance(kind, np.dtype) else None for kind in kinds]
+            return [None if at is None else kinds[at] for at in self._places(list(table.columns))]
+        return [getattr(table, "dtype", None)] * self._program.width
+
     @cached_property
     def needed(self) -> frozenset[int]:
         """Columns that a step reads; the others may be absent from tables with names."""
@@ -77,6 +92,10 @@ class TableReader:
     @cached_property
     def _readings(self) -> list[Reading]:
         return readings(self._program)
+
+    @cached_property
+    def _has_functions(self) -> bool:
+        return any(isinstance(node.operator, Ufunc) for node in self._program.nodes)
 
     @cached_property
     def _only_numbers(self) -> bool:
@@ -159,6 +178,10 @@ def check_columns(names: Sequence[Any], columns: Sequence[Any], needed: frozense
     twice = [name for place, name in enumerate(names) if place in needed and columns.count(name) > 1]
     if twice:
         raise ColumnError(f"X must have each column once, got {twice} several times.")
+
+
+def _dtype_of(kind: pa.DataType) -> Any:
+    return np.dtype(kind.to_pandas_dtype()) if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
 
 
 def _is_plain(kind: Any) -> bool:

@@ -328,6 +328,37 @@ def test_texts_that_are_no_numbers_are_named_with_their_column() -> None:
         compiled.predict(pd.DataFrame({"rooms": _objects(1.0), "floor": [2**60]}))
 
 
+@pytest.mark.parametrize("function", [np.sqrt, np.square, np.log1p, np.negative, np.isnan])
+@pytest.mark.parametrize("validate", [False, True])
+def test_functions_of_numpy_compute_in_the_type_of_the_column(function: Any, *, validate: bool) -> None:
+    """Of int8, numpy takes a root in float16, and squares wrap."""
+    whole = pd.DataFrame(np.random.default_rng(0).integers(0, 15, (100, 3)), columns=list("abc"))
+    steps = FunctionTransformer(function, validate=validate), Ridge()
+    model, of_arrays = (
+        make_pipeline(*map(clone, steps)).fit(rows, whole.sum(axis=1)) for rows in (whole, whole.to_numpy())
+    )
+    compiled = compile_pipeline(model)
+    tables = [whole.astype(kind) for kind in ("int8", "uint8", "int16", "float16", "float32", "int64")]
+    for table in (*tables, whole.astype({"a": "int8", "b": "int16", "c": "float64"})):
+        np.testing.assert_allclose(compiled.predict(table), model.predict(table), rtol=1e-6)
+        array = table.to_numpy()
+        np.testing.assert_allclose(compile_pipeline(of_arrays).predict(array), of_arrays.predict(array), rtol=1e-6)
+    np.testing.assert_allclose(compiled.predict(pa.Table.from_pandas(tables[0])), model.predict(tables[0]), rtol=1e-6)
+
+
+def test_scalers_of_float16_are_refused() -> None:
+    """They compute with 16 bits in scikit-learn."""
+    table = TRAIN[["floor"]].to_numpy()
+    rooted = make_pipeline(FunctionTransformer(np.sqrt), StandardScaler(), Ridge()).fit(table, TARGET)
+    for model, narrow in ((make_pipeline(StandardScaler(), Ridge()), "float16"), (rooted, "int8")):
+        compiled = compile_pipeline(model.fit(table, TARGET))
+        with pytest.raises(ColumnError, match=r"X must be float32 or float64 for scalers"):
+            compiled.predict(table.astype(narrow))
+    forest = RandomForestRegressor(3, random_state=0).fit(table, TARGET)
+    half = table.astype(np.float16)
+    np.testing.assert_allclose(compile_pipeline(forest).predict(half), forest.predict(half))
+
+
 def test_functions_of_numpy_take_columns_by_their_dtype() -> None:
     model = make_pipeline(FunctionTransformer(np.sqrt), Ridge()).fit(TRAIN[["floor"]], TARGET)
     with pytest.raises(ColumnError, match=r"column 'floor' must have a dtype of numbers for np.sqrt"):

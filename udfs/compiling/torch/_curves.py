@@ -37,12 +37,20 @@ class UfuncModule(torch.nn.Module):
 
     def __init__(self, operator: Ufunc) -> None:
         super().__init__()
-        self.name = operator.name
+        self.name, self.kinds = operator.name, operator.kinds
         known = _OTHER_NAMES.get(operator.name, operator.name)
         self.function = None if known == "cbrt" else getattr(torch, known)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        result = self._in_type_of_table(x)
+        for place, kind in enumerate(self.kinds):
+            if kind:
+                narrow = getattr(np, self.name)(x[:, place].numpy().astype(kind))
+                result[:, place] = torch.from_numpy(narrow.astype(result.numpy().dtype))
+        return result
+
+    def _in_type_of_table(self, x: torch.Tensor) -> torch.Tensor:
         if self.function is None:
             root = torch.sign(x) * x.abs().to(torch.float64).pow(1 / 3)
             # One step of Newton's makes the roots of cubes exact.
