@@ -160,6 +160,11 @@ def grad_cam(
             f"layout must be stated for layer {layer!r}, because its output of shape {shapes[layer]} may have its "
             f"channels on any axis, got None. Pass layout= with one of {', '.join(LAYOUTS)}"
         )
+    if not shapes:
+        raise InvalidArgumentError(
+            "the network must have modules that run for Grad-CAM, got a program whose graph is flat; use ablation, "
+            "rise or integrated_gradients, or the module that it was exported from"
+        )
     chosen = layer if layer is not None else next(reversed(maps), None)
     if chosen is None or chosen not in maps:
         raise InvalidArgumentError(

@@ -58,7 +58,8 @@ def _pickled(value: object, packages: set[str], persistent: Callable[[object], o
             return persistent(value)
 
         def reducer_override(self, value: Any) -> Any:
-            helper = as_helper(value) if _top(getattr(value, "__module__", None) or "") in travelling else None
+            source = getattr(value, "func", value)  # of a cached property
+            helper = as_helper(value) if _top(getattr(source, "__module__", None) or "") in travelling else None
             return super().reducer_override(value) if helper is None else helper  # type: ignore[no-untyped-call]
 
     travelling = {"__main__", *packages}

@@ -169,6 +169,26 @@ def test_a_cached_helper_keeps_its_settings(folder: Path) -> None:
     assert helper.cache_info().currsize == 3  # a function that calls itself calls the cached one
 
 
+def test_a_cached_property_travels(folder: Path) -> None:
+    text = """
+        import functools
+
+        class Layer:
+            @functools.cached_property
+            def factor(self):
+                return [0.5]
+
+            def __call__(self, number):
+                return number * self.factor[0], self.factor is self.factor
+    """
+    module = written(folder, "cached_property_module", text)
+    file = folder / "value.pickle"
+    file.write_bytes(dumped(module.Layer(), [module.Layer]))
+    code = f"import pickle; print(pickle.load(open({str(file)!r}, 'rb'))(3.0))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/", check=False)
+    assert done.stdout.strip() == "(1.5, True)", done.stderr
+
+
 def test_a_helper_that_cannot_travel_is_named_on_the_driver(folder: Path) -> None:
     text = """
         import numpy

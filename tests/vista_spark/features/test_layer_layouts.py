@@ -16,7 +16,7 @@ from torch import nn
 
 from optimizer.errors import InvalidArgumentError, UnknownLayerError
 from udfs.images import Preprocessing
-from vista_spark import CNNFeaturizer, FeatureTransfer, MLPClassifier, roster, tensor_attributor
+from vista_spark import CNNFeaturizer, FeatureTransfer, MLPClassifier, image_attributor, roster, tensor_attributor
 from vista_spark.mlflow._load import FeatureModel
 
 WIDTH = 8
@@ -162,3 +162,10 @@ def test_grad_cam_takes_the_last_map_whatever_its_layout(card: roster.ModelCard)
         attributor.grad_cam(layer="mixed")
     with pytest.raises(InvalidArgumentError, match="layer must return maps of several rows or columns"):
         attributor.grad_cam(layer="mixed", layout="channels_last")
+
+
+def test_grad_cam_of_a_flat_program_is_refused_in_words(card: roster.ModelCard) -> None:
+    pytest.importorskip("captum")
+    program = torch.export.export(card.builder(), (torch.zeros(2, 3, 32, 32),))
+    with pytest.raises(InvalidArgumentError, match="modules that run for Grad-CAM, got a program whose graph is flat"):
+        image_attributor(np.zeros((3, 32, 32), np.float32), program, output="value").grad_cam()
