@@ -164,8 +164,12 @@ def test_grad_cam_takes_the_last_map_whatever_its_layout(card: roster.ModelCard)
         attributor.grad_cam(layer="mixed", layout="channels_last")
 
 
-def test_grad_cam_of_a_flat_program_is_refused_in_words(card: roster.ModelCard) -> None:
+def test_layers_of_an_exported_program_have_layouts_and_no_grad_cam(card: roster.ModelCard) -> None:
     pytest.importorskip("captum")
-    program = torch.export.export(card.builder(), (torch.zeros(2, 3, 32, 32),))
+    batch = ({0: torch.export.Dim("batch", max=64)},)
+    program = torch.export.export(card.builder(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=batch)
+    named = CNNFeaturizer(model=program, layers=["block", "last"], pooling="mean").explain()
+    assert "block: 16 tokens (4 x 4) and 1 class" in named
+    assert "last: map of 4 x 4 places, channels last" in named
     with pytest.raises(InvalidArgumentError, match="modules that run for Grad-CAM, got a program whose graph is flat"):
         image_attributor(np.zeros((3, 32, 32), np.float32), program, output="value").grad_cam()
