@@ -15,8 +15,8 @@ __all__ = ["ColorScale", "fitting_scale", "krypton_scale"]
 # Relative change that counts as rounding: exact and naive heat maps may differ by a tenth of it.
 _FLAT = 1e-4
 
-# Largest share of the colours that a flat heat map uses.
-_FLAT_SHARE = 0.1
+# Change, as a share of the score, that the end of the colours stands for at least: a heat map of small effects is pale.
+_LEAST = 0.05
 
 # Places beyond this percentile may exceed the limits: where the largest of them exceeds it by a quarter or more, and at
 # most by this factor.
@@ -46,8 +46,8 @@ def fitting_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
     """Fit symmetric limits around the whole image's score to a heat map.
 
     They reach to the largest change, or where a few places change much more than all others, to the 99th percentile
-    (and at least a quarter of the largest change). Where no change is beyond rounding, they are ten times as wide as
-    rounding, so that noise is not shown as structure. Values are NaN where a place is not computed.
+    (and at least a quarter of the largest change). They reach to at least 5 % of the score, so that small effects are
+    pale in proportion and noise is not shown as structure. Values are NaN where a place is not computed.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def fitting_scale(values: NDArray[np.floating], centre: float) -> ColorScale:
     known = _known(values)
     changes = np.abs(known - centre)
     largest = float(changes.max(initial=0.0))
-    rounding = max(_FLAT * max(abs(centre), float(np.abs(known).max(initial=0.0))), float(np.finfo(np.float32).tiny))
-    is_flat = largest <= rounding
-    half = rounding / _FLAT_SHARE
+    score = max(abs(centre), float(np.abs(known).max(initial=0.0)), float(np.finfo(np.float32).tiny) / _FLAT)
+    is_flat = largest <= _FLAT * score
+    half = _LEAST * score
     if not is_flat:
         usual = float(np.percentile(changes, _PERCENTILE))
-        half = largest if largest <= _NEAR * usual else max(usual, largest / _EXCESS)
+        half = max(half, largest if largest <= _NEAR * usual else max(usual, largest / _EXCESS))
     low, high = centre - half, centre + half
     return ColorScale(low, high, centre, _extend(known, low, high), largest, is_flat)
 

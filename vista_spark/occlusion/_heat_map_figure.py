@@ -41,8 +41,8 @@ _KRYPTON_PALETTE = "jet_r"
 _KRYPTON_OPACITY = 0.6
 
 # Opacity of other colours over an image: 0 in the middle of the scale, where a place changes nothing, so that the image
-# is visible there, and _MAX_OPACITY at both ends. An exponent below 1 makes small changes visible too.
-_MAX_OPACITY, _OPACITY_EXPONENT = 0.9, 0.7
+# is visible there, and in proportion to the change up to _MAX_OPACITY at both ends.
+_MAX_OPACITY = 0.9
 
 # Grey level of black pixels under the colours, so that dark colours are visible on dark images.
 _BLACK_LEVEL = 0.25
@@ -164,7 +164,7 @@ def color_map(palette: str, *, is_translucent: bool) -> Colormap:
     colors = colormaps[palette](np.linspace(0, 1, _COLORS))
     if is_translucent:
         distance = np.abs(np.linspace(-1, 1, _COLORS))
-        colors[:, 3] = _KRYPTON_OPACITY if palette == _KRYPTON_PALETTE else _MAX_OPACITY * distance**_OPACITY_EXPONENT
+        colors[:, 3] = _KRYPTON_OPACITY if palette == _KRYPTON_PALETTE else _MAX_OPACITY * distance
     return ListedColormap(colors, name=palette)
 
 

@@ -53,7 +53,7 @@ def words(figure: Any) -> str:
     return "\n".join(texts)
 
 
-@pytest.mark.parametrize(("probability", "below"), [(0.7, 0.1), (0.99, 0.004), (0.003, 0.002)])
+@pytest.mark.parametrize(("probability", "below"), [(0.7, 0.1), (0.99, 0.06), (0.003, 0.002)])
 def test_the_scale_fits_the_data_and_is_centred_on_the_whole_image(probability: float, below: float) -> None:
     mesh = explanation(bumpy(probability, below), probability).plot().axes[1].collections[0]
     low, high = mesh.get_clim()
@@ -63,6 +63,16 @@ def test_the_scale_fits_the_data_and_is_centred_on_the_whole_image(probability: 
     shades = mesh.norm(bumpy(probability, below))
     assert shades.min() < 0.01, "the most important place has the end of the palette, whatever the probability"
     assert mesh.norm(probability) == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(("probability", "share"), [(0.99, 0.004), (0.5, 0.01), (0.01, 0.04), (0.3, 0.001)])
+def test_colours_are_proportional_to_a_small_effect(probability: float, share: float) -> None:
+    """A change of 0.4 % has 8 % of the colours, whose end is a change of 5 % at least."""
+    values = bumpy(probability, share * probability)
+    mesh = explanation(values, probability).plot().axes[1].collections[0]
+    assert 0.5 - mesh.norm(values).min() == pytest.approx(0.5 * share / 0.05, rel=1e-3)
+    opacity = np.array([mesh.cmap(at)[3] for at in (0.5, 0.75, 1.0)])
+    assert opacity[1] - opacity[0] == pytest.approx(opacity[2] / 2, abs=0.02)
 
 
 def test_a_few_places_beyond_the_scale_are_shown_by_an_arrow() -> None:
