@@ -146,7 +146,8 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         Examples
         --------
         >>> from vista_spark import CNNFeaturizer
-        >>> print(CNNFeaturizer(model="squeezenet1_1", layers=1).explain())
+        >>> print(CNNFeaturizer(model="squeezenet1_1", layers=["fire9"]).explain())
+          fire9: map of 13 x 13 places, channels first; max2x2: 2,048 numbers
         """
         net = self._checked()
         return net.explain_layouts(self.getLayers(), self.getPooling())

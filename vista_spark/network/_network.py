@@ -193,10 +193,12 @@ class Network:
             begin = ", ".join(self.graph.inputs)
             raise InvalidArgumentError(f"layer {layer.name!r} lies below the start layer ({begin}): it is not computed")
         remaining = self.reads.remaining_pooling(wanted)
-        return Feature(source, column, remaining, self.layout(source, remaining))
+        return Feature(source, column, remaining, self.layout(source, remaining, layer.name))
 
-    def layout(self, target: str, pooling: Pooling) -> LayerLayout:
+    def layout(self, target: str, pooling: Pooling, name: str | None = None) -> LayerLayout:
         """Return the layout by which a layer of the graph is pooled: the stated or the recognised one.
+
+        ``name`` is what the user calls the layer; by default its name in the graph.
 
         Raises
         ------
@@ -206,15 +208,16 @@ class Network:
         layout, shape = self._layout(target), self.graph[target].output_shape
         if pooling == "none" or layout == LayerLayout():
             return layout or LayerLayout()
+        name = name or target
         if layout is None:
             raise InvalidArgumentError(
-                f"layout of layer {target!r} must be stated to pool it, because its output of shape {shape} may have "
-                f'its channels on any axis. Pass layout={{{target!r}: "channels_last"}}, or another of '
+                f"layout of layer {name!r} must be stated to pool it, because its output of shape {shape} may have "
+                f'its channels on any axis. Pass layout={{{name!r}: "channels_last"}}, or another of '
                 f'{", ".join(LAYOUTS)}, or pooling="none"'
             )
         if pooling == "max2x2" and not layout.has_grid:
             raise InvalidArgumentError(
-                f'pooling of layer {target!r} must be "mean" or "none", because the places of its output, a '
+                f'pooling of layer {name!r} must be "mean" or "none", because the places of its output, a '
                 f'{layout.describe(shape)}, form no grid of rows and columns, got "max2x2".'
             )
         return layout

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from optimizer import __version__
+from optimizer.errors import InvalidArgumentError
 from optimizer.transfer import ModelProfile
 from udfs.driver import hint_keywords
 from udfs.inference import Inference
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from udfs.inference import Feature
     from vista_spark.network._network import Network
 
 __all__ = ["profile", "profile_network"]
@@ -86,7 +88,7 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
         source=net.source,
         feeds=net.feeds(*samples),
         # Features of lower layers are counted with the tables that they go into.
-        features=(net.feature(net.card.layers[-1], "top", None),),
+        features=(_top(net),),
         materialised=(),
         batch_size=batch_size,
         device=device,
@@ -96,6 +98,14 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
     with written_once(path) as partial:
         partial.write_text(json.dumps(measured.to_dict()))
     return measured
+
+
+def _top(net: Network) -> Feature:
+    """Return the features of the topmost layer, unpooled if its layout allows no pooling."""
+    try:
+        return net.feature(net.card.layers[-1], "top", None)
+    except InvalidArgumentError:
+        return net.feature(net.card.layers[-1], "top", "none")
 
 
 def _path(net: Network, batch_size: int, device: str) -> Path:

@@ -54,7 +54,7 @@ def fastest(occlusion: Occlusion, model: TracedModel, precision: str) -> Occlusi
         return settled
     slowdown = 1.0
     if precision == "bfloat16" or (precision == "auto" and not needs_exact_places):
-        from udfs.occlusion._bfloat16_pace import bfloat16_slowdown  # imports torch, an optional extra
+        from udfs.occlusion.bfloat16_pace import bfloat16_slowdown  # imports torch, an optional extra
 
         traced: Any = model
         slowdown = bfloat16_slowdown(traced)

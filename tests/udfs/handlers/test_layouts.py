@@ -182,6 +182,22 @@ def test_tokens_behind_the_places_are_left_out_too() -> None:
     assert layout(Net(Prompted(), lambda x: x.flatten(2).transpose(1, 2))) == LayerLayout((0,), (8, 8), 0, 2)
 
 
+@pytest.mark.parametrize("count", [5, 64])
+def test_learned_queries_are_no_places_of_a_grid(count: int) -> None:
+    """Also where there are as many as tokens."""
+
+    class Perceiver(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries = nn.Parameter(torch.randn(1, count, WIDTH))
+            self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.attention(self.queries.expand(x.shape[0], -1, -1), x, x, need_weights=False)[0]
+
+    assert layout(Net(Perceiver(), lambda x: x.flatten(2).transpose(1, 2))) == LayerLayout((0,))
+
+
 def test_a_map_out_of_a_vector_has_channels_first() -> None:
     class Decoder(nn.Module):
         def __init__(self) -> None:

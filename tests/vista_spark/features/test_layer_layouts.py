@@ -15,8 +15,17 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from optimizer.errors import InvalidArgumentError, UnknownLayerError
+from optimizer.memory import ClusterSpec
 from udfs.images import Preprocessing
-from vista_spark import CNNFeaturizer, FeatureTransfer, MLPClassifier, image_attributor, roster, tensor_attributor
+from vista_spark import (
+    CNNFeaturizer,
+    FeatureTransfer,
+    MLPClassifier,
+    image_attributor,
+    plan_feature_transfer,
+    roster,
+    tensor_attributor,
+)
 from vista_spark.mlflow._load import FeatureModel
 
 WIDTH = 8
@@ -173,3 +182,42 @@ def test_layers_of_an_exported_program_have_layouts_and_no_grad_cam(card: roster
     assert "last: map of 4 x 4 places, channels last" in named
     with pytest.raises(InvalidArgumentError, match="modules that run for Grad-CAM, got a program whose graph is flat"):
         image_attributor(np.zeros((3, 32, 32), np.float32), program, output="value").grad_cam()
+
+
+class Encoder(nn.Module):
+    """A network without a head, whose tokens have neither rows nor columns; and one whose output is ambiguous."""
+
+    def __init__(self, *, mixes: bool) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 8, 8)
+        self.queries, self.attention = (
+            nn.Parameter(torch.randn(1, 5, WIDTH)),
+            nn.MultiheadAttention(WIDTH, 2, batch_first=True),
+        )
+        self.mix = nn.Linear(16, 16) if mixes else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patches(x).flatten(2)
+        if self.mix is not None:
+            return self.mix(x)
+        x = x.transpose(1, 2)
+        return self.attention(self.queries.expand(x.shape[0], -1, -1), x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_a_transfer_of_tokens_alone_is_planned(*, mixes: bool) -> None:
+    """The network is measured with the pooling that its topmost layer allows."""
+    network = Encoder(mixes=mixes).eval()
+    choice = plan_feature_transfer(
+        network,
+        ClusterSpec(nodes=1, cores=2, memory_bytes=16 << 30),
+        rows=100,
+        structured_features=2,
+        image_bytes=1000,
+        layers=1,
+        pooling="mean",
+        layout="channels_first" if mixes else None,
+        image_size=32,
+        batch_size=2,
+    )
+    assert choice.seconds > 0

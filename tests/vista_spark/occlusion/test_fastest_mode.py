@@ -14,7 +14,7 @@ from torch import nn
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers import TensorSpec
 from udfs.handlers.torch import FRAMEWORK
-from udfs.occlusion import _bfloat16_pace
+from udfs.occlusion import bfloat16_pace
 from vista_spark import OcclusionOptions, explain_tensor
 from vista_spark.occlusion import _predicted_cost
 from vista_spark.occlusion._settings import occlusion_settings
@@ -34,7 +34,7 @@ def network() -> nn.Module:
 def settled(network: nn.Module, monkeypatch: pytest.MonkeyPatch, slowdown: float, **options: Any) -> Any:
     """Settings on a device where bfloat16 takes so many times the seconds of float32."""
     monkeypatch.setattr(_predicted_cost, "_WORTH_MEASURING", 0.0)
-    monkeypatch.setattr(_bfloat16_pace, "bfloat16_slowdown", lambda _: slowdown)
+    monkeypatch.setattr(bfloat16_pace, "bfloat16_slowdown", lambda _: slowdown)
     traced = FRAMEWORK.trace(network, [TensorSpec((3, 48, 48))])
     wanted = OcclusionOptions(patch_size=12, stride=4, mode="approximate", **options)
     return occlusion_settings(wanted, traced, (48, 48), (0.0, 0.0, 0.0))
@@ -76,7 +76,7 @@ def test_the_mode_and_the_precision_are_the_fastest(
 
 def test_the_result_tells_of_the_change(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_predicted_cost, "_WORTH_MEASURING", 0.0)
-    monkeypatch.setattr(_bfloat16_pace, "bfloat16_slowdown", lambda _: 6.6)
+    monkeypatch.setattr(bfloat16_pace, "bfloat16_slowdown", lambda _: 6.6)
     options: dict[str, Any] = {"patch": 12, "stride": 4}
     changed = explain_tensor(network, IMAGE, mode="approximate", tau=0.9, precision="bfloat16", **options)
     assert changed.mode == "exact"
@@ -87,7 +87,7 @@ def test_the_result_tells_of_the_change(network: nn.Module, monkeypatch: pytest.
 
 
 def test_small_heat_maps_are_not_measured(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bfloat16_pace, "bfloat16_slowdown", lambda _: pytest.fail("a layer was measured"))
+    monkeypatch.setattr(bfloat16_pace, "bfloat16_slowdown", lambda _: pytest.fail("a layer was measured"))
     for precision in ("auto", "float32", "bfloat16"):
         explain_tensor(network, IMAGE, mode="approximate", tau=0.5, precision=precision, patch=12, stride=4)
 
@@ -95,9 +95,9 @@ def test_small_heat_maps_are_not_measured(network: nn.Module, monkeypatch: pytes
 @pytest.mark.parametrize("layers", [nn.Conv2d(3, 4, 3), nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4)), nn.ReLU()])
 def test_a_layer_of_any_network_is_measured(layers: nn.Module) -> None:
     traced: Any = FRAMEWORK.trace(nn.Sequential(layers, nn.Flatten()).eval(), [TensorSpec((3, 8, 8))])
-    slowdown = _bfloat16_pace.bfloat16_slowdown(traced)
+    slowdown = bfloat16_pace.bfloat16_slowdown(traced)
     assert slowdown > 0
-    assert _bfloat16_pace.bfloat16_slowdown(traced) == slowdown  # measured once
+    assert bfloat16_pace.bfloat16_slowdown(traced) == slowdown  # measured once
     assert all(parameter.dtype == torch.float32 for parameter in layers.parameters())
 
 

@@ -12,6 +12,7 @@ from udfs.handlers._axes import (
     BATCH,
     CHANNEL,
     COLUMN,
+    OTHER,
     PLACE,
     ROW,
     Axis,
@@ -161,8 +162,13 @@ class Follower:
         same = [resized(first, part.shape) if isinstance(part, torch.Tensor) else None for part in self._value]
         return [axes or UNKNOWN for axes in same]
 
-    def _attention(self, query: Meaning, _shape: tuple[int, ...]) -> Meaning:
+    def _attention(self, first: Meaning, _shape: tuple[int, ...]) -> Meaning:
         value = self._value[0] if isinstance(self._value, (tuple, list)) else self._value
+        query = self._of(self._argument(0, "query"))
+        if query is None:  # queries that the network learned: no place of the image has them
+            if value.dim() != _PATCHES_RANK or first[0].extent != value.shape[0]:
+                return UNKNOWN
+            query = (first[0], Axis.single(OTHER, value.shape[1]), Axis())
         axes = (*query[:-1], Axis.single(CHANNEL, value.shape[-1]))
         if not isinstance(self._value, (tuple, list)):
             return axes
@@ -236,8 +242,8 @@ class Follower:
             return (
                 (*right[: len(shape) - 2], left[-2], last) if _is_axes(right) and len(right) == len(shape) else UNKNOWN
             )
-        # Weights that mix the entries of the second last axis: the result has new ones.
-        before = right[-2] if right[-2].extent == shape[-2] else Axis.single(CHANNEL, shape[-2])
+        # Weights that mix the entries of the second last axis, or queries: the result has new ones.
+        before = Axis.single(CHANNEL, shape[-2])
         return (*right[:-2], before, last) if len(right) == len(shape) else UNKNOWN
 
     def _einsum(self, _first: Meaning, _shape: tuple[int, ...]) -> Meaning:
