@@ -150,7 +150,7 @@ class _First(nn.Module):
 
 
 def layout(network: nn.Module) -> LayerLayout | None:
-    traced: Any = FRAMEWORK.trace(network.eval(), [TensorSpec((3, SIDE, SIDE))])
+    traced: Any = FRAMEWORK.trace(network.eval().requires_grad_(False), [TensorSpec((3, SIDE, SIDE))])
     return traced.layout(traced.graph.outputs[0])
 
 
