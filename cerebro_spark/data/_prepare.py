@@ -25,6 +25,7 @@ from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, Inv
 from cerebro_spark.hopper import uses_slots
 from udfs.driver import hint_keywords
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -251,6 +252,11 @@ class _ShardWriteJob:
             reports = assigned.mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
             raise from_worker(error) from error
+        for row in reports:
+            if row["full"]:
+                # The shards that were written are of no use, and take the space that is missing.
+                self.planned.store.delete(FOLDER, self.planned.name)
+                raise StoreFullError(row["full"])
         return [
             ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"]), row["digest"])
             for row in reports

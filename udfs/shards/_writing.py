@@ -17,6 +17,7 @@ from udfs.arrow import rebatch, report_batch
 from udfs.images import Preprocessing
 from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared_data import FOLDER, SPLITS, ShardError, shard_path
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -37,15 +38,20 @@ _DECODED = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """Result of writing a shard: rows written, rows left out by reason, and the hash of the tensors."""
+    """Result of writing a shard: rows written, rows left out by reason, and the hash of the tensors.
+
+    ``full`` is the error of a store without space, or empty. Raised in the task, Spark would print it with a traceback
+    for each task.
+    """
 
     split: str
     partition: int
     rows: int
     bad: dict[str, int]
     digest: str
+    full: str = ""
 
-    schema = "split string, partition int, rows bigint, bad string, digest string"
+    schema = "split string, partition int, rows bigint, bad string, digest string, full string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class ShardWriter:
         for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
             report = self._write(number, (rows for _, rows in parts))
             yield report_batch(report, bad=json.dumps(report.bad))
+            if report.full:
+                return
 
     @property
     def schema(self) -> pa.Schema:
@@ -78,7 +86,10 @@ class ShardWriter:
         split, partition = SPLITS[number // self.partitions], number % self.partitions
         bad: Counter[str] = Counter()
         path = (FOLDER, self.name, shard_path(split, partition))
-        rows, digest = write_rows(self.store, path, self.columns, self._encoded(parts, bad))
+        try:
+            rows, digest = write_rows(self.store, path, self.columns, self._encoded(parts, bad))
+        except StoreFullError as error:
+            return ShardReport(split, partition, 0, {}, "", str(error))
         return ShardReport(split, partition, rows, dict(bad), digest)
 
     def _encoded(self, parts: Iterable[pa.RecordBatch], bad: Counter[str]) -> Iterator[pa.RecordBatch]:

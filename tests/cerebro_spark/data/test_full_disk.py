@@ -1,0 +1,31 @@
+"""A disk that fills up during a preparation is one error, and no Spark task fails with a traceback of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cerebro_spark import Store
+from cerebro_spark.data import prepare
+from udfs.store import StoreFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_a_full_disk_is_one_sentence(
+    spark: SparkSession, small_disk: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.from_uri(str(small_disk("128k")))
+    df = spark.range(30_000).select(F.rand(1).alias("a"), F.rand(2).alias("b"), (F.col("id") % 2).alias("label"))
+    with pytest.raises(StoreFullError, match="the disk is full: free some space, or name a store on a larger one"):
+        prepare(df, store, feature_columns=["a", "b"], label_columns=["label"], num_shards=8)
+    printed = "".join(capfd.readouterr())
+    assert "Traceback" not in printed
+    assert "Exception in task" not in printed
+    assert store.list("prepared") == [], "the shards that were written take the space that is missing"
