@@ -42,6 +42,12 @@ KINDS = {"cats": range(281, 286), "dogs": range(151, 269)}
 """Classes of ImageNet that a head knows."""
 
 SLO_MS = 500.0
+"""Deadline of a request, where the machine is fast enough for it."""
+
+# Share of its time that one backend needs for all requests: after the kill, one backend answers them alone.
+LOAD = 0.4
+# Times that a request takes alone, which a deadline leaves for waiting and reading.
+PATIENCE = 4.0
 
 
 @dataclass(slots=True)
@@ -89,7 +95,50 @@ def cut_heads(folder: Path) -> dict[str, Path]:
     return heads
 
 
-def deployed(spark: SparkSession, folder: Path, backends: int = 2, rate: float = 3.0) -> Server:
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Load and deadline that fit a machine.
+
+    Attributes
+    ----------
+    request_ms : float
+        Time of a request alone.
+    rate : float
+        Requests per second of each model.
+    slo_ms : float
+        Deadline of a request.
+    """
+
+    request_ms: float
+    rate: float
+    slo_ms: float
+
+    @property
+    def note(self) -> str:
+        """Sentence about the machine."""
+        return (
+            f"a request takes {self.request_ms:.0f} ms here: {self.rate:.2g} requests a second of each model, with a "
+            f"deadline of {self.slo_ms:.0f} ms"
+        )
+
+
+def calibrate(request_ms: float, rate: float, models: int = 3) -> Calibration:
+    """Fit load and deadline to a machine: never more than ``rate``, and never less than :data:`SLO_MS`.
+
+    Parameters
+    ----------
+    request_ms : float
+        Time of a request alone.
+    rate : float
+        Requests per second of each model that are wanted.
+    models : int
+        Number of models.
+    """
+    most = LOAD * 1000 / request_ms / models
+    return Calibration(request_ms, min(rate, most), max(SLO_MS, PATIENCE * request_ms))
+
+
+def deployed(spark: SparkSession, folder: Path, backends: int = 2, rate: float = 3.0, slo_ms: float = SLO_MS) -> Server:
     """Deploy the network and its heads.
 
     Parameters
@@ -100,12 +149,14 @@ def deployed(spark: SparkSession, folder: Path, backends: int = 2, rate: float =
     backends : int
     rate : float
         Requests per second of each that are expected.
+    slo_ms : float
+        Deadline of a request.
     """
     server = Server(spark, backends=backends, epoch_s=10)
-    everything = Session("everything", model="mobilenet_v2", weights=mobilenet_v2(), slo_ms=SLO_MS, rate=rate)
+    everything = Session("everything", model="mobilenet_v2", weights=mobilenet_v2(), slo_ms=slo_ms, rate=rate)
     server.deploy(everything)
     for kind, head in cut_heads(folder).items():
-        own = Session(kind, model="mobilenet_v2", weights=mobilenet_v2(), head=head, slo_ms=SLO_MS, rate=rate)
+        own = Session(kind, model="mobilenet_v2", weights=mobilenet_v2(), head=head, slo_ms=slo_ms, rate=rate)
         server.deploy(own)
     return server
 
@@ -150,7 +201,14 @@ def poisson_ms(rate: float, seconds: float, seed: int) -> list[float]:
     return sorted(rng.uniform(0.0, 1000 * seconds, rng.poisson(rate * seconds)).tolist())
 
 
-def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[bytes], seed: int = 0) -> list[Sent]:
+def send(
+    api: Api,
+    rates: Mapping[str, float],
+    seconds: float,
+    files: Sequence[bytes],
+    seed: int = 0,
+    slo_ms: float = SLO_MS,
+) -> list[Sent]:
     """Send requests when they are due, whether the ones before are answered or not, and wait until all have ended.
 
     Parameters
@@ -162,6 +220,8 @@ def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[b
     files : sequence of bytes
         Images, sent in turn.
     seed : int
+    slo_ms : float
+        Deadline of a request.
     """
     due = sorted(
         (float(at) / 1000, name)
@@ -176,7 +236,7 @@ def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[b
     def note(request: Sent, future: Future[Any]) -> None:
         request.took_ms = 1000 * (time.monotonic() - start - request.due_s)
         error = future.exception()
-        request.how = type(error).__name__ if error else "in time" if request.took_ms <= SLO_MS else "late"
+        request.how = type(error).__name__ if error else "in time" if request.took_ms <= slo_ms else "late"
         ended.release()
 
     for number, (at, name) in enumerate(due):
@@ -229,14 +289,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The arguments, by default the process's own.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=3.0, help="requests per second of each of the three models")
+    parser.add_argument(
+        "--rate", type=float, default=3.0, help="requests per second of each of the three models, at most"
+    )
     parser.add_argument("--seconds", type=float, default=20.0, help="of load; a backend is killed in its middle")
     options = parser.parse_args(arguments)
     # Spark prints a stack trace for a task that is killed.
     spark = session("local[3]", conf={"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"})
     files = photographs()
     with tempfile.TemporaryDirectory() as folder:
-        server = deployed(spark, Path(folder), rate=options.rate)
+        measured = deployed(spark, Path(folder), rate=options.rate).profile("everything")
+        fit = calibrate(float(measured.latencies[1]) + measured.preprocess_ms, options.rate)
+        print(fit.note)
+        server = deployed(spark, Path(folder), rate=fit.rate, slo_ms=fit.slo_ms)
         print(server.plan().explain())
         with server.start(port=0) as api:
             warm(api, files["coffee"])
@@ -244,13 +309,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, content in files.items():
                 best = {model.name: max(ask(api, model.name, content)) for model in api.models}
                 print(f"  {name:10}" + "".join(f"{model:>12} {score:6.2f}" for model, score in best.items()))
-            rates = dict.fromkeys([model.name for model in api.models], options.rate)
+            rates = dict.fromkeys([model.name for model in api.models], fit.rate)
             killed: list[int] = []
             killing = threading.Timer(options.seconds / 2, lambda: killed.append(kill_a_backend()))
             killing.start()
-            sent = send(api, rates, options.seconds, list(files.values()))
+            sent = send(api, rates, options.seconds, list(files.values()), slo_ms=fit.slo_ms)
             killing.join()
-            print(f"\n{3 * options.rate:g} requests a second; process {killed[0]} was killed after half of the time")
+            print(f"\n{3 * fit.rate:.2g} requests a second; process {killed[0]} was killed after half of the time")
             for half, first in (("before", True), ("after", False)):
                 ended = Counter(one.how for one in sent if (one.due_s < options.seconds / 2) == first)
                 share = ended["in time"] / max(1, ended.total())

@@ -140,6 +140,11 @@ class Api:
         return self._backends.alive
 
     @property
+    def backend_places(self) -> dict[str, tuple[str, int]]:
+        """Host of each backend so far, and the number of its restarts."""
+        return self._backends.places
+
+    @property
     def results(self) -> dict[str, Results]:
         """Last report of each backend: waiting rows, and measured over profiled batch latency."""
         return self._backends.results

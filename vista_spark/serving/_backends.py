@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from udfs.driver import driver_host
 from udfs.handlers import registered_frameworks
@@ -81,6 +82,7 @@ class Backends:
         self._changed_hook = changed
         self._changed = threading.Condition()
         self._links: dict[str, Link] = {}
+        self._attached: dict[str, tuple[str, int]] = {}
         self._called: set[str] = set()
         self._given_up: set[str] = set()
         self._gone: dict[str, float] = {}
@@ -178,6 +180,12 @@ class Backends:
         return len(self._names)
 
     @property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Host of each backend that has connected, and the number of processes that took its place."""
+        with self._changed:
+            return dict(self._attached)
+
+    @property
     def took_s(self) -> float:
         """Seconds that the last backend took to connect."""
         return self._took_s
@@ -223,6 +231,8 @@ class Backends:
             former = self._links.get(request.worker)
             link = Link(request.worker, request.location, self._credentials, self._router)
             self._links[request.worker] = link
+            _, earlier = self._attached.get(request.worker, ("", -1))
+            self._attached[request.worker] = urlsplit(request.location).hostname or request.location, earlier + 1
             self._gone.pop(request.worker, None)
             self._called.add(request.worker)
             self._changed.notify_all()

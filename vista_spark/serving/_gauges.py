@@ -12,7 +12,7 @@ __all__ = ["gauges_of"]
 
 
 def gauges_of(api: Api) -> list[Gauge]:
-    """Return the gauges of a server: backends, rows by result, planned occupancy and batches, waiting rows, pace."""
+    """Return the gauges of a server: backends and their restarts, rows by result, the plan, waiting rows, pace."""
     from udfs.serving.http import Gauge
 
     rows = [
@@ -49,4 +49,14 @@ def gauges_of(api: Api) -> list[Gauge]:
         for group, pace in report.pace.items()
     ]
     here = Gauge("backends", len(api.backends), "Connected backends.")
-    return [here, *rows, *occupancy, *batches, *waiting, *pace]
+    connected = set(api.backends)
+    places = [
+        Gauge(
+            "backend_restarts",
+            restarts,
+            "Processes that took the place of a lost one.",
+            {"backend": name, "host": host, "connected": "yes" if name in connected else "no"},
+        )
+        for name, (host, restarts) in api.backend_places.items()
+    ]
+    return [here, *rows, *occupancy, *batches, *waiting, *pace, *places]

@@ -18,66 +18,137 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Serving</title>
+<title>cerebro-spark: serving</title>
 <style>
-  body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; }
-  h1 { font-size: 1.3rem; }
-  table { border-collapse: collapse; width: 100%; margin-bottom: 2rem; }
-  th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
+  body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222; }
+  h1 { font-size: 1.3rem; margin-bottom: 0; }
+  h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
+  table { border-collapse: collapse; width: 100%; }
+  th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top; }
   th:first-child, td:first-child { text-align: left; }
+  td.words { text-align: left; }
   .bad { color: #b00020; font-weight: 600; }
-  .state { color: #666; }
+  .state, .sentence { color: #666; margin: .2rem 0; }
+  .charts { display: flex; flex-wrap: wrap; gap: 1rem; }
+  figure { margin: 0; } figcaption { color: #666; font-size: .85rem; }
+  svg { border-bottom: 1px solid #999; border-left: 1px solid #999; }
 </style>
 </head>
 <body>
-<h1>Models</h1>
+<h1>Serving</h1>
 <p class="state" id="state">connecting</p>
 <form id="ask" hidden>
-  <label>Token <input id="token" type="password" autocomplete="off"></label> <button>Show</button>
+  <label>Token <input id="token" type="password" autocomplete="off"></label> <button>Sign in</button>
 </form>
+<main id="main" hidden>
+<p class="state"><span id="product"></span>, refreshed <time id="time"></time></p>
+<h2>Models</h2>
+<p class="sentence">Rate, share in time and latencies are those of the last minute.</p>
 <table><thead><tr>
-  <th>model</th><th>version</th><th>SLO ms</th><th>requests/s</th><th>in time</th><th>p50 ms</th><th>p99 ms</th>
-  <th>in flight</th><th>late</th><th>dropped</th>
+  <th>model</th><th>version</th><th>deadline ms</th><th>requests/s</th><th>in time</th><th>p50 ms</th><th>p99 ms</th>
+  <th>in flight</th>
 </tr></thead><tbody id="models"></tbody></table>
+<h2>Last 15 minutes</h2>
+<p class="sentence">Each point is half a minute; the right end is now.</p>
+<div class="charts" id="charts"></div>
+<h2>Results since the start</h2>
+<p class="sentence">Late answers arrived after the deadline; the columns after them had no answer.</p>
+<table><thead><tr>
+  <th>model</th><th>in time</th><th>late</th><th>too late</th><th>overloaded</th><th>failed</th><th>stopped</th>
+  <th>disconnected</th><th>bad request</th><th>no such model</th>
+</tr></thead><tbody id="results"></tbody></table>
+<p class="sentence" id="refused"></p>
+<h2>Backends</h2>
+<p class="sentence">Occupancy is the share of a backend's time that the planned rates need. Restarts count the
+  processes that took the place of a lost one. The plan names the models of a backend and the rows of their batches.</p>
+<table><thead><tr>
+  <th>backend</th><th>host</th><th>state</th><th>occupancy</th><th>waiting rows</th><th>restarts</th><th>plan</th>
+</tr></thead><tbody id="backends"></tbody></table>
+<h2>Other metrics</h2>
 <table><tbody id="gauges"></tbody></table>
+</main>
+<template id="chart"><figure>
+  <svg width="320" height="70"><polyline fill="none" stroke="#1f77b4" stroke-width="2"/></svg><figcaption></figcaption>
+</figure></template>
 <script>
 "use strict";
 const at = id => document.getElementById(id);
 const hash = new URLSearchParams(location.hash.slice(1)).get("token");
 let token = hash || sessionStorage.getItem("token") || "";
 if (hash) history.replaceState(null, "", location.pathname);
-const number = (value, digits) => value === null ? "-" : value.toFixed(digits);
-const share = value => value === null ? "-" : number(100 * value, 1) + " %";
+const number = (value, digits) => value === null || value === undefined ? "-" : value.toFixed(digits);
+const share = value => value === null || value === undefined ? "-" : number(100 * value, 1) + " %";
 const row = cells => {
   const line = document.createElement("tr");
-  for (const [text, bad] of cells) {
+  for (const [text, style] of cells) {
     const cell = document.createElement("td");
     cell.textContent = text;
-    if (bad) cell.className = "bad";
+    if (style) cell.className = style;
     line.append(cell);
   }
   return line;
 };
-const count = (results, names) => names.reduce((sum, name) => sum + (results[name] || 0), 0);
-const dropped = ["too_late", "overloaded", "failed", "stopped"];
+const WIDTH = 320, HEIGHT = 70, SPAN = 900;
+const chart = (title, steps, unit, digits) => {
+  const known = steps.filter(([, value]) => value !== null);
+  const most = Math.max(...known.map(([, value]) => value), 0);
+  const figure = at("chart").content.firstElementChild.cloneNode(true);
+  figure.querySelector("polyline").setAttribute("points", known.map(([age, value]) =>
+    (WIDTH * (1 - age / SPAN)).toFixed(1) + "," + (HEIGHT - 4 - (HEIGHT - 8) * (most ? value / most : 0)).toFixed(1)
+  ).join(" "));
+  const words = title + ": at most " + number(known.length ? most : null, digits) + " " + unit;
+  figure.querySelector("figcaption").textContent = words;
+  return figure;
+};
+const KINDS = ["in_time", "late", "too_late", "overloaded", "failed", "stopped", "disconnected", "bad_request",
+  "no_such_model"];
+const OF_BACKENDS = new Set(["planned_occupancy", "planned_batch", "waiting", "backend_restarts"]);
+const backends = gauges => {
+  const found = new Map();
+  for (const gauge of gauges.filter(each => OF_BACKENDS.has(each.name))) {
+    const name = gauge.labels.backend;
+    if (!found.has(name)) found.set(name, {batches: []});
+    const entry = found.get(name);
+    if (gauge.name === "planned_batch") entry.batches.push(gauge.labels.session + " (" + gauge.value + ")");
+    else entry[gauge.name] = gauge.value;
+    if (gauge.name === "backend_restarts") { entry.host = gauge.labels.host; entry.connected = gauge.labels.connected; }
+  }
+  return [...found].sort().map(([name, entry]) => row([
+    [name], [entry.host || "-"], entry.connected === "yes" ? ["connected"] : ["not connected", "bad"],
+    [share(entry.planned_occupancy)], [number(entry.waiting, 0)],
+    [number(entry.backend_restarts, 0), entry.backend_restarts ? "bad" : ""],
+    [entry.batches.join(", ") || "-", "words"],
+  ]));
+};
 const show = status => {
+  at("product").textContent = status.product + " " + status.version;
+  at("time").textContent = new Date(status.time).toLocaleTimeString();
+  at("time").dateTime = status.time;
   at("models").replaceChildren(...status.models.map(model => row([
     [model.name], [model.version], [number(model.slo_ms, 0)], [number(model.rate, 1)],
-    [share(model.in_time), model.in_time !== null && model.in_time < 0.99],
+    [share(model.in_time), model.in_time !== null && model.in_time < 0.99 ? "bad" : ""],
     [number(model.p50_ms, 1)], [number(model.p99_ms, 1)], [model.in_flight],
-    [count(model.results, ["late"])], [count(model.results, dropped)],
   ])));
-  at("gauges").replaceChildren(...status.gauges.map(gauge => row([
+  at("charts").replaceChildren(...status.models.flatMap(model => [
+    chart(model.name + ", rate", model.history.map(step => [step.age_s, step.rate]), "requests/s", 1),
+    chart(model.name + ", p99", model.history.map(step => [step.age_s, step.p99_ms]), "ms", 0),
+  ]));
+  at("results").replaceChildren(...status.models.map(model => row([[model.name], ...KINDS.map((kind, place) =>
+    [model.results[kind] || 0, place && model.results[kind] ? "bad" : ""])])));
+  const refused = Object.entries(status.refused).map(([why, count]) => count + " " + why.replaceAll("_", " "));
+  at("refused").textContent = refused.length ? "Refused without a model: " + refused.join(", ") + "." : "";
+  at("backends").replaceChildren(...backends(status.gauges));
+  at("gauges").replaceChildren(...status.gauges.filter(gauge => !OF_BACKENDS.has(gauge.name)).map(gauge => row([
     [gauge.name + " " + Object.entries(gauge.labels).map(([key, value]) => key + "=" + value).join(" ")],
-    [number(gauge.value, 2)],
+    [number(gauge.value, 2)], [status.sentences[gauge.name] || "", "words"],
   ])));
-  at("state").textContent = (status.ready ? "ready" : "not every model has a backend") +
-    "; rates, shares and latencies of the last minute, counts since the start";
+  at("state").textContent = status.ready ? "ready" : "not every model has a backend";
 };
 const poll = async () => {
   try {
     const reply = await fetch("status", {headers: token ? {Authorization: "Bearer " + token} : {}, cache: "no-store"});
     at("ask").hidden = reply.status !== 401;
+    at("main").hidden = !reply.ok;
     if (reply.ok) { sessionStorage.setItem("token", token); show(await reply.json()); }
     else at("state").textContent = reply.status === 401 ? "enter the token of this server" : "status " + reply.status;
   } catch (error) {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from optimizer import __version__
 from udfs.serving.http._prometheus import gauges_of, is_prometheus_here, metrics_text
 from udfs.serving.http._responses import error_reply, json_reply
 from udfs.serving.http._traffic import ModelTraffic
@@ -57,11 +59,22 @@ class Monitor:
                     "in_flight": counts.in_flight,
                     "results": dict(counts.results),
                     **asdict(self._traffic.recent(model)),
+                    "history": [asdict(step) for step in self._traffic.history(model)],
                 }
             )
+        known = gauges_of(self._gauges)
         gauges = [
             {"name": gauge.name, "value": gauge.value, "labels": dict(gauge.labels)}
-            for gauge in gauges_of(self._gauges)
+            for gauge in known
             if math.isfinite(gauge.value)
         ]
-        return {"ready": self._router.ready, "models": models, "refused": dict(refused), "gauges": gauges}
+        return {
+            "product": "cerebro-spark",
+            "version": __version__,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ready": self._router.ready,
+            "models": models,
+            "refused": dict(refused),
+            "gauges": gauges,
+            "sentences": {gauge.name: gauge.help for gauge in reversed(known) if gauge.help},
+        }

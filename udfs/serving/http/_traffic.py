@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "Counts", "ModelTraffic", "Recent", "Traffic", "Version"]
+__all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "Counts", "ModelTraffic", "Recent", "Step", "Traffic", "Version"]
 
 IN_TIME, LATE = "in_time", "late"
 
@@ -26,6 +26,9 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 _CLIENTS = {"disconnected", "bad_request", "no_such_model"}
 _WINDOW_S = 60.0
 _MOST_RECENT = 10_000
+# The history: its steps, and the latencies that a step keeps for its quantiles.
+_STEP_S, _STEPS = 30.0, 30
+_MOST_OF_STEP = 1_000
 
 
 class Version(Protocol):
@@ -67,6 +70,24 @@ class Recent:
     p99_ms: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Traffic of a model in half a minute of the last quarter of an hour."""
+
+    age_s: float  # seconds from the middle of the step to now
+    rate: float  # requests per second
+    p99_ms: float | None  # latency of the answers; None without answers
+
+
+@dataclass(slots=True)
+class _Span:
+    """Counts of one step of the history."""
+
+    number: int
+    requests: int = 0
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OF_STEP))
+
+
 @dataclass(slots=True)
 class ModelTraffic:
     """Counts of a version of a model since the start."""
@@ -77,6 +98,7 @@ class ModelTraffic:
     seconds: float = 0.0  # sum of the latencies of all answers
     in_flight: int = 0  # requests that wait for their answer
     _recent: deque[tuple[float, str, float]] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    _spans: deque[_Span] = field(default_factory=lambda: deque(maxlen=_STEPS + 1))
 
     def copy(self) -> ModelTraffic:
         """Copy the counts, without the last minute."""
@@ -96,10 +118,29 @@ class ModelTraffic:
             p99_ms=_quantile_ms(latencies, 0.99),
         )
 
+    def history(self, now: float) -> list[Step]:
+        """List the steps of the last 15 minutes that are over, and the current one, from the oldest on."""
+        current = int(now // _STEP_S)
+        spans = {span.number: span for span in self._spans}
+        steps = []
+        for number in range(current - _STEPS + 1, current + 1):
+            span = spans.get(number, _Span(number))
+            length = _STEP_S if number < current else max(1.0, now - number * _STEP_S)
+            middle = number * _STEP_S + length / 2
+            steps.append(Step(now - middle, span.requests / length, _quantile_ms(sorted(span.latencies), 0.99)))
+        return steps
+
     def add(self, now: float, result: str, seconds: float) -> None:
         """Count a request that has ended."""
         self.results[result] += 1
         self._recent.append((now, result, seconds))
+        number = int(now // _STEP_S)
+        if not self._spans or self._spans[-1].number != number:
+            self._spans.append(_Span(number))
+        if result not in _CLIENTS:
+            self._spans[-1].requests += 1
+        if result in {IN_TIME, LATE}:
+            self._spans[-1].latencies.append(seconds)
         if result in {IN_TIME, LATE}:
             self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
             self.seconds += seconds
@@ -146,6 +187,11 @@ class Traffic:
         """Summarise a model's last minute."""
         with self._lock:
             return self._counts(model).recent(self._clock(), self._began)
+
+    def history(self, model: Version) -> list[Step]:
+        """List the traffic of a model in the last 15 minutes, by half minutes."""
+        with self._lock:
+            return self._counts(model).history(self._clock())
 
     def _counts(self, model: Version) -> ModelTraffic:
         return self._models.setdefault((model.name, model.version), ModelTraffic())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import CancelledError
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from http_client import HttpClient, infer_body
 from numpy_router import NumpyRouter
 from places import ROOT
 
+from optimizer import __version__
 from udfs.serving import ServedModel
 from udfs.serving.http import FrontEnd, Gauge
 from udfs.serving.http._errors import reason_of
@@ -118,6 +120,41 @@ def test_what_the_page_shows(client: HttpClient) -> None:
     assert next(model for model in status["models"] if model["name"] == "images")["results"] == {"bad_request": 1}
     assert {"name": "queue_length", "value": 3, "labels": {"model": "linear"}} in status["gauges"]
     assert status["ready"] is True
+    assert (status["product"], status["version"]) == ("cerebro-spark", __version__)
+    assert abs(datetime.fromisoformat(status["time"]) - datetime.now(UTC)) < timedelta(minutes=10)
+    assert len(model["history"]) == 30
+    assert model["history"][-1]["rate"] + model["history"][-2]["rate"] > 0
+
+
+def test_the_last_quarter_of_an_hour() -> None:
+    clock = Clock()
+    clock.now = 3000.0  # the first second of a step
+    traffic = Traffic(clock)
+    for _ in range(60):
+        traffic.began(MODEL)
+        traffic.ended(MODEL, "in_time", 0.02)
+    clock.now += 30
+    for result in ("overloaded", "bad_request"):
+        traffic.began(MODEL)
+        traffic.ended(MODEL, result, 5.0)
+    clock.now += 45
+    steps = traffic.history(MODEL)
+    assert len(steps) == 30
+    assert [round(step.rate, 3) for step in steps[-4:]] == [0, 2, round(1 / 30, 3), 0]
+    assert [step.p99_ms for step in steps[-4:]] == [None, pytest.approx(20), None, None]
+    assert [step.age_s for step in steps[-3:]] == [60, 30, 7.5]
+    clock.now += 900
+    assert not any(step.rate for step in traffic.history(MODEL)), "it is over"
+
+
+def test_the_page_shows_nothing_but_the_form_without_a_token(front: FrontEnd) -> None:
+    """The script shows what is in main only once the server has accepted the token."""
+    text = HttpClient(front.port, None).get("/").body.decode()
+    before, main = text.split('<main id="main" hidden>')
+    assert 'at("main").hidden = !reply.ok' in main
+    assert "<form" in before
+    assert "<table" not in before
+    assert HttpClient(front.port, None).get("/status").status == 401
 
 
 def test_gauges_that_fail_cost_no_other_number() -> None:
