@@ -158,7 +158,7 @@ def _shown(value: Any) -> str:
 
 
 def _remedy(value: Any, kinds: tuple[str, ...]) -> str:
-    """Say what to write instead, of the mistakes that are common."""
+    """Return the remedy for a common mistake; an empty text for others."""
     wanted = set(kinds)
     name = type(value).__name__
     remedies = [
