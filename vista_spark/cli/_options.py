@@ -17,7 +17,7 @@ from udfs.driver.command import choice
 from udfs.driver.options import OptionGroup
 from vista_spark import roster, sessions
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.files import Source, parse_layers
+from vista_spark.files import Source, parse_layers, parse_layout
 from vista_spark.network import has_random_weights
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ Downstream = Annotated[
 SOURCE = OptionGroup(Source, [each.name for each in fields(Source)])
 """Options of the data of a transfer."""
 
-PLANNED = ["layers", "pooling", "plan", "batch_size", "max_pixels", "device"]
+PLANNED = ["layers", "pooling", "layout", "plan", "batch_size", "max_pixels", "device"]
 """Parameters of a transfer that its memory plan depends on."""
 
 OVERRIDES: dict[str, dict[str, Any]] = {
     "layers": {"parser": parse_layers, "metavar": "LAYERS"},
+    "layout": {"parser": parse_layout, "metavar": "LAYOUT"},
     "plan": {"parser": choice("auto", *LOGICAL_PLANS), "metavar": "PLAN"},
     "batch_size": {"min": 1},
     "max_pixels": {"min": 1},

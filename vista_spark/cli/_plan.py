@@ -97,7 +97,8 @@ def plan_command(
         sizes = survey(data_source, classification=not is_regression(downstream))
         opened = opened_model(model)
         weights = opened_weights(weights, model)
-        network(opened, weights, 0).targets(settings["layers"], settings.get("pooling"))
+        net = network(opened, weights, 0).arranged(settings.get("layout"))
+        net.targets(settings["layers"], settings.get("pooling"))
     with Console(stderr=as_json).status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
             opened,

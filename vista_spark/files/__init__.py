@@ -1,7 +1,7 @@
 """Tables of a feature transfer in files, read by Spark or surveyed without it."""
 
 from udfs.driver import read_table
-from vista_spark.files._layers import parse_layers
+from vista_spark.files._layers import parse_layers, parse_layout
 from vista_spark.files._source import CLASS_LABEL, Loaded, Source
 from vista_spark.files._survey import Survey, check_source, survey
 from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
@@ -14,6 +14,7 @@ __all__ = [
     "check_source",
     "numeric_columns",
     "parse_layers",
+    "parse_layout",
     "read_class_folders",
     "read_images",
     "read_table",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["parse_layers"]
+__all__ = ["parse_layers", "parse_layout"]
 
 
 def parse_layers(text: str) -> int | list[int | str]:
@@ -21,3 +21,22 @@ def parse_layers(text: str) -> int | list[int | str]:
     if text.strip().isdigit():
         return int(text)
     return [int(item) if item.strip().isdigit() else item.strip() for item in text.split(",")]
+
+
+def parse_layout(text: str) -> str | dict[str, str]:
+    """Read ``--layout`` as :class:`vista_spark.FeatureTransfer` takes it.
+
+    Parameters
+    ----------
+    text : str
+        A layout of all layers, or ``layer=layout`` with commas.
+
+    Examples
+    --------
+    >>> parse_layout("channels_last"), parse_layout("blocks.11=tokens+1, norm=tokens")
+    ('channels_last', {'blocks.11': 'tokens+1', 'norm': 'tokens'})
+    """
+    if "=" not in text:
+        return text.strip()
+    pairs = (item.rpartition("=") for item in text.split(","))
+    return {layer.strip(): layout.strip() for layer, _, layout in pairs}

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from PIL import Image
 from typer.testing import CliRunner
 
 from vista_spark.cli import app
@@ -131,3 +132,38 @@ def test_a_model_that_cannot_be_is_one_line(
     assert done.exit_code == 2, done.output + repr(done.exception)
     assert re.search(reason, done.output), done.output
     assert not (tmp_path / "out").exists()
+
+
+TOKENS = """
+import torch
+
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches, self.mix, self.head = torch.nn.Conv2d(3, 8, 8, 8), torch.nn.Linear(16, 16), torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.mix(self.patches(x).flatten(2)).mean(2))
+
+def network():
+    from vista_spark import roster
+    return roster.of(Mixer().eval(), image_size=32, layers=["patches", "mix", "head"])
+"""
+
+
+def test_plan_takes_the_layout_of_an_ambiguous_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mixers.py").write_text(TOKENS)
+    (tmp_path / "table.csv").write_text("id,size,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(8)))
+    (tmp_path / "photos").mkdir()
+    for number in range(8):
+        Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "photos" / f"{number}.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mixers", raising=False)
+    ask = ["plan", "--model", "mixers:network", "--layers", "mix", "--pooling", "mean", "--table", "table.csv"]
+    ask += ["--label", "label", "--images", "photos", "--batch-size", "2"]
+    refused = CliRunner().invoke(app, ask)
+    assert refused.exit_code != 0
+    assert "layout of layer 'mix' must be stated" in re.sub(r"\s+", " ", refused.output)
+    planned = CliRunner().invoke(app, [*ask, "--layout", "mix=channels_first"])
+    assert planned.exit_code == 0, planned.output
