@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from udfs.roster._card import FeatureLayer
@@ -23,7 +24,8 @@ _ENOUGH, _ENOUGH_LAYERS = 5, 4
 # Numbered modules that make a list of blocks, at least; and of layers, for a convolution, its norm and its activation
 # are one layer.
 _LIST, _LIST_OF_LAYERS = 3, 6
-_NUMBER = re.compile(r"\.\d+$")
+_NUMBER = re.compile(r"\.([^./]*?)\d+$")
+_LIST_SHARE = 0.8
 
 # Bytes of parameters per channel, at most, of a layer that only scales and shifts: a batch norm's four vectors, and
 # its count of batches.
@@ -74,9 +76,11 @@ def _opened_list(chosen: list[str], inside: dict[str, list[str]]) -> list[str]:
 
 
 def _is_list(path: str, inside: dict[str, list[str]]) -> bool:
-    """Return whether a module holds three numbered modules or more, as a Sequential does."""
-    numbers = [inner for inner in inside.get(path, ()) if _NUMBER.search(inner)]
-    return len(numbers) >= _LIST
+    """Return whether a module holds three modules or more that are told apart by numbers, as a Sequential does."""
+    children = inside.get(path, ())
+    numbered = Counter(match[1] for inner in children if (match := _NUMBER.search(inner)))
+    most = max(numbered.values(), default=0)
+    return most >= _LIST and most >= _LIST_SHARE * len(children)
 
 
 def _around(path: str, known: set[str]) -> str:

@@ -423,6 +423,16 @@ class Wrapped(nn.Module):
         return self.model(x)
 
 
+class Vision(nn.Module):
+    def __init__(self, parts: OrderedDict[str, nn.Module]) -> None:
+        super().__init__()
+        self.conv_proj, self.encoder = nn.Conv2d(3, 4, 4, 4), nn.Sequential(parts)
+        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(4, 2)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.heads(self.encoder(self.conv_proj(x).flatten(2).transpose(1, 2)).mean(1))
+
+
 ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
 
 
@@ -437,6 +447,34 @@ ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
         (
             lambda: Listed(nn.Sequential(*(nn.Sequential(Residual(), Residual()) for _ in range(3)))),
             ["embed", "blocks.0", "blocks.1", "blocks.2", "norm", "hidden", "head"],
+        ),
+        # As torchvision's ViT: names with a number within a module that is not alone.
+        (
+            lambda: Listed(
+                nn.Sequential(
+                    OrderedDict(
+                        drop=nn.Dropout(),
+                        layers=nn.Sequential(OrderedDict((f"encoder_layer_{n}", Residual()) for n in range(4))),
+                        ln=nn.LayerNorm(4),
+                    )
+                )
+            ),
+            ["embed", "blocks", "norm", "hidden", "head"],
+        ),
+        (
+            lambda: Vision(
+                OrderedDict(
+                    drop=nn.Dropout(),
+                    layers=nn.Sequential(OrderedDict((f"encoder_layer_{n}", Residual()) for n in range(4))),
+                    ln=nn.LayerNorm(4),
+                )
+            ),
+            [
+                "conv_proj",
+                *(f"encoder.layers.encoder_layer_{n}" for n in range(4)),
+                "encoder.ln",
+                "heads.head",
+            ],
         ),
         # Two lists are stages that the author named.
         (
@@ -465,7 +503,7 @@ ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
             ],
         ),
     ],
-    ids=["blocks", "stages", "two lists", "wrapper"],
+    ids=["blocks", "stages", "nested", "torchvision", "two lists", "wrapper"],
 )
 def test_blocks_in_a_list_are_layers(build: Callable[[], nn.Module], expected: list[str]) -> None:
     card = roster.of(build().eval(), preprocessing=PIXELS)
