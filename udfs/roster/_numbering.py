@@ -66,13 +66,21 @@ def numbered(paths: Sequence[str], traced: TracedModel, *, channels_last: bool) 
 
 
 def _opened_list(chosen: list[str], inside: dict[str, list[str]]) -> list[str]:
-    """Replace a list of blocks by its blocks where it is the network's only one, as ``blocks`` in timm's networks."""
-    lists = [path for path in chosen if _is_list(path, inside)]
-    of_layers = [path for path in lists if len(inside[path]) >= _LIST_OF_LAYERS]
-    blocks = [path for path in lists if any(inner in inside for inner in inside[path])] or of_layers
+    """Replace a list of blocks by its blocks where it is the network's only one, as ``blocks`` in timm's networks.
+
+    Modules around it are replaced by what they contain.
+    """
+    lists = [path for path in inside if path and _is_list(path, inside)]
+    outer = [path for path in lists if not any(path.startswith(f"{other}.") for other in lists)]
+    of_layers = [path for path in outer if len(inside[path]) >= _LIST_OF_LAYERS]
+    blocks = [path for path in outer if any(inner in inside for inner in inside[path])] or of_layers
     if len(blocks) != 1:
         return chosen
-    return [inner for path in chosen for inner in (inside[path] if path == blocks[0] else [path])]
+    around = [path for path in chosen if f"{blocks[0]}.".startswith(f"{path}.")]
+    while around:
+        chosen = [inner for path in chosen for inner in (inside[path] if path in around else [path])]
+        around = [path for path in chosen if f"{blocks[0]}.".startswith(f"{path}.")]
+    return chosen
 
 
 def _is_list(path: str, inside: dict[str, list[str]]) -> bool:

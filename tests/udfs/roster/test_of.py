@@ -459,7 +459,7 @@ ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
                     )
                 )
             ),
-            ["embed", "blocks", "norm", "hidden", "head"],
+            ["embed", *(f"blocks.layers.encoder_layer_{n}" for n in range(4)), "norm", "hidden", "head"],
         ),
         (
             lambda: Vision(
@@ -473,7 +473,7 @@ ENCODER = [f"blocks.inner.layers.{number}" for number in range(6)]
                 "conv_proj",
                 *(f"encoder.layers.encoder_layer_{n}" for n in range(4)),
                 "encoder.ln",
-                "heads.head",
+                "heads",
             ],
         ),
         # Two lists are stages that the author named.
