@@ -68,10 +68,6 @@ def _check_end(search: Any) -> None:
 
 
 def _check_trainer(search: Any) -> None:
-    if not callable(search.trainer_fn):
-        raise InvalidArgumentError(
-            f"trainer_fn must be a function of a configuration's params, got {search.trainer_fn!r}"
-        )
     try:
         cloudpickle.dumps(search.trainer_fn)  # type: ignore[no-untyped-call]
     except Exception as error:

@@ -415,7 +415,7 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"schedule": "random"}, "did you mean 'randomized'"),
         ({"replicas": 3}, "replicas must be between 1 and the number of workers, 2, got 3"),
         ({"num_shards": 1}, "num_shards must be at least the number of workers, 2, got 1"),
-        ({"trainer_fn": 3}, "trainer_fn must be a function of a configuration's params, got 3"),
+        ({"trainer_fn": 3}, "trainer_fn must be a function, got 3"),
         ({"callbacks": [print]}, r"callbacks\[0\] must be a cerebro_spark.callbacks.Callback"),
         ({"evaluation_metric": "auc"}, "no parameter 'evaluation_metric'; did you mean 'metric'"),
         ({"partitions": 2}, "no parameter 'partitions'; did you mean 'num_shards'"),
