@@ -442,7 +442,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
         search(spark, store, metric="acuracy").fit(table)
     with pytest.raises(TrainerError, match=r"does not run on the prepared data.*features float32\(4, 2\)"):
         search(spark, store, feature_columns=FEATURES[:2]).fit(table)
-    with pytest.raises(TrainerError, match="gave a NoneType"):
+    with pytest.raises(TrainerError, match="got None"):
         search(spark, store, trainer_fn=lambda _params: None).fit(table)
     with pytest.raises(InvalidArgumentError, match="metric must be 'loss' without validation rows"):
         search(spark, store, test_fraction=0.0).fit(table)
