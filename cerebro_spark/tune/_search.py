@@ -32,6 +32,7 @@ from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resume_checks import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._setting_checks import check_settings
+from cerebro_spark.tune._shared_parameters import with_parameters
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.procedures import Limits
@@ -199,6 +200,11 @@ class Search(Estimator[Selection]):
     tensorboard: str | None = None
     progress: bool = True
     seed: int = 0
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Describe the common settings in the documentation of each search, so that ``help`` shows all of them."""
+        super().__init_subclass__(**keywords)
+        cls.__doc__ = with_parameters(cls.__doc__, Search.__doc__)
 
     def __post_init__(self) -> None:
         super().__init__()

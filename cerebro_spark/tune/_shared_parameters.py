@@ -1,0 +1,39 @@
+"""Descriptions of parameters that a class has from its base."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+__all__ = ["with_parameters"]
+
+_SECTION = re.compile(r"^Parameters\n-{10}\n(.*?)(?=\n\n\w+\n-{3,}\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def with_parameters(text: str | None, base: str | None) -> str | None:
+    r"""Append the parameters of a base class to those in the documentation of a class.
+
+    Parameters
+    ----------
+    text, base : str or None
+        Documentation of the class and of its base, in numpy style; ``None`` in optimised bytecode.
+
+    Returns
+    -------
+    str or None
+        ``text`` with the parameters of ``base``; ``text`` itself if one of them has no parameters.
+
+    Examples
+    --------
+    >>> section = "Parameters\n----------\n"
+    >>> both = with_parameters(f"A.\n\n{section}x : int\n    An x.", f"B.\n\n{section}y : int\n    A y.")
+    >>> both.splitlines()[4:]
+    ['x : int', '    An x.', 'y : int', '    A y.']
+    """
+    if text is None or base is None:
+        return text
+    cleaned = inspect.cleandoc(text)
+    own, inherited = _SECTION.search(cleaned), _SECTION.search(inspect.cleandoc(base))
+    if own is None or inherited is None:
+        return text
+    return f"{cleaned[: own.end(1)]}\n{inherited[1]}{cleaned[own.end(1) :]}"
