@@ -19,7 +19,8 @@ SEARCHES = [
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda each: each.__name__)
 def test_every_parameter_is_described_where_the_class_is(search: type) -> None:
     text = inspect.getdoc(search) or ""
-    entries = re.findall(r"^([\w*, ]+?) :.*\n    \S", text, re.MULTILINE)
+    section = text.partition("\nParameters\n")[2].partition("\nRaises\n")[0]
+    entries = re.findall(r"^(\w+(?:, \w+)*) : .*\n    \S", section, re.MULTILINE)
     described = [name.strip() for entry in entries for name in entry.split(",")]
     assert set(inspect.signature(search).parameters) <= set(described)
     assert len(described) == len(set(described)), "each is described once"
