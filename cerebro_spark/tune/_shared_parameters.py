@@ -9,6 +9,9 @@ __all__ = ["with_parameters"]
 
 _SECTION = re.compile(r"^Parameters\n-{10}\n(.*?)(?=\n\n\w+\n-{3,}\n|\Z)", re.DOTALL | re.MULTILINE)
 
+# The names of an entry, and the entry.
+_ENTRY = re.compile(r"^(?=(\S[^:\n]*?) ?:)(\S.*(?:\n(?: .*)?)*)", re.MULTILINE)
+
 
 def with_parameters(text: str | None, base: str | None) -> str | None:
     r"""Append the parameters of a base class to those in the documentation of a class.
@@ -21,7 +24,8 @@ def with_parameters(text: str | None, base: str | None) -> str | None:
     Returns
     -------
     str or None
-        ``text`` with the parameters of ``base``; ``text`` itself if one of them has no parameters.
+        ``text`` with the parameters of ``base`` that it does not describe. ``text`` itself if one of them has no
+        parameters.
 
     Examples
     --------
@@ -36,4 +40,6 @@ def with_parameters(text: str | None, base: str | None) -> str | None:
     own, inherited = _SECTION.search(cleaned), _SECTION.search(inspect.cleandoc(base))
     if own is None or inherited is None:
         return text
-    return f"{cleaned[: own.end(1)]}\n{inherited[1]}{cleaned[own.end(1) :]}"
+    described = {names for names, _ in _ENTRY.findall(own[1])}
+    added = [entry for names, entry in _ENTRY.findall(inherited[1]) if names not in described]
+    return "\n".join([cleaned[: own.end(1)], *(entry.rstrip() for entry in added)]) + cleaned[own.end(1) :]
