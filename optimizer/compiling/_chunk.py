@@ -21,9 +21,9 @@ WALKED_ROWS = 4
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
-# Limit the numbers per chunk, so that an operator finds the output of the previous one in the cache. Narrow tables get
-# more rows per chunk, and therefore fewer calls.
-_WIDE, _NUMBERS = 256, 2**19
+# Limit the numbers per chunk, so that an operator finds the output of the previous one in the cache, and the allocator
+# reuses its memory: results of some MB are new pages each time, which takes longer than arithmetic.
+_WIDE, _NUMBERS, _ROWS = 256, 2**19, 2048
 
 
 def rows_at_a_time(program: Program, *, native: bool = False) -> int:
@@ -40,7 +40,7 @@ def rows_at_a_time(program: Program, *, native: bool = False) -> int:
     filled = [program.widths[name] for node in program.nodes for name in node.inputs if _fills(node, name, sparse)]
     widest = max([*points, *widths, *filled], default=0)
     if not widest and not any(isinstance(node.operator, Trees) for node in program.nodes):
-        return max(_NUMBERS // max(program.widths.values()), _MOST)
+        return min(max(_NUMBERS // max(program.widths.values()), _LEAST), _ROWS)
     return min(max(_INDICES // max(most, 1), _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
 
 

@@ -36,7 +36,8 @@ def compile_pipeline(
         builds once. Default ``"auto"``: native code, and on a node without a C++ compiler the tensor program that suits
         the depth of the trees.
     threads : int, optional
-        Threads per table in this process; torch's number by default. A Spark task has as many as it has cores.
+        Threads for chunks of a long table in this process; torch's number by default. A Spark task has as many as
+        its cores.
     example : array of shape (rows, columns), pandas DataFrame, or DataFrame of Spark, optional
         Rows that the model reads, one at least, for models that do not know the number, names or kinds of their
         columns. Spark ML's need a DataFrame of Spark, whose schema tells vectors from numbers.

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from udfs.compiling import PipelineScoring, to_bytes
-from udfs.compiling.torch import Engine
+from udfs.compiling.torch import Engine, ProgramModule
 from vista_spark import compile_pipeline
 
 
@@ -40,6 +44,35 @@ def test_only_requested_outputs_are_computed(monkeypatch: pytest.MonkeyPatch) ->
     assert set(engine.run(table, outputs=["apply"]).outputs) == {"apply"}
     monkeypatch.setattr("udfs.compiling.torch._leaves.LeavesModule.forward", lambda *_: pytest.fail("leaves numbered"))
     np.testing.assert_array_equal(engine.run(table, outputs=["predict"]).outputs["predict"], model.predict(table))
+
+
+@pytest.mark.parametrize("worth", [0.0, 1e9])
+def test_operators_run_on_one_thread_and_chunks_side_by_side(monkeypatch: pytest.MonkeyPatch, worth: float) -> None:
+    """Threads of one operator wait for each other where other processes take the cores."""
+    monkeypatch.setattr("udfs.compiling.torch._engine._WORTH_S", worth)
+    table, y = load_breast_cancer(return_X_y=True)
+    table = np.concatenate([table] * 10)
+    table[[7, 2500, 5600], [3, 4, 5]] = np.nan
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table[10:500], y[10:500])
+    seen: set[tuple[int, bool]] = set()
+    compute = ProgramModule.compute
+
+    def noted(*given: Any) -> Any:
+        seen.add((torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
+        return compute(*given)
+
+    monkeypatch.setattr(ProgramModule, "compute", noted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        answer = Engine(compile_pipeline(model).program).run(table)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == ({(1, True), (1, False)} if worth == 0 else {(1, True)})
+    assert np.flatnonzero(answer.bad).tolist() == [7, 2500, 5600]
+    good = ~answer.bad
+    np.testing.assert_allclose(answer.outputs["predict_proba"][good], model.predict_proba(table[good]), rtol=1e-9)
 
 
 def test_a_worker_uses_the_options_of_the_driver() -> None:

@@ -124,6 +124,8 @@ class QuantilesModule(torch.nn.Module):
         up = operator.quantiles.T.astype(np.float64)
         forwards = (("up", up, "references", operator.references),)
         turned = (("down", -up[:, ::-1], "backwards", -operator.references[::-1]),)
+        # Both directions differ where a quantile is there twice.
+        self.both = bool((np.diff(up) <= 0).any())
         for known, places, values, heights in forwards + turned:
             self.register_buffer(known, to_tensor(places))
             self.register_buffer(values, to_tensor(heights))
@@ -140,8 +142,9 @@ class QuantilesModule(torch.nn.Module):
         """Run on a batch of shape (rows, columns)."""
         turned = x.to(torch.float64).t().contiguous()
         up = _interpolated(turned, self.up, self.references, self.up_slopes)
-        down = _interpolated(-turned, self.down, self.backwards, self.down_slopes)
-        share = torch.where(torch.isnan(turned), turned, 0.5 * (up - down)).t().to(x.dtype).contiguous()
+        if self.both:
+            up = 0.5 * (up - _interpolated(-turned, self.down, self.backwards, self.down_slopes))
+        share = torch.where(torch.isnan(turned), turned, up).t().to(x.dtype).contiguous()
         below = x - _BOUND < self.first if self.normal else x == self.first
         above = x + _BOUND > self.last if self.normal else x == self.last
         share = torch.where(below, torch.zeros_like(share), torch.where(above, torch.ones_like(share), share))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache, partial
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._program import ProgramModule
 from udfs.compiling.torch._row_checks import broken_cells
 from udfs.compiling.torch._texts import sparse_tensor
-from udfs.compiling.torch._threads import torch_threads
+from udfs.compiling.torch._threads import one_operator_thread, torch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +31,8 @@ __all__ = ["Engine"]
 
 # Bytes beyond which the system looks for huge pages longer than small ones take.
 _HUGE = 2**27
+# Processor seconds of the chunks that are left, from which threads gain more than they cost.
+_WORTH_S = 0.02
 
 
 class Engine:
@@ -41,7 +45,7 @@ class Engine:
     tree_strategy : str
         ``"auto"``, or one of ``optimizer.compiling.STRATEGIES`` for all trees. Default ``"auto"``.
     threads : int, optional
-        Threads that run a table. Default torch's number.
+        Threads that run chunks of a long table, or its trees. Default torch's number.
     plan : optimizer.compiling.Plan, optional
         Plan to follow instead of `tree_strategy`.
     """
@@ -86,8 +90,7 @@ class Engine:
             if calls is not None:
                 return self._run_calls(calls, table)
         part = self._part(names)
-        with torch.inference_mode():
-            results, broken = self._run_chunks(table, host_tables, part)
+        results, broken = self._run_chunks(table, host_tables, part)
         answers = {name: output.answer(results[name].numpy()) for name, output in part.outputs.items()}
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in part.nodes:
@@ -106,7 +109,7 @@ class Engine:
     ) -> list[Refusal]:
         """Return what each rule refuses in some rows, cell by cell. Parameters are those of :meth:`run`."""
         part = self._part(tuple(outputs))
-        with torch.inference_mode():
+        with torch.inference_mode(), one_operator_thread(1):
             values = [_tensor(rows) for rows in (table, *host_tables)]
             _, cells = self.module.compute(values[0], values[1:], part, broken_cells)
         columns = origins(part)
@@ -121,11 +124,8 @@ class Engine:
         return CallList(self.module, part) if CallList.takes(part) else None
 
     def _run_calls(self, calls: CallList, table: NDArray[Any]) -> Answer:
-        if self._threads is None or self._threads == torch.get_num_threads():
+        with torch_threads(1):
             outputs, broken = calls.run(_plain(table))
-        else:
-            with torch_threads(self._threads):
-                outputs, broken = calls.run(_plain(table))
         bad = np.zeros(len(table), np.bool_)
         for _, fails in broken:
             bad |= fails
@@ -134,23 +134,44 @@ class Engine:
     def _run_chunks(
         self, table: NDArray[Any], host_tables: Sequence[NDArray[Any] | SparseRows], part: Program
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Compute results and broken rules of a table, a chunk of rows at a time."""
-        run, chunk = partial(self.module.compute, part=part), self.plan.chunk
-        whole: dict[str, torch.Tensor] = {}
-        rules: list[dict[str, torch.Tensor]] = []
-        with torch_threads(self._threads):
-            for at in range(0, max(len(table), 1), chunk):
+        """Compute results and broken rules of a table, a chunk of rows at a time, and long ones side by side."""
+        chunk, threads = self.plan.chunk, self._threads or torch.get_num_threads()
+
+        def run(at: int, trees: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+            with torch.inference_mode(), one_operator_thread(trees):
                 rows, *others = (_tensor(values[at : at + chunk]) for values in (table, *host_tables))
-                results, broken = run(rows, others)
-                if len(rows) == len(table):
-                    return results, broken
-                # Written where it belongs while it is in the cache. The memory of a chunk serves the next one.
-                for name, result in results.items():
-                    if not at:
-                        whole[name] = _empty(len(table), result)
-                    whole[name][at : at + len(rows)] = result
-                rules.append(broken)
-        return whole, {name: torch.cat([fails[name] for fails in rules]) for name in rules[0]}
+                return self.module.compute(rows, others, part)
+
+        began = time.thread_time()
+        results, broken = run(0, threads)
+        if len(table) <= chunk:
+            return results, broken
+        seconds = time.thread_time() - began
+        with torch.inference_mode():
+            whole = {name: _empty(len(table), result) for name, result in results.items()}
+            rules = {name: torch.empty(len(table), dtype=torch.bool) for name in broken}
+        starts = range(chunk, len(table), chunk)
+        side_by_side = threads > 1 and seconds * len(starts) > _WORTH_S
+
+        def write(at: int, answers: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]) -> None:
+            # Written where it belongs while it is in the cache. The memory of a chunk serves the next one.
+            with torch.inference_mode():
+                for into, tensors in zip((whole, rules), answers, strict=True):
+                    for name, tensor in tensors.items():
+                        into[name][at : at + chunk] = tensor
+
+        write(0, (results, broken))
+        if side_by_side:
+            list(_pool(threads).map(lambda at: write(at, run(at, 1)), starts))
+        else:
+            for at in starts:
+                write(at, run(at, threads))
+        return whole, rules
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="chunks")
 
 
 def _empty(rows: int, like: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 
 from optimizer.compiling import WALKED_ROWS
 from udfs.compiling.torch._native_code import native_code
+from udfs.compiling.torch._threads import tree_threads
 from udfs.compiling.torch._tree_layout import (
     LAST_RANK,
     cut_top,
@@ -51,6 +52,10 @@ class _Forest(ctypes.Structure):
         ("divisor", ctypes.c_double),
         ("ranked", ctypes.c_int32),
     ]
+
+
+# Rows times trees of a thread: with less, another thread takes longer to begin than it saves.
+_WORTH = 2**18
 
 
 class NativeTrees:
@@ -194,7 +199,7 @@ class NativeTrees:
         forest = self._forests[double and self._wide]
         kinds = int(double) + 2 * int(self._value_type == torch.float64)
         rows, block, place = x.shape[0], self._block, ctypes.addressof(forest)
-        threads = min(torch.get_num_threads(), -(-rows // block))
+        threads = min(tree_threads(), -(-rows // block), rows * self._trees // _WORTH)
 
         def part(start: int, stop: int) -> None:
             table = np.empty(self._read * block, np.int32)
