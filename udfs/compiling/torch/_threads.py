@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["one_operator_thread", "torch_threads", "tree_threads"]
+__all__ = ["one_operator_thread", "thread_pool", "torch_threads", "tree_threads"]
 
 _TREE_THREADS: ContextVar[int | None] = ContextVar("tree_threads", default=None)
 
@@ -48,3 +51,13 @@ def one_operator_thread(trees: int) -> Iterator[None]:
 def tree_threads() -> int:
     """Return the number of threads of native trees: torch's outside of :func:`one_operator_thread`."""
     return _TREE_THREADS.get() or torch.get_num_threads()
+
+
+@cache
+def thread_pool(threads: int, name: str = "chunks") -> ThreadPoolExecutor:
+    """Return the pool of this process with a number of threads and a name."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+
+# A forked process has the pools of its parent, and none of their threads.
+os.register_at_fork(after_in_child=thread_pool.cache_clear)
