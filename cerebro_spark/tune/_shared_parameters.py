@@ -37,9 +37,9 @@ def with_parameters(text: str | None, base: str | None) -> str | None:
     if text is None or base is None:
         return text
     cleaned = inspect.cleandoc(text)
-    own, inherited = _SECTION.search(cleaned), _SECTION.search(inspect.cleandoc(base))
-    if own is None or inherited is None:
+    described, inherited = _SECTION.search(cleaned), _SECTION.search(inspect.cleandoc(base))
+    if described is None or inherited is None:
         return text
-    described = {names for names, _ in _ENTRY.findall(own[1])}
-    added = [entry for names, entry in _ENTRY.findall(inherited[1]) if names not in described]
-    return "\n".join([cleaned[: own.end(1)], *(entry.rstrip() for entry in added)]) + cleaned[own.end(1) :]
+    known = {names for names, _ in _ENTRY.findall(described[1])}
+    added = [entry for names, entry in _ENTRY.findall(inherited[1]) if names not in known]
+    return "\n".join([cleaned[: described.end(1)], *(entry.rstrip() for entry in added)]) + cleaned[described.end(1) :]
