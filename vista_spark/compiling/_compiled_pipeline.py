@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledPipeline"]
 
+_NO_COMPILER = (
+    "no C++ compiler here, so trees run as tensor programs, which may take longer than the library for thousands of "
+    "rows: install g++ or clang++, or set CXX"
+)
+
 
 class CompiledPipeline:
     """Tensor program that predicts what a model predicts.
@@ -100,8 +105,13 @@ class CompiledPipeline:
         return self._scorer.rewritten(dtype)
 
     def explain(self) -> str:
-        """Describe operators, rewrites, strategies of trees and engine for a table of float64."""
-        return self.plan.explain()
+        """Describe operators, rewrites, strategies of trees and engine of this machine for a table of float64."""
+        try:
+            engine: Any = self._scorer.engine("float64")
+        except ModuleNotFoundError:  # the packages of the engine are on the executors alone
+            return self.plan.explain()
+        replaced = engine.plan.strategies != self.plan.strategies
+        return "\n".join([engine.plan.explain(), *[_NO_COMPILER] * replaced])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict classes or values of rows, as the model does.

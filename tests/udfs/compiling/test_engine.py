@@ -41,6 +41,15 @@ def test_a_node_without_native_code_runs_a_tensor_program(monkeypatch: pytest.Mo
         np.testing.assert_array_equal(engine.run(rows).outputs["predict_proba"], model.predict_proba(rows))
 
 
+def test_a_missing_compiler_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compile_pipeline(_forest()[0])
+    assert "no C++ compiler" not in compiled.explain()
+    monkeypatch.setattr("udfs.compiling.torch._engine.has_native_code", lambda: False)
+    explained = compile_pipeline(_forest()[0]).explain()
+    assert "trees runs by perfect" in explained
+    assert "no C++ compiler here" in explained
+
+
 def test_only_requested_outputs_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, table = _forest()
     engine = Engine(compile_pipeline(model).program)
