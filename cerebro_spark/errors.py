@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from optimizer.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, LabelError
+from optimizer.errors import (
+    ArgumentTypeError,
+    CerebroError,
+    ColumnError,
+    EmptyInputError,
+    InvalidArgumentError,
+    LabelError,
+)
 from udfs.adaptation import AugmentationError, FeatureError, FeatureSpaceError
 from udfs.driver import TrackingError
 from udfs.shards import ShardError
@@ -10,6 +17,7 @@ from udfs.store import StoreError
 from udfs.training import TrainerError
 
 __all__ = [
+    "ArgumentTypeError",
     "AugmentationError",
     "BusyError",
     "CerebroError",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "ArgumentTypeError",
     "CerebroError",
     "ColumnError",
     "EmptyInputError",
@@ -26,6 +27,10 @@ class CerebroError(Exception):
 
 class InvalidArgumentError(CerebroError, ValueError):
     """An argument that is not allowed; the message says which values are."""
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument of a type that is not allowed; the message says which types are."""
 
 
 class ColumnError(CerebroError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import (
+    ArgumentTypeError,
     CerebroError,
     ColumnError,
     EmptyInputError,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "ArgumentTypeError",
     "CerebroError",
     "ColumnError",
     "DiskFullError",

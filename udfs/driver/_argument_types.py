@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ForwardRef
 
-from optimizer.errors import InvalidArgumentError
+from optimizer.errors import ArgumentTypeError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,21 +82,23 @@ def check_types(kinds: Mapping[str, tuple[str, ...]], values: Mapping[str, Any])
 
     Raises
     ------
+    ArgumentTypeError
+        A value is of none of the types.
     InvalidArgumentError
-        A value is of none of the types, or its Spark session is stopped.
+        The Spark session of a value is stopped.
 
     Examples
     --------
     >>> check_types({"image_size": ("int", "None")}, {"image_size": "96"})
     Traceback (most recent call last):
-    optimizer.errors.InvalidArgumentError: image_size must be an integer or None, got '96'. Write 96 without quotes.
+    optimizer.errors.ArgumentTypeError: image_size must be an integer or None, got '96'. Write 96 without quotes.
     """
     for name, value in values.items():
         alternatives = kinds.get(name, ())
         if alternatives and not any(_matches(value, each) for each in alternatives):
             words = " or ".join(_requirement(each) for each in alternatives)
             remedy = _remedy(value, alternatives)
-            raise InvalidArgumentError(f"{name} must be {words}, got {_shown(value)}.{remedy and ' ' + remedy}")
+            raise ArgumentTypeError(f"{name} must be {words}, got {_shown(value)}.{remedy and ' ' + remedy}")
         spark = value if _is_named(value, "SparkSession", "pyspark") else _session_of(value)
         if spark is not None and is_stopped(spark):
             raise InvalidArgumentError(
