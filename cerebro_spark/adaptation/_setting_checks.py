@@ -7,12 +7,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.hopper import SparkBackend
 from optimizer.adaptation import Costs
 from optimizer.arguments import one_of
 from optimizer.space import Space
 from udfs.adaptation import Augmentation
-from udfs.store import Store
 
 if TYPE_CHECKING:
     from cerebro_spark.adaptation._settings import CampaignSettings
@@ -21,10 +19,6 @@ __all__ = ["check_arguments"]
 
 _ERRORS = ("drop", "raise")
 _SWITCHES = ("materialise", "fuse", "joint", "warm_start", "progress")
-_OBJECTS: tuple[tuple[str, type, str], ...] = (
-    ("backend", SparkBackend, "a SparkBackend, such as SparkBackend(spark, num_workers=2)"),
-    ("store", Store, "a Store, such as Store.from_uri('file:///data/cerebro')"),
-)
 _NUMBERS = (
     ("max_records", 1, None),
     ("disk_bytes", 0, None),
@@ -45,9 +39,6 @@ def check_arguments(settings: CampaignSettings) -> None:
     InvalidArgumentError
         The message names the setting, its value and the requirement.
     """
-    for name, kind, requirement in _OBJECTS:
-        if not isinstance(getattr(settings, name), kind):
-            raise _refused(name, getattr(settings, name), requirement)
     _check_numbers(settings)
     for name in _SWITCHES:
         if not isinstance(getattr(settings, name), bool):

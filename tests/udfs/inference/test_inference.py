@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from udfs.arrow import RowMap, RowPolicy, TensorError
-from udfs.handlers import TensorSpec
+from udfs.handlers import LayerLayout, TensorSpec
 from udfs.images import (
     IMAGE_REASONS,
     ImageError,
@@ -165,7 +165,7 @@ def test_slices_are_read_from_where_they_begin(offset: int, length: int) -> None
 
 @pytest.mark.parametrize("layer", ["input_1", "0", "1", "2", "3"])
 def test_continuing_from_a_materialised_layer_is_the_whole(layer: str) -> None:
-    features = (Feature("1", "map", "mean"), HEAD)
+    features = (Feature("1", "map", "mean", LayerLayout((1, 2))), HEAD)
     below = [name for name in ("1", "3") if name < layer] if layer != "input_1" else []
     wanted = tuple(feature for feature in features if feature.layer not in below)
     batches = _split(table(list(range(6))), (5, 1))
@@ -189,7 +189,9 @@ def test_nulls_among_tensors_are_an_error_of_the_plan() -> None:
 def test_kept_and_new_columns_come_in_order() -> None:
     batch = table([0, 1]).append_column("label", pa.array(["x", "y"]))
     added = run(
-        keep=("label", "id"), features=(HEAD, Feature("1", "map", "max2x2")), materialised=(Materialised("0", "t"),)
+        keep=("label", "id"),
+        features=(HEAD, Feature("1", "map", "max2x2", LayerLayout((1, 2)))),
+        materialised=(Materialised("0", "t"),),
     )
     (found,) = added([batch])
     assert found.schema.names == ["label", "id", "head", "map", "t", "image_error"]
