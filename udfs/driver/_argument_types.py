@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["argument_types", "check_types", "is_stopped"]
 
-# Values of these classes are told by name, so that no framework is imported for a check. The last word of a
-# requirement is that of the error.
-_CLASSES = ("Estimator", "Evaluator", "PreparedData", "SparkBackend", "SparkSession", "Store")
+# Values of these classes are told by name, so that no framework is imported for a check.
+_CLASSES = {
+    "Estimator": "a Spark ML estimator",
+    "Evaluator": "a Spark ML evaluator",
+    "PreparedData": "a PreparedData",
+    "SparkBackend": "a SparkBackend",
+    "SparkSession": "a SparkSession",
+    "Store": "a Store",
+}
 _TABLES = ("DataFrame", "Table", "LazyFrame")
 _MOST_SHOWN = 60
 
@@ -143,9 +149,7 @@ def _matches(value: Any, kind: str) -> bool:
 
 
 def _requirement(kind: str) -> str:
-    if kind in _CHECKS:
-        return _CHECKS[kind][1]
-    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
+    return _CHECKS[kind][1] if kind in _CHECKS else _CLASSES[kind]
 
 
 def _shown(value: Any) -> str:

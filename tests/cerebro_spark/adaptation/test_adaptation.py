@@ -292,11 +292,11 @@ def test_bad_trainers_are_refused_before_training(
         ({"bytes_per_second": 0}, "bytes_per_second must be .*got 0"),
         ({"schedule": "fast"}, "schedule must be one of .*, fixed, got 'fast'"),
         ({"checkpoints": "never"}, "checkpoints must be one of visits, epochs, end, got 'never'"),
-        ({"search": "hyperband"}, r"search must be .*partial\(Hyperband, max_epochs=9\), got 'hyperband'"),
+        ({"search": "hyperband"}, "search must be a function or None, got 'hyperband'"),
         ({"search": dict}, r"search must return a search, as partial\(Hyperband, max_epochs=9\) does, got dict"),
         ({"search": Hyperband}, "max_epochs"),
         ({"search_space": {}}, "search_space|configuration"),
-        ({"trainer_fn": "mine"}, "trainer_fn must be a function .*, got 'mine'"),
+        ({"trainer_fn": "mine"}, "trainer_fn must be a function, got 'mine'"),
     ],
 )
 def test_bad_settings_are_refused_when_they_are_given(

@@ -174,7 +174,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("id_column = None", SMALL, "id_column must be set in"),
         ("label_columns = None", SMALL, "label_columns must be set in"),
         ("storage_dtype = 'float16'", SMALL, "float16"),
-        ("search = 3", SMALL, "search must be a function that creates a search"),
+        ("search = 3", SMALL, "search must be a function or None, got 3"),
         ("metric = 'acuracy'\ndisk_bytes = -1", SMALL, "disk_bytes must be an integer of at least 0, got -1"),
     ],
 )

@@ -75,9 +75,9 @@ class Job:
         ({"store": Store}, "store must be a Store or None, got the class Store"),
         (
             {"estimator": Forest},
-            r"estimator must be an Estimator or None, got the class Forest. Make an instance: Forest\(\)",
+            r"estimator must be a Spark ML estimator or None, got the class Forest. Make an instance: Forest\(\)",
         ),
-        ({"estimator": Forest()}, "estimator must be an Estimator or None, got a Forest of"),
+        ({"estimator": Forest()}, "estimator must be a Spark ML estimator or None, got a Forest of"),
         ({"function": "trainer"}, "function must be a function or None, got 'trainer'"),
         ({"weights": 3}, "weights must be a text or a path or None, got 3"),
     ],

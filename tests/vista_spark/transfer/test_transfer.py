@@ -277,10 +277,13 @@ def test_plot(result: TransferResult) -> None:
 
 
 def test_explain(result: TransferResult) -> None:
-    said, _, staged = transfer().explain().partition("\n")
-    assert said.startswith('plan="auto": the order of passes is chosen at run time')
-    text = transfer(plan="staged").explain()
-    assert text == staged == result.plan.explain()
+    layouts, _, staged = transfer(plan="staged").explain().partition("staged plan for")
+    assert layouts.splitlines()[0] == "layers and their pooling:"
+    assert layouts.count("places, channels first") == len(result.layers)
+    before, _, said = transfer().explain().partition('plan="auto": the order of passes is chosen at run time')
+    assert before == layouts
+    text = f"staged plan for{staged}"
+    assert text == said.partition("\n")[2] == result.plan.explain()
     lines = text.splitlines()
     assert lines[0].startswith("staged plan for squeezenet1_1")
     assert [line for line in lines if "train downstream" in line] == lines[2:7:2]
