@@ -82,8 +82,9 @@ def test_names_are_checked_at_every_door(store: Store, name: str, tmp_path: Path
         Selection.resume(store, name, backend=cast("Any", Backend()), trainer_fn=trainer)
     with pytest.raises(InvalidArgumentError, match="the name of prepared data has letters"):
         PreparedData.load(store, name)
+    table = type("DataFrame", (), {"__module__": "pyspark.sql", "sparkSession": None})()
     with pytest.raises(InvalidArgumentError, match="the name of prepared data has letters"):
-        prepare(cast("Any", None), store, feature_columns=["x"], label_columns=["y"], num_shards=1, name=name)
+        prepare(cast("Any", table), store, feature_columns=["x"], label_columns=["y"], num_shards=1, name=name)
     if "\x00" not in name:  # no argument of a command
         result = CliRunner().invoke(app, ["tune", "search.py", "--out", str(tmp_path), f"--run-id={name}"])
         assert result.exit_code == 2

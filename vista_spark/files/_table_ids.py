@@ -72,7 +72,8 @@ def check_table_ids(source: Source, table: str, images: str | None) -> None:
 def _image_ids(source: Source, images: str) -> list[str]:
     if not is_table(images):
         _, root = open_files(images, "--images")
-        return [posixpath.relpath(info.path, root) for info in file_infos(images, "--images")]
+        paths = [info.path for info in file_infos(images, "--images")]
+        return [posixpath.basename(path) if path == root else posixpath.relpath(path, root) for path in paths]
     data = open_dataset(images, "--images")
     if data is None or source.on not in data.schema.names:
         return []

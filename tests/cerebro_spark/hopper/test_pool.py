@@ -75,7 +75,7 @@ class Coordinator:
 
 
 @dataclass
-class Session:
+class SparkSession:
     """A Spark session that is never used."""
 
     conf: Any = field(default_factory=lambda: SimpleNamespace(get=lambda _, default=None: default, getAll={}))
@@ -130,11 +130,11 @@ class Played:
 @pytest.fixture
 def played(jobs: Jobs) -> Played:
     del jobs
-    return Played(backend_of(Session()))
+    return Played(backend_of(SparkSession()))
 
 
 def test_the_first_run_starts_the_workers_and_the_last_ends_them(jobs: Jobs) -> None:
-    played = Played(backend_of(Session(), max_workers=3, restarts=7))
+    played = Played(backend_of(SparkSession(), max_workers=3, restarts=7))
     first = played.begins()
     assert jobs.events == ["['w2'] spare, 7 restarts", "start"]
     assert not first.shared
@@ -216,7 +216,7 @@ def test_secrets_are_those_of_a_run(played: Played) -> None:
 
 def test_a_service_that_ends_by_an_error_is_started_again_in_its_process(jobs: Jobs) -> None:
     del jobs
-    played = Played(backend_of(Session(), restarts=1, num_workers=1))
+    played = Played(backend_of(SparkSession(), restarts=1, num_workers=1))
     broken, sound = played.begins(), played.begins()
     first, other = played.asks().runs
     played.ends(first.start, "Traceback\nModuleNotFoundError: No module named 'mine'")

@@ -213,7 +213,7 @@ def test_a_run_of_an_earlier_release_has_one(spark: SparkSession, prepared: Prep
     [
         ({"metric": []}, "must be a name or a sequence of names"),
         ({"metric": [""]}, "must be a name or a sequence of names"),
-        ({"metric": ["accuracy", 3]}, "must be a name or a sequence of names"),
+        ({"metric": ["accuracy", 3]}, "must be a text or a list of texts"),
         ({"metric": ["loss", "loss"]}, "once, got 'loss' twice"),
         ({"metric": ["accuracy", "val_accuracy"]}, "once, got 'accuracy' twice"),
         ({"mode": "max"}, "mode must have one entry for each metric"),

@@ -147,7 +147,7 @@ def test_what_is_no_weight(spark: SparkSession, tmp_path: Path, table: DataFrame
         ("age", ColumnError, "must not be a feature or a label"),
         ("label", ColumnError, "must not be a feature or a label"),
         ("word", ColumnError, "weight 'word' must be a number, got string"),
-        (["w"], InvalidArgumentError, "weight_column must be the name of one column, got"),
+        (["w"], InvalidArgumentError, "weight_column must be a text or None, got"),
     ):
         with pytest.raises(error, match=said):
             search(spark, tmp_path, weight_column=name).fit(words)
