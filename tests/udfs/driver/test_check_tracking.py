@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@pytest.fixture(autouse=True)
+def _environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the address that earlier tests of this process have set."""
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """Open a port that takes connections and never answers."""
