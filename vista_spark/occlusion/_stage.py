@@ -39,6 +39,7 @@ from vista_spark.occlusion._params import HasOcclusion
 from vista_spark.occlusion._settings import color_fill, occlusion_settings
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
@@ -223,8 +224,8 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     def __init__(
         self,
         *,
-        model: str | None = None,
-        weights: str | None = None,
+        model: Any = None,
+        weights: str | os.PathLike[str] | None = None,
         inputCol: str | None = None,
         outputCol: str | None = None,
         detailsCol: str | None = None,

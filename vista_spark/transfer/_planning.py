@@ -15,6 +15,7 @@ from udfs.node import check_device
 from vista_spark.network import network, profile_network
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
 
     from optimizer.memory import (
@@ -111,7 +112,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     rows: int,
     structured_features: int,
     image_bytes: int,
-    weights: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
     layers: int | str | Sequence[int | str] = 4,
     pooling: str | None = None,
     layout: str | Mapping[str, str] | None = None,

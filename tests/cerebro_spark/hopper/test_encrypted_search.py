@@ -59,6 +59,11 @@ def test_an_encrypted_search_trains_the_same_models(
             np.testing.assert_array_equal(values, encrypted[trial][name])
 
 
+def session_of(conf: object) -> object:
+    """Make a Spark session that has settings and nothing else."""
+    return type("SparkSession", (), {"conf": conf})()
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -72,7 +77,7 @@ def test_an_encrypted_search_trains_the_same_models(
     ],
 )
 def test_messages_are_encrypted_where_sparks_are(settings: dict[str, str], expected: bool) -> None:
-    spark: Any = SimpleNamespace(conf=SimpleNamespace(getAll=settings))
+    spark: Any = session_of(SimpleNamespace(getAll=settings))
     assert SparkBackend(spark, num_workers=1).encrypts is expected
     for forced in (True, False):
         assert SparkBackend(spark, num_workers=1, encrypt=forced).encrypts is forced
@@ -86,7 +91,7 @@ def test_a_server_that_does_not_tell_its_settings_counts_as_one_that_does_not_en
         def getAll(self) -> dict[str, str]:
             raise PySparkException("not allowed here")
 
-    spark: Any = SimpleNamespace(conf=Silent())
+    spark: Any = session_of(Silent())
     assert not SparkBackend(spark, num_workers=1).encrypts
     assert "does not tell whether Spark encrypts" in caplog.text
 
