@@ -54,6 +54,10 @@ class _Recorded(dict[str, Any]):
         self._names.add(name)
         return super().pop(name, *default)
 
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        self._names.add(name)
+        return super().setdefault(name, default)
+
     def popitem(self) -> tuple[str, Any]:
         self._names.update(self)
         return super().popitem()

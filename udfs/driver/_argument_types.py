@@ -31,13 +31,17 @@ def _is_number(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
+def _is_truth(value: Any) -> bool:
+    return type(value).__name__ in ("bool", "bool_") or (_is_number(value, Integral) and value in (0, 1))
+
+
 def _is_sequence(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, type))
 
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "None": (lambda value: value is None, "None"),
-    "bool": (lambda value: type(value).__name__ in ("bool", "bool_") or value in (0, 1), "True or False"),
+    "bool": (_is_truth, "True or False"),
     "int": (lambda value: _is_number(value, Integral), "an integer"),
     "float": (lambda value: _is_number(value, Real), "a number"),
     "str": (lambda value: isinstance(value, str), "a text"),

@@ -63,6 +63,7 @@ BAD: list[dict[str, Any]] = [
 READERS: dict[str, tuple[Callable[[dict[str, Any]], Any], list[str]]] = {
     "item": (lambda params: params["lr"], ["width", "depth"]),
     "get": (lambda params: (params.get("lr"), params.get("width")), ["depth"]),
+    "setdefault": (lambda params: params.setdefault("lr", 1.0), ["width", "depth"]),
     "pop": (lambda params: params.pop("lr"), ["width", "depth"]),
     "unpacked": (lambda params: {**params}, []),
     "arguments": (lambda params: dict(**params), []),

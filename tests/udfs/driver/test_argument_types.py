@@ -63,6 +63,7 @@ class Job:
         ({"share": None}, "share must be a number, got None"),
         ({"name": 3}, "name must be a text, got 3"),
         ({"name": b"x"}, "name must be a text, got b'x'"),
+        ({"verbose": np.array([True, False])}, "verbose must be True or False, got a ndarray of numpy"),
         ({"verbose": "False"}, "verbose must be True or False, got 'False'. Write False without quotes"),
         ({"columns": "age"}, r"columns must be a list of texts, got 'age'\. Write \['age'\]"),
         ({"columns": [1, 2]}, r"columns must be a list of texts, got \[1, 2\]"),

@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """As timm writes it."""
+    """Attention over tokens in the form of timm's transformers: queries, keys and values by one linear layer."""
 
     def __init__(self) -> None:
         super().__init__()

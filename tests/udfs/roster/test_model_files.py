@@ -41,7 +41,7 @@ def exported(net: nn.Module, rows: int = 2, *, is_dynamic: bool = True) -> torch
 
 
 def outputs(card: roster.ModelCard, layer: str | None = None) -> np.ndarray:
-    """As a worker computes them, from what travels."""
+    """Compute a layer of the network that the card's builder makes, as a worker does."""
     traced = framework(card.framework).trace(card.builder(), card.preprocessing.inputs)
     name = traced.graph.outputs[0] if layer is None else traced.layer(layer)
     (values,) = traced.run({traced.graph.inputs[0]: image().numpy()}, [name]).values()

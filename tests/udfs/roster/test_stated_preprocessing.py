@@ -140,7 +140,7 @@ class InterpolationMode(enum.Enum):
 
 
 class ImageClassification:
-    """As ``torchvision.transforms._presets`` has it, on Pillow's pictures."""
+    """Preset of the same name in ``torchvision.transforms``, written for pictures of Pillow."""
 
     def __init__(self, *, crop_size: int, resize_size: int, interpolation: InterpolationMode) -> None:
         self.crop_size, self.resize_size, self.interpolation = [crop_size], [resize_size], interpolation

@@ -331,7 +331,7 @@ def test_texts_that_are_no_numbers_are_named_with_their_column() -> None:
 @pytest.mark.parametrize("function", [np.sqrt, np.square, np.log1p, np.negative, np.isnan])
 @pytest.mark.parametrize("validate", [False, True])
 def test_functions_of_numpy_compute_in_the_type_of_the_column(function: Any, *, validate: bool) -> None:
-    """Of int8, numpy takes a root in float16, and squares wrap."""
+    """Roots of int8 are float16 in numpy, and squares wrap around."""
     whole = pd.DataFrame(np.random.default_rng(0).integers(0, 15, (100, 3)), columns=list("abc"))
     steps = FunctionTransformer(function, validate=validate), Ridge()
     model, of_arrays = (

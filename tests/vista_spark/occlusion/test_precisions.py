@@ -35,7 +35,7 @@ class Lower(nn.Module):
 
 
 class Autocast(nn.Module):
-    """As a training recipe leaves it: no tracer sees the context."""
+    """Network with an autocast region in its forward pass, which tracers do not record."""
 
     def __init__(self) -> None:
         super().__init__()
