@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+
+for LIBRARY in ("catboost", "lightgbm", "xgboost"):
+    pytest.importorskip(LIBRARY)
+
 from catboost import CatBoostClassifier, CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
 from lightgbm.basic import LightGBMError

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
+
+for LIBRARY in ("onnxruntime", "skl2onnx"):
+    pytest.importorskip(LIBRARY)
+
+import onnxruntime
 from skl2onnx import to_onnx
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge

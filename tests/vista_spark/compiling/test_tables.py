@@ -11,6 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+
+for LIBRARY in ("lightgbm", "xgboost"):
+    pytest.importorskip(LIBRARY)
+
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from lightgbm import LGBMRegressor
