@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TableReader", "check_columns"]
 
+_ARROW = (pa.Table, pa.RecordBatch)
+_HALF = np.dtype(np.float16)
+
 
 class TableReader:
     """Reader of tables for one program.
@@ -43,11 +46,14 @@ class TableReader:
         ColumnError
             A column that a step reads is missing or of another kind, or the number of columns is wrong.
         """
-        if isinstance(table, pa.Table | pa.RecordBatch):
+        if type(table) is np.ndarray:
+            rows = table
+        elif isinstance(table, _ARROW):
             return self._of_arrow(table)
-        if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
+        elif hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
             return self._of_frame(table)
-        rows = self._rows(table)
+        else:
+            rows = self._rows(table)
         if len(rows.shape) == 1 and self._program.width == 1:
             rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self._program.width:
@@ -67,11 +73,12 @@ class TableReader:
 
     def may_be_narrow(self, table: Any) -> bool:
         """Return whether types of columns may matter beyond their values."""
-        return self._has_functions or str(getattr(table, "dtype", "")) == "float16"
+        # Comparing dtypes is faster than formatting one on every call.
+        return self._has_functions or getattr(table, "dtype", None) == _HALF
 
     def dtypes(self, table: Any) -> list[Any]:
         """Return the type of numpy of each column, in the model's order; ``None`` for columns of other types."""
-        if isinstance(table, pa.Table | pa.RecordBatch):
+        if isinstance(table, _ARROW):
             places = self._places(table.column_names)
             return [None if at is None else _dtype_of(table.schema.field(at).type) for at in places]
         if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
