@@ -159,7 +159,16 @@ class Campaign:
         check = partial(check_label_samples, labels, data, models=models)
         epochs = search.plan().epochs_each
         configurations = search.strategy.list_configurations()
-        probed = probe(settings.trainer_fn, configurations, data, settings.seed, settings.backend, check, epochs)
+        probed = probe(
+            settings.trainer_fn,
+            configurations,
+            data,
+            settings.seed,
+            settings.backend,
+            check,
+            epochs,
+            settings.unit_timeout_s,
+        )
         probed.objectives(settings.metric, settings.mode, validates=data.test_fraction > 0)
         return probed
 
@@ -203,6 +212,7 @@ class Campaign:
         ):
             candidates = Candidates(settings.trainer_fn, data, seed=settings.seed, layouts=settings.warm_start)
             self._candidates = candidates
+        candidates.limit_s = settings.unit_timeout_s
         opened = [candidates.open(params) for params in grid(settings.search_space)] if settings.search is None else []
         search = new_search(settings, [epochs_of(candidate) for candidate in opened])
         procedure = search.procedure(**check_objectives(settings.metric, settings.mode))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.adaptation._warm_start import layout_of
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
+from cerebro_spark.hopper import run_trial
 from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
 from optimizer.graph import LayerGraph, frontier, materialisable
@@ -100,6 +101,7 @@ class OpenedCandidate:
 class Candidates:
     """Cache of opened configurations without their weights.
 
+    ``limit_s`` limits the seconds of a call of the user's function; see :func:`cerebro_spark.hopper.run_trial`.
     ``layouts`` computes the layouts of checkpoints, for warm starts. Raise InvalidArgumentError if frozen weights are
     random, so that candidates do not share them.
     """
@@ -116,6 +118,7 @@ class Candidates:
         self._finds_layouts = layouts
         self._data = data
         self._seed = seed
+        self.limit_s: float | None = None
         self._opened: dict[str, OpenedCandidate] = {}
         self._frameworks: set[str] = set()
         # Expressions of frozen layers that are the same with two seeds.
@@ -148,7 +151,8 @@ class Candidates:
         """Build a configuration with random numbers that follow from a name."""
         try:
             with settings_kept():
-                adapted = self.opener(params, seed=initial_seed(self._seed, name))
+                work = partial(self.opener, params, seed=initial_seed(self._seed, name))
+                adapted = run_trial(work, params, self.limit_s)
         except CerebroError:
             raise
         except Exception as error:

@@ -22,6 +22,7 @@ from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._trial import UNBROKEN, Death, Trial
+from cerebro_spark.hopper._trial_limit import run_trial
 from cerebro_spark.hopper._user_modules import check_modules
 
 __all__ = [
@@ -61,5 +62,6 @@ __all__ = [
     "check_trainer",
     "inspect_store",
     "probe",
+    "run_trial",
     "uses_slots",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import CerebroError, InvalidArgumentError
+from cerebro_spark.hopper._trial_limit import run_trial
 from optimizer.errors import nearest
 from udfs.handlers import ModelTrainer, call_trainer, settings_kept
 from udfs.metrics import metric as metric_of
@@ -21,6 +23,7 @@ def check_trainer(
     configurations: Sequence[Mapping[str, Any]],
     seed: int,
     metric: str | Sequence[str],
+    limit_s: float | None = None,
 ) -> None:
     """Call the user's function for the first configuration for which it returns a trainer.
 
@@ -28,6 +31,8 @@ def check_trainer(
     ----------
     metric : str or sequence of str
         Metrics that decide.
+    limit_s : float, optional
+        Limit of a call, in seconds; see :func:`run_trial`. Default none.
 
     Raises
     ------
@@ -40,7 +45,9 @@ def check_trainer(
     for params in configurations:
         try:
             with settings_kept():
-                made = call_trainer(trainer_fn, params, initial_seed(seed, "probe"))
+                made = run_trial(
+                    partial(call_trainer, trainer_fn, params, initial_seed(seed, "probe")), params, limit_s
+                )
         except CerebroError as error:
             first = first or error
             continue

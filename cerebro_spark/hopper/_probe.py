@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper._labels import check_label_samples, label_samples
 from cerebro_spark.hopper._read_parameters import ReadParameters
+from cerebro_spark.hopper._trial_limit import run_trial
 from optimizer.errors import CerebroError, nearest
 from optimizer.procedures import objectives_of
 from udfs.handlers import check_metric_mode, framework_of, open_session, settings_kept, training_bytes, try_step
@@ -104,6 +106,7 @@ def probe(
     backend: SparkBackend,
     opened: Callable[[Session], None] | None = None,
     epochs: int | None = None,
+    limit_s: float | None = None,
 ) -> Probed:
     """Build a configuration here and train it on a few rows: the first one that can be trained.
 
@@ -111,10 +114,11 @@ def probe(
     here. The process is left as it was.
 
     ``opened`` is called with the session before it sees the rows. ``epochs`` is the most that a configuration trains,
-    where a new search says it. If no configuration can be trained, raise the error of the first one: TrainerError if
-    the function raises, or gives what cannot be trained on these rows or in so few epochs, LabelError if the model has
-    no output for a label, InvalidArgumentError if the model is larger than a worker's memory. Raise ShardError if a
-    shard is gone or empty.
+    where a new search says it. ``limit_s`` limits the seconds for each configuration; see :func:`run_trial`. If no
+    configuration can be trained, raise the error of the first one: TrainerError if the function raises, takes longer
+    than the limit, or gives what cannot be trained on these rows or in so few epochs, LabelError if the model has no
+    output for a label, InvalidArgumentError if the model is larger than a worker's memory. Raise ShardError if a shard
+    is gone or empty.
     """
     prepared.check()
     rows = load_rows(prepared, "train", _ROWS)
@@ -125,7 +129,8 @@ def probe(
         try:
             with _TURN, settings_kept():
                 reads = ReadParameters(trainer_fn)
-                session = _opened(reads, params, prepared, rows, seed, opened, epochs)
+                work = partial(_opened, reads, params, prepared, rows, seed, opened, epochs)
+                session = run_trial(work, params, limit_s)
                 _note_unread(session, params, reads.unread(configurations, params))
                 _check_memory(session, backend)
         except CerebroError as error:

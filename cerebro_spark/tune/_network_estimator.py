@@ -289,7 +289,8 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         with Interrupts():
             prepared = interruptible(search.backend.spark, lambda: search.prepare(dataset))
             if self._missing_classes == "raise":
-                probed = probe(search.trainer_fn, configurations, prepared, search.seed, search.backend)
+                limit_s, backend = search.unit_timeout_s, search.backend
+                probed = probe(search.trainer_fn, configurations, prepared, search.seed, backend, limit_s=limit_s)
                 check_classes(dataset, prepared, probed.session)
         return search.fit(prepared)
 

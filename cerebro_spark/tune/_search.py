@@ -124,7 +124,8 @@ class Search(Estimator[Selection]):
         paper, where workers idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
     unit_timeout_s : float, optional
         Seconds after which a unit counts as hung, and its worker is ended. By default 20 times the configuration's
-        longest unit so far, plus a minute.
+        longest unit so far, plus a minute. It also limits the trial of each configuration on the driver before the
+        workers start, to 10 seconds at least; by default a trial has no limit, and is logged after 30 seconds.
     stoppers : sequence of Stopper
         Rules that end configurations early: :class:`Patience`, :class:`Threshold`, :class:`MedianRule`. Default none.
     max_configurations : int, optional
@@ -507,7 +508,7 @@ class Search(Estimator[Selection]):
             self.backend.admit()
             return data
         # A wrong trainer is refused before hours of preparation.
-        check_trainer(self.trainer_fn, self.strategy.list_configurations(), self.seed, self.metric)
+        check_trainer(self.trainer_fn, self.strategy.list_configurations(), self.seed, self.metric, self.unit_timeout_s)
         return interruptible(self.backend.spark, lambda: self.prepare(data))
 
     def _search(
@@ -530,7 +531,13 @@ class Search(Estimator[Selection]):
         self, configurations: Sequence[Mapping[str, Any]], prepared: PreparedData, epochs: int | None = None
     ) -> Probed:
         return self._extension.probed or probe(
-            self.trainer_fn, configurations, prepared, self.seed, self.backend, epochs=epochs
+            self.trainer_fn,
+            configurations,
+            prepared,
+            self.seed,
+            self.backend,
+            epochs=epochs,
+            limit_s=self.unit_timeout_s,
         )
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:

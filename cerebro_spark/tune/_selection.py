@@ -205,7 +205,7 @@ class Selection(Results, Model, MLWritable):
             prepared=prepared,
             backend=backend,
             trainer_fn=trainer_fn,
-            probed=probe(trainer_fn, spec.configs, prepared, spec.seed, backend),
+            probed=probe(trainer_fn, spec.configs, prepared, spec.seed, backend, limit_s=unit_timeout_s),
             unit_timeout_s=unit_timeout_s,
         )
         procedure = Listed(spec.configs, epochs=spec.epochs, **metric_and_mode(spec))
