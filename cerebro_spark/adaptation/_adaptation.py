@@ -155,11 +155,12 @@ class Adaptation(CampaignSettings):
             The augmentation raises, returns other columns, shapes or types, or uses other random numbers than its
             generator's. It is tried on a few records before anything is computed. The message names the record.
         InvalidArgumentError
-            The frozen weights are random, or a setting is not allowed.
+            The frozen weights of a configuration are random, or a setting is not allowed.
         InfeasiblePlanError
             A candidate alone does not fit into ``memory_bytes``.
         TrainerError
-            A configuration cannot be opened, has no trainable layer, or does not run on the records.
+            No configuration can be opened, has a trainable layer and runs on the records. Where one can, the others end
+            with their reasons.
         RunError
             The run stopped, and :meth:`resume` goes on; or another process trains the campaign.
         """

@@ -82,7 +82,7 @@ class Campaign:
         find = partial(find_extremes, batch, settings.label_columns, settings.id_column, settings.weight_column)
         labels = interruptible(spark, find)
         search, layers = self._open(data)
-        probed = self._probe(search, data, labels)
+        probed = self._probe(search, layers, labels)
         planning = self._planning(layers)
         records, written = count_records(data), self.record
         earlier = last_over(settings.store, written.cycles if settings.warm_start else ())
@@ -102,7 +102,7 @@ class Campaign:
         data, cycle = self.load_data(), self.record.last
         assert data is not None and cycle is not None  # noqa: PT018 - cycles do not go away
         search, layers = self._open(data)
-        probed = self._probe(search, data)
+        probed = self._probe(search, layers)
         planning = self._planning(layers)
         try:
             materialised = layers.compute(cycle.stored)
@@ -152,13 +152,15 @@ class Campaign:
         plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(count_records(data)))
         return "\n".join([plan.explain(), *layers.candidates.notes])
 
-    def _probe(self, search: Search, data: GrowingData, labels: Sequence[LabelSample] = ()) -> Probed:
+    def _probe(self, search: Search, layers: StoredLayers, labels: Sequence[LabelSample] = ()) -> Probed:
         """Try a configuration, the metrics that decide and labels on the driver, before anything is computed."""
-        settings = self._settings
+        settings, data = self._settings, layers.data
         models = "start a campaign with another name and models"
         check = partial(check_label_samples, labels, data, models=models)
         epochs = search.plan().epochs_each
-        configurations = search.strategy.list_configurations()
+        listed = (layers.candidates.find(params) for params in search.strategy.list_configurations())
+        workload = (candidate for candidate, _ in layers.workload.configurations)
+        configurations = [candidate.params for candidate in (*listed, *workload) if candidate]
         probed = probe(
             settings.trainer_fn,
             configurations,
@@ -212,13 +214,15 @@ class Campaign:
         ):
             candidates = Candidates(settings.trainer_fn, data, seed=settings.seed, layouts=settings.warm_start)
             self._candidates = candidates
-        candidates.limit_s = settings.unit_timeout_s
-        opened = [candidates.open(params) for params in grid(settings.search_space)] if settings.search is None else []
-        search = new_search(settings, [epochs_of(candidate) for candidate in opened])
+        candidates.begin_cycle(settings.unit_timeout_s)
+        opened = candidates.open_all(grid(settings.search_space)) if settings.search is None else []
+        search = new_search(settings, epochs_of(opened))
         procedure = search.procedure(**check_objectives(settings.metric, settings.mode))
         asked = procedure.ask(idle=settings.backend.num_workers)
         starts = [decision for decision in asked if isinstance(decision, Start)]
-        workload = Workload(tuple((candidates.open(start.params), start.epochs) for start in starts))
+        opened = candidates.open_all([start.params for start in starts])
+        pairs = zip(opened, starts, strict=True)
+        workload = Workload(tuple((candidate, start.epochs) for candidate, start in pairs if candidate))
         features = FeatureStore(
             settings.store,
             settings.name,

@@ -31,4 +31,4 @@ class CandidateGrid(Search):
     def strategy(self) -> Strategy:
         """See :attr:`Search.strategy`."""
         configurations = grid(self.search_space)
-        return Strategy(partial(Listed, configurations, epochs=list(self.epochs)), lambda: configurations[:1])
+        return Strategy(partial(Listed, configurations, epochs=list(self.epochs)), lambda: configurations)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.adaptation._warm_start import layout_of
@@ -20,15 +22,21 @@ from udfs.hopper import configuration_key
 from udfs.training import initial_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from udfs.handlers import Adapted
     from udfs.shards import PreparedData
 
 __all__ = ["Candidates", "OpenedCandidate"]
 
+_LOG = logging.getLogger(__name__)
+
 # Packages that compute for a framework, besides the framework itself.
 _COMPUTING = {"keras": ("tensorflow", "tensorflow-cpu")}
+
+
+class _RandomTrunkError(InvalidArgumentError):
+    """Frozen weights that differ from call to call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +109,8 @@ class OpenedCandidate:
 class Candidates:
     """Cache of opened configurations without their weights.
 
-    ``limit_s`` limits the seconds of a call of the user's function; see :func:`cerebro_spark.hopper.run_trial`.
-    ``layouts`` computes the layouts of checkpoints, for warm starts. Raise InvalidArgumentError if frozen weights are
-    random, so that candidates do not share them.
+    ``layouts`` computes the layouts of checkpoints, for warm starts. A configuration that cannot be opened is tried
+    once in a cycle: its error is kept until :meth:`begin_cycle`.
     """
 
     def __init__(
@@ -118,41 +125,88 @@ class Candidates:
         self._finds_layouts = layouts
         self._data = data
         self._seed = seed
-        self.limit_s: float | None = None
+        self._limit_s: float | None = None
         self._opened: dict[str, OpenedCandidate] = {}
+        # Configurations that cannot be opened, with their errors.
+        self._failed: dict[str, tuple[Mapping[str, Any], CerebroError]] = {}
         self._frameworks: set[str] = set()
         # Expressions of frozen layers that are the same with two seeds.
         self._seeded: set[str] = set()
 
+    def begin_cycle(self, limit_s: float | None) -> None:
+        """Forget the errors of the last cycle; ``limit_s`` limits the seconds in which a configuration is built."""
+        self._limit_s = limit_s
+        self._failed.clear()
+
+    def open_all(self, configurations: Sequence[Mapping[str, Any]]) -> list[OpenedCandidate | None]:
+        """Open configurations; ``None`` stands for those that cannot be opened.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The frozen weights of a configuration are random, so that the others do not share them.
+        CerebroError
+            No configuration can be opened; the error is that of the first one.
+        """
+        known = set(self._failed)
+        opened = [self.find(params) for params in configurations]
+        failed = {key: failure for key, failure in self._failed.items() if key not in known}
+        errors = [error for _, error in failed.values()]
+        random = [error for error in errors if isinstance(error, _RandomTrunkError)]
+        for error in random if any(opened) else errors:
+            raise error
+        for params, error in failed.values():
+            _LOG.warning("configuration %s is in no group, because it cannot be opened: %s", dict(params), error)
+            # A partly built model is not kept with its error.
+            for each in (error, error.__cause__):
+                clear_frames(None if each is None else each.__traceback__)
+        return opened
+
+    def find(self, params: Mapping[str, Any]) -> OpenedCandidate | None:
+        """Open a configuration, or return the cached one; ``None`` if it cannot be opened."""
+        try:
+            return self.open(params)
+        except CerebroError:
+            return None
+
     def open(self, params: Mapping[str, Any]) -> OpenedCandidate:
-        """Open a configuration, or return the cached one."""
+        """Open a configuration, or return the cached one; raise its error if it cannot be opened."""
         key = configuration_key(params)
+        if key in self._failed:
+            raise self._failed[key][1]
         if key not in self._opened:
-            adapted = self.build(params, "probe")
-            trainer = adapted.trainer
-            drawn = self._drawn(params, adapted)
-            # Warm starts begin with learned weights: only layers that no phase trains are still frozen.
-            cuts = adapted.cuts[-1:] if self._finds_layouts else adapted.cuts
-            phases = tuple((cut.start, _without(cut.graph, drawn)) for cut in cuts)
-            self._frameworks.add(str(trainer.framework))
-            self._opened[key] = OpenedCandidate(
-                dict(params),
-                phases[0][1] if phases else adapted.graph,
-                trainer.batch_size,
-                trainer.epochs,
-                adapted.slots,
-                adapted.whole,
-                layout_of(adapted.session.checkpoint()) if self._finds_layouts else "",
-                phases,
-            )
+            try:
+                self._opened[key] = self._open(params)
+            except CerebroError as error:
+                self._failed[key] = params, error
+                raise
         return self._opened[key]
+
+    def _open(self, params: Mapping[str, Any]) -> OpenedCandidate:
+        adapted = self.build(params, "probe")
+        trainer = adapted.trainer
+        drawn = self._drawn(params, adapted)
+        # Warm starts begin with learned weights: only layers that no phase trains are still frozen.
+        cuts = adapted.cuts[-1:] if self._finds_layouts else adapted.cuts
+        phases = tuple((cut.start, _without(cut.graph, drawn)) for cut in cuts)
+        self._frameworks.add(str(trainer.framework))
+        return OpenedCandidate(
+            dict(params),
+            phases[0][1] if phases else adapted.graph,
+            trainer.batch_size,
+            trainer.epochs,
+            adapted.slots,
+            adapted.whole,
+            layout_of(adapted.session.checkpoint()) if self._finds_layouts else "",
+            phases,
+        )
 
     def build(self, params: Mapping[str, Any], name: str) -> Adapted:
         """Build a configuration with random numbers that follow from a name."""
         try:
             with settings_kept():
                 work = partial(self.opener, params, seed=initial_seed(self._seed, name))
-                adapted = run_trial(work, params, self.limit_s)
+                adapted = run_trial(work, params, self._limit_s)
         except CerebroError:
             raise
         except Exception as error:
@@ -178,7 +232,7 @@ class Candidates:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Messages about configurations that train whole, with the reasons, and about freezing schedules."""
+        """Messages about configurations that train whole or cannot be opened, and about freezing schedules."""
         reasons = Counter(
             opened.whole or "nothing below what learns is frozen"
             for opened in self._opened.values()
@@ -188,7 +242,11 @@ class Candidates:
         number = len(self._opened)
         whole = [f"note: {count} of {number} configurations train whole: {reason}" for reason, count in reasons.items()]
         note = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
-        return (*([note] if phased else []), *whole)
+        failed = [
+            f"note: configuration {dict(params)} is in no group, because the driver cannot open it: {error}"
+            for params, error in self._failed.values()
+        ]
+        return (*([note] if phased else []), *whole, *failed)
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -210,7 +268,7 @@ class Candidates:
 
         Raises
         ------
-        InvalidArgumentError
+        _RandomTrunkError
             Such a layer never trains: each candidate would have another trunk.
         """
         graphs = [cut.graph for cut in adapted.cuts] or [adapted.graph]
@@ -220,7 +278,7 @@ class Candidates:
         other = self.build(params, "another")
         theirs = set().union(*map(_with_weights, [cut.graph for cut in other.cuts] or [other.graph]))
         if not _with_weights(graphs[-1]) <= theirs:
-            raise InvalidArgumentError(
+            raise _RandomTrunkError(
                 f"trainer_fn must build the same frozen weights each time, got random ones for {dict(params)}: load "
                 "pre-trained weights, or seed them with torch.manual_seed(0) before the layers are built"
             )

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Group
-from optimizer.errors import CerebroError
 from udfs.hopper import WarmStart, configuration_key
 
 if TYPE_CHECKING:
@@ -87,7 +86,9 @@ class PlannedGroups:
         return groups + [Group(tuple(members), self._layers_to_read(members), _ORDER_TRIAL_ID) for members in parts]
 
     def frozen_flops(self, members: Sequence[Trial], epoch: int) -> int:
-        """Count the FLOPs of the frozen layers of a group for one record."""
+        """Count the FLOPs of the frozen layers of a group for one record; 0 if its model cannot be opened here."""
+        if not all(self._candidates.find(trial.params) for trial in members):
+            return 0
         return self._plan_layers([(trial.params, self._epoch(trial, epoch)) for trial in members])[1]
 
     def record_failure(self, group: Group, why: str) -> None:
@@ -112,14 +113,10 @@ class PlannedGroups:
 
     def _separate_broken(self, trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
         """Separate trials whose model cannot be opened: each trains alone, and its worker reports the error."""
-        openable, broken = [], []
+        openable: list[Trial] = []
+        broken: list[Trial] = []
         for trial in trials:
-            try:
-                self._candidates.open(trial.params)
-            except CerebroError:
-                broken.append(trial)
-            else:
-                openable.append(trial)
+            (openable if self._candidates.find(trial.params) else broken).append(trial)
         return openable, broken
 
     def _plan_groups(self, trials: Sequence[Trial]) -> None:

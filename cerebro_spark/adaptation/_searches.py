@@ -98,17 +98,20 @@ def _replicas(backend: SparkBackend) -> int:
     return backend.num_workers if local else 1
 
 
-def epochs_of(candidate: OpenedCandidate) -> int:
-    """Return the epochs of a configuration in a grid.
+def epochs_of(candidates: Sequence[OpenedCandidate | None]) -> list[int]:
+    """Return the epochs of the configurations in a grid; those that cannot be opened have as many as the longest.
 
     Raises
     ------
     InvalidArgumentError
-        The trainer does not set them.
+        A trainer does not set them.
     """
-    if candidate.epochs is None:
-        raise InvalidArgumentError(
-            f"epochs of the trainer must be set without a search, got None for {candidate.params}: use "
-            "ModelTrainer(..., epochs=5), or a search= such as partial(Hyperband, max_epochs=9)"
-        )
-    return candidate.epochs
+    opened = [candidate for candidate in candidates if candidate is not None]
+    for candidate in opened:
+        if candidate.epochs is None:
+            raise InvalidArgumentError(
+                f"epochs of the trainer must be set without a search, got None for {candidate.params}: use "
+                "ModelTrainer(..., epochs=5), or a search= such as partial(Hyperband, max_epochs=9)"
+            )
+    longest = max((candidate.epochs or 0 for candidate in opened), default=0)
+    return [longest if candidate is None else candidate.epochs or 0 for candidate in candidates]

@@ -125,7 +125,9 @@ class StoredLayers:
             materialised,
             self.backend.num_workers,
             rows=rows.__getitem__,
-            learning_flops=lambda trial_id, epoch: self.candidates.open(trials[trial_id].params).learning_flops(epoch),
+            learning_flops=lambda trial_id, epoch: (
+                candidate.learning_flops(epoch) if (candidate := self.candidates.find(trials[trial_id].params)) else 0
+            ),
             frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
             copies=1 if self.augmenter is None else self.augmenter.copies,
         )
@@ -135,13 +137,13 @@ class StoredLayers:
         """Count the records that passed frozen layers, to be stored and while the run trained."""
         trials = {trial.trial_id: trial for trial in run.trials}
         events = run.outcome.events
-        opened = [self.candidates.open(trials[trial_id].params) for trial_id in {event.trial_id for event in events}]
+        opened = [self.candidates.find(trials[trial_id].params) for trial_id in {event.trial_id for event in events}]
         rows = {(shard.split, shard.partition): shard.rows for shard in self.data.shards}
         return materialised.trunk_rows + passes_of(
             events,
             rows=lambda split, partition: rows.get((split, partition), 0),
             frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
-            whole_flops=frozen_flops_of(graph for candidate in opened for graph in candidate.graphs),
+            whole_flops=frozen_flops_of(graph for each in opened if each for graph in each.graphs),
         )
 
     def _missing_flops(self, plan: AdaptationPlan) -> int:

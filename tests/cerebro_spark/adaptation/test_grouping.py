@@ -41,7 +41,7 @@ def opened(params: Mapping[str, Any]) -> OpenedCandidate:
 def planned(workers: int = 1) -> PlannedGroups:
     costs = Costs(flops_per_second=1e9, bytes_per_second=1e9)
     planning = Planning(disk_bytes=0, memory_bytes=1 << 30, workspace_bytes=0, workers=workers, costs=costs)
-    candidates: Any = SimpleNamespace(open=opened)
+    candidates: Any = SimpleNamespace(open=opened, find=opened)
     return PlannedGroups(candidates, planning, records=100, stored=())
 
 
