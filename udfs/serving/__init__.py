@@ -1,6 +1,6 @@
 """Execution of serving: backends that run batches, the router that sends them requests, and their messages."""
 
-from udfs.serving._admission import Admission
+from udfs.serving._admission import Admission, Offered
 from udfs.serving._backend import Backend, BackendSpec
 from udfs.serving._deadline_timer import DeadlineTimer
 from udfs.serving._deliveries import Deliveries
@@ -16,7 +16,7 @@ from udfs.serving._errors import (
 from udfs.serving._heads import read_head
 from udfs.serving._input_readers import FeedReader, TensorReader
 from udfs.serving._link import Link
-from udfs.serving._live_router import LiveRouter, Offered
+from udfs.serving._live_router import LiveRouter
 from udfs.serving._messages import ATTACHING, Attach, Attached, Placed, Results
 from udfs.serving._open_models import OpenGroup, OpenModels, Row
 from udfs.serving._outputs import OutputError, output_specs

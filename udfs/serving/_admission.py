@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.errors import nearest
 from udfs.serving._errors import BadRequestError
-from udfs.serving._router import TensorSpec
+from udfs.serving._router import ServedModel, TensorSpec
 from udfs.serving._texts import ABSENT, pack_contents
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "Offered"]
 
 # A row must fit into one message.
 _LARGEST_ROW = 48 << 20
@@ -74,6 +74,17 @@ class Admission:
             dtype, shape = self.decoded[spec.name]
             return _tensors(TensorSpec(spec.name, dtype, (-1, *shape)), array)
         return _contents(spec, array) if spec.dtype in {"bytes", "str"} else _tensors(spec, array)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A model on offer."""
+
+    model: ServedModel
+    admission: Admission
+    group: str  # group of sessions that a backend runs together
+    shared: bool  # True if the group has other sessions
+    least_ms: float  # milliseconds of a batch of one; a request with less time left is refused
 
 
 def _tensors(spec: TensorSpec, array: NDArray[Any]) -> list[NDArray[Any]]:

@@ -10,6 +10,7 @@ __all__ = [
     "RequestError",
     "ServerStoppedError",
     "TooLateError",
+    "error_of",
 ]
 
 
@@ -49,3 +50,9 @@ class ModelFailedError(RequestError):
 
 class ServerStoppedError(RequestError):
     """The server was stopped while the request waited."""
+
+
+def error_of(failure: str, message: str) -> RequestError:
+    """Return the error of a backend's answer."""
+    kinds: dict[str, type[RequestError]] = {"bad": BadRequestError, "late": TooLateError, "failed": ModelFailedError}
+    return kinds.get(failure, OverloadedError)(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import math
@@ -12,19 +11,18 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from optimizer.serving import DeficitRoundRobin
 from udfs.serving._deadline_timer import DeadlineTimer
 from udfs.serving._errors import (
-    BadRequestError,
     ModelFailedError,
     NoSuchModelError,
     OverloadedError,
     RequestError,
     ServerStoppedError,
     TooLateError,
+    error_of,
 )
+from udfs.serving._fatal_rows import FatalRows, row_digest
 from udfs.serving._pending_requests import GRACE_S, Joined, Pending
 from udfs.serving._refusals import Refusals
 from udfs.serving._suspect_rows import SuspectRows
@@ -36,37 +34,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.serving._admission import Admission
+    from udfs.serving._admission import Offered
     from udfs.serving._link import Link
     from udfs.serving._messages import Answer
     from udfs.serving._router import ServedModel
 
-__all__ = ["LiveRouter", "Offered"]
+__all__ = ["LiveRouter"]
 
 _LOG = logging.getLogger(__name__)
+
+# Failures of rows that a backend has run, or has read.
+_RUN = ("", "bad", "failed")
 
 # Backends that a row is sent to at most.
 _MOST_ATTEMPTS = 4
 
-_LOST_TWICE = (
-    "The backend of {} was lost twice while it had this request, the second time in a batch of its own, so it is not "
-    "tried again: {}."
-)
-
 # Seconds within which rows of the same content, for several sessions of a group, go to one backend.
 _TOGETHER_S = 0.02
 _CONTENTS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """A model on offer."""
-
-    model: ServedModel
-    admission: Admission
-    group: str  # group of sessions that a backend runs together
-    shared: bool  # True if the group has other sessions
-    least_ms: float  # milliseconds of a batch of one; a request with less time left is refused
 
 
 @dataclass(slots=True)
@@ -106,6 +91,7 @@ class LiveRouter:
         self.arrived: Counter[str] = Counter()
         self.ended: Counter[tuple[str, str]] = Counter()
         self._refusals = Refusals()
+        self._fatal = FatalRows()
         self._suspects = SuspectRows(lambda number: number in self._pending, self._send)
         self._deadlines = DeadlineTimer[int](self._expire, lambda number: number not in self._pending)
 
@@ -145,10 +131,10 @@ class LiveRouter:
         units = []
         for place, row in enumerate(rows):
             numbers.append(next(self._numbers))
-            key = _digest(row) if offer.shared else ""
-            units.append(
-                Pending(numbers[-1], name, offer.group, deadline, row, key, place, joined, pinned=version is not None)
-            )
+            key = row_digest(row) if offer.shared else ""
+            unit = Pending(numbers[-1], name, offer.group, deadline, row, key, place, joined)
+            unit.version, unit.pinned = offer.model.version, version is not None
+            units.append(unit)
         with self._lock:
             self.arrived[name] += len(units)
             if self._stopped:
@@ -160,8 +146,16 @@ class LiveRouter:
         if budget < offer.least_ms:
             joined.fail(TooLateError(f"{name} takes at least {offer.least_ms:.1f} ms, and {budget:g} ms were left."))
             return joined.future
-        for unit in units:
-            self._route(unit)
+        verdicts = [self._fatal.verdict(unit) for unit in units]
+        for unit, verdict in zip(units, verdicts, strict=True):
+            if verdict:
+                self._fail(unit, ModelFailedError(verdict))
+                return joined.future
+        for unit, verdict in zip(units, verdicts, strict=True):
+            if verdict is None:
+                self._route(unit)
+            else:
+                self._suspects.add([unit])
         return joined.future
 
     # Called by the control loop.
@@ -181,6 +175,7 @@ class LiveRouter:
         """
         with self._lock:
             self._offers = {offer.model.name: offer for offer in offers}
+            self._fatal.retain([(offer.model.name, offer.model.version) for offer in offers])
             self.route(weights)
 
     def waits(self, *, groups: Collection[str] = (), backends: Collection[str] = ()) -> bool:
@@ -226,6 +221,7 @@ class LiveRouter:
         for answer in answers:
             unit = self._pending.get(answer.number)
             if unit is None:
+                self._fatal.answered(answer.number)
                 continue
             try:
                 self._settle(unit, answer)
@@ -239,6 +235,8 @@ class LiveRouter:
             self._fail(unit, RequestError(f"The row cannot be sent to a backend: {type(error).__name__}: {error}"))
 
     def _settle(self, unit: Pending, answer: Answer) -> None:
+        if answer.failure in _RUN:
+            self._fatal.clear(unit)
         if not answer.failure:
             self._refusals.answered(unit.group, unit.link)
             if self._take(unit):
@@ -248,7 +246,7 @@ class LiveRouter:
         elif answer.failure == "absent" or (answer.failure == "overloaded" and self._has_other_backend(unit)):
             self._route(unit)
         else:
-            self._fail(unit, _error(answer))
+            self._fail(unit, error_of(answer.failure, answer.message))
 
     def _has_other_backend(self, unit: Pending) -> bool:
         """Return whether the backend that refused a row refuses all, and another one does not."""
@@ -261,9 +259,9 @@ class LiveRouter:
     def lost(self, link: Link, why: str, *, hung_since: float | None = None) -> None:
         """Send the rows of a lost backend to others, while their time allows.
 
-        One of them may have ended its process, so each is tried again alone. The row on trial ends with an error. A
-        batch that hangs cannot have rows that were sent after its start, ``hung_since`` in seconds of the monotonic
-        clock, so these are sent as usual.
+        One of them may have ended its process, so each is tried again alone. The row on trial ends with an error, and
+        so does each repetition of it. A batch that hangs cannot have rows that were sent after its start,
+        ``hung_since`` in seconds of the monotonic clock, so these are sent as usual.
         """
         with self._lock:
             if self._links.get(link.name) is link:
@@ -274,16 +272,22 @@ class LiveRouter:
             for unit in units:
                 unit.link = ""
         unsent = link.unsent
-        link.lost_rows += len([unit for unit in units if unit.number not in unsent])
         since = math.inf if hung_since is None else hung_since
+        left = [unit for unit in self._fatal.lost(link.name) if unit.number not in unsent and unit.routed <= since]
+        link.lost_rows += len([unit for unit in units if unit.number not in unsent]) + len(left)
         cleared = unsent | {unit.number for unit in units if unit.routed > since}
-        causes = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in cleared]
-        others = [unit for unit in units if causes or unit.number in cleared]
+        # Rows that ran alone; the first of them is the cause.
+        tried = [unit for unit in units if self._suspects.is_on_trial(unit) and unit.number not in cleared]
+        cause = min([*tried, *(unit for unit in left if unit.suspect)], key=lambda unit: unit.routed, default=None)
+        others = [unit for unit in units if cause is not None or unit.number in cleared]
         for unit in others:
-            if unit not in causes:
+            if unit is not cause:
                 self._send(unit)
-        for unit in causes:
-            self._fail(unit, ModelFailedError(_LOST_TWICE.format(unit.session, why)))
+        if cause is not None:
+            self._fail(cause, ModelFailedError(self._fatal.condemn(cause, why)))
+        else:
+            for unit in left:
+                self._fatal.suspect(unit)
         self._suspects.add(unit for unit in units if unit not in others)
         if self.noticed is not None:
             self.noticed(link, why)
@@ -310,6 +314,7 @@ class LiveRouter:
             if gone and offer is not None and not unit.pinned:
                 # Its version was closed just before it arrived; without a requested version, any version may answer.
                 gone, unit.group, routes = False, offer.group, self._routes.get(offer.group)
+                unit.version = offer.model.version
             link = None
             if routes is not None and unit.attempts < _MOST_ATTEMPTS:
                 unit.attempts += 1
@@ -318,6 +323,9 @@ class LiveRouter:
         if gone:
             self._fail(unit, NoSuchModelError(f"Another version of {unit.session!r} has replaced the requested one."))
         elif link is None:
+            if unit.suspect:
+                # Its caller may repeat it, and it is tried alone then.
+                self._fatal.suspect(unit)
             after = 1.0 if self.missed is None else self.missed()
             why = f"No backend serves {unit.session} at the moment. Try again in {after:.0f} s."
             self._fail(unit, OverloadedError(why, after))
@@ -372,23 +380,12 @@ class LiveRouter:
                 continue
             link = self._links.get(unit.link)
             if link is not None:
+                self._fatal.leave(unit)
                 link.cancel(number)
 
     def _expire(self, number: int) -> None:
         unit = self._pending.get(number)
         if unit is not None:
+            if unit.link:
+                self._fatal.leave(unit)
             self._fail(unit, TooLateError(f"{unit.session} did not answer by the deadline."))
-
-
-def _error(answer: Answer) -> RequestError:
-    kinds: dict[str, type[RequestError]] = {"bad": BadRequestError, "late": TooLateError, "failed": ModelFailedError}
-    kind = kinds.get(answer.failure)
-    return OverloadedError(answer.message) if kind is None else kind(answer.message)
-
-
-def _digest(row: Mapping[str, NDArray[Any]]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name, array in sorted(row.items()):
-        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

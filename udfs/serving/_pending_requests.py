@@ -99,6 +99,7 @@ class Pending:
     link: str = ""  # backend that has the row
     routed: float = 0.0  # time when it was sent to this backend, in seconds of the monotonic clock
     attempts: int = 0  # number of backends that had it
+    version: str = ""  # version of the model
     pinned: bool = False  # True if its caller asked for this version
     suspect: bool = False  # True if a backend was lost that had it: it runs in a batch of its own
     nbytes: int = field(init=False)
