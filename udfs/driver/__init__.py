@@ -52,6 +52,7 @@ from udfs.driver._tables import read_table
 from udfs.driver._text_numbers import TextNumbers, arrow_text_numbers, text_numbers
 from udfs.driver._tracking import TrackingError, check_tracking, track_into
 from udfs.driver._worker_jobs import WorkerJobs
+from udfs.handlers import register_reducers
 
 __all__ = [
     "FORMER_NAMES",
@@ -131,3 +132,6 @@ __all__ = [
     "track_into",
     "write_network_folder",
 ]
+
+# Spark pickles functions of a user wherever a job starts, so every driver needs this before its first one.
+register_reducers()

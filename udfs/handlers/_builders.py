@@ -11,7 +11,7 @@ from udfs.handlers._protocol import UntraceableModelError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["building", "not_a_network"]
+__all__ = ["building", "keeps_skeleton", "not_a_network"]
 
 
 @contextmanager
@@ -33,6 +33,14 @@ def not_a_network(builder: Any, returned: object, wanted: str) -> UntraceableMod
     """Make the error of a builder that returned anything but a network."""
     return UntraceableModelError(
         f"the builder {_name(builder)} returned {type(returned).__name__}: it has to return a {wanted}"
+    )
+
+
+def keeps_skeleton(builder: Any) -> UntraceableModelError:
+    """Make the error of a builder that returns tensors without values, which it kept from an earlier call."""
+    return UntraceableModelError(
+        f"the builder {_name(builder)} must build all parts of the network in each call, got tensors that an earlier "
+        'call under torch.device("meta") left in a cache. Take the cache away from the function that builds them'
     )
 
 

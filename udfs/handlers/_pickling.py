@@ -6,9 +6,9 @@ import io
 import pickletools
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from udfs.handlers._decorated_helpers import as_helper
+from udfs.handlers._decorated_helpers import attribute, register_reducers
 from udfs.handlers._installed_packages import own_packages
 from udfs.handlers._protocol import UntraceableModelError
 
@@ -44,7 +44,7 @@ def dumped(
         if _top(module) in {"__main__", *packages}:
             raise UntraceableModelError(
                 f"{name} of module {module} must be a function or a class to be sent to the workers, got a "
-                f"{type(_attribute(module, name)).__name__}, which pickles by its name alone. Take its decorator away, "
+                f"{type(attribute(module, name)).__name__}, which pickles by its name alone. Take its decorator away, "
                 f"or install {_top(module)} on the workers"
             )
     return data
@@ -57,12 +57,7 @@ def _pickled(value: object, packages: set[str], persistent: Callable[[object], o
         def persistent_id(self, value: object) -> object | None:
             return persistent(value)
 
-        def reducer_override(self, value: Any) -> Any:
-            source = getattr(value, "func", value)  # of a cached property
-            helper = as_helper(value) if _top(getattr(source, "__module__", None) or "") in travelling else None
-            return super().reducer_override(value) if helper is None else helper  # type: ignore[no-untyped-call]
-
-    travelling = {"__main__", *packages}
+    register_reducers()
     buffer = io.BytesIO()
     with by_value(packages):
         Pickler(buffer).dump(value)  # type: ignore[no-untyped-call]
@@ -93,13 +88,6 @@ def _names(data: bytes) -> tuple[list[tuple[str, str]], set[str]]:
 
 def _top(module: str) -> str:
     return module.partition(".")[0]
-
-
-def _attribute(module: str, name: str) -> Any:
-    value: Any = sys.modules.get(module)
-    for part in name.split("."):
-        value = getattr(value, part, None)
-    return value
 
 
 @contextmanager

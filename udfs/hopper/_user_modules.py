@@ -6,18 +6,21 @@ import dis
 import importlib.util
 import io
 from dataclasses import dataclass
+from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from udfs.handlers import own_packages
+from udfs.handlers import own_packages, register_reducers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["MissingModules", "imported_modules"]
+
+_CACHED = type(lru_cache(int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ def imported_modules(function: Callable[..., Any]) -> tuple[str, ...]:
     They are the modules of classes and functions that are pickled by their names, modules that the function refers to,
     and those that it imports when it is called. Modules that travel by value are left out.
     """
+    register_reducers()
     modules: set[str] = set()
     by_value = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
 
@@ -56,11 +60,15 @@ def imported_modules(function: Callable[..., Any]) -> tuple[str, ...]:
             reduced = super().reducer_override(obj)  # type: ignore[no-untyped-call]
             if isinstance(obj, ModuleType):
                 modules.add(obj.__name__)
-            elif reduced is NotImplemented and isinstance(obj, (type, FunctionType)):
+            elif reduced is NotImplemented and (isinstance(obj, (type, FunctionType)) or self._names_cached(obj)):
                 modules.add(str(obj.__module__))
             elif isinstance(obj, FunctionType):
                 modules.update(_imports(obj.__code__))
             return reduced
+
+        def _names_cached(self, obj: Any) -> bool:
+            """Return whether an object is a cached function that is pickled by its name."""
+            return isinstance(obj, _CACHED) and isinstance(self.dispatch_table[_CACHED](obj), str)
 
     Pickler(io.BytesIO()).dump(function)  # type: ignore[no-untyped-call]
     return tuple(sorted(own_packages(modules - by_value - {""}) - by_value))

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -272,8 +273,10 @@ def _two(builder: Callable[..., Any]) -> tuple[Any, Any]:
     torch = sys.modules.get("torch")
     if torch is None:
         return builder(), builder()
+    # A cached builder keeps the result of its first call, which must not be a network on the meta device.
+    device = nullcontext() if hasattr(builder, "cache_info") else torch.device("meta")
     # Where torch can, without memory; and without drawing from the user's generator.
-    with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+    with torch.random.fork_rng(devices=[]), device, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a state dict cannot be loaded into it
         return builder(), builder()
 

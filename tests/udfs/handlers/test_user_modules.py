@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +18,6 @@ from udfs.handlers._pickling import dumped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -213,3 +215,114 @@ def test_a_helper_that_cannot_travel_is_named_on_the_driver(folder: Path) -> Non
         UntraceableModelError, match=r"half of module named_helper must be a function or a class .*Named"
     ):
         dumped(module.Layer(), [module.Layer])
+
+
+SCRIPT = """
+    import functools
+    import sys
+
+    from pyspark import cloudpickle
+
+    import udfs.driver
+
+
+    @functools.lru_cache(maxsize=3)
+    def half(number):
+        return number / 2 if number < 10 else half(number - 2) + 1
+
+
+    @functools.cache
+    def quarter(number):
+        return half(number) / 2
+
+
+    def decorated(function):
+        @functools.wraps(function)
+        def call(number):
+            return function(number)
+
+        return call
+
+
+    @decorated
+    @functools.lru_cache
+    def eighth(number):
+        return quarter(number) / 2
+
+
+    @functools.singledispatch
+    def added(number):
+        return half(number)
+
+
+    @added.register
+    def _(number: int):
+        return half(number) + 1
+
+
+    added(3), added(3.0)  # fills the cache of the implementations
+
+
+    class Halves:
+        @functools.lru_cache
+        def method(self, number):
+            return half(number)
+
+        @staticmethod
+        @functools.cache
+        def static(number):
+            return quarter(number)
+
+        @functools.cached_property
+        def value(self):
+            return half(6.0)
+
+
+    def local():
+        @functools.cache
+        def inner(number):
+            return half(number)
+
+        return inner
+
+
+    def work():
+        halves = Halves()
+        assert half.cache_parameters() == {"maxsize": 3, "typed": False}
+        found = [half(13), quarter(2), eighth(8), added(4), added(4.0), halves.method(2), halves.static(4)]
+        return [*found, halves.value, inner(8), half.cache_info().currsize]
+
+
+    inner = local()
+    sent = half, quarter, eighth, added, Halves().method, local(), functools.partial(quarter, 2.0), work
+    with open(sys.argv[1], "wb") as file:
+        file.write(cloudpickle.dumps(sent))
+    assert half.cache_info().currsize
+"""
+
+
+def test_cached_helpers_of_the_main_script_travel_with_sparks_pickler(tmp_path: Path) -> None:
+    script, file = tmp_path / "script.py", tmp_path / "sent.pickle"
+    script.write_text(textwrap.dedent(SCRIPT))
+    run = partial(subprocess.run, capture_output=True, text=True, check=False)
+    done = run([sys.executable, str(script), str(file)], env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    assert done.returncode == 0, done.stderr
+    code = f"""
+import pickle
+half, quarter, eighth, added, method, inner, two, work = pickle.load(open({str(file)!r}, 'rb'))
+print([half(3.0), quarter(3.0), eighth(8), added(3), added(3.0), method(3.0), inner(3.0), two()], work())
+"""
+    done = run([sys.executable, "-c", code])
+    wanted = [1.5, 0.75, 1.0, 2.5, 1.5, 1.5, 1.5, 0.5], [6.5, 0.5, 1.0, 3.0, 2.0, 1.0, 1.0, 3.0, 4.0, 3]
+    assert done.stdout.strip() == f"{wanted[0]} {wanted[1]}", done.stderr
+
+
+def test_a_cached_function_that_workers_can_import_travels_by_its_name() -> None:
+    import pickle
+
+    from pyspark import cloudpickle
+
+    import udfs.driver  # noqa: F401 - registers how they travel
+    from udfs.handlers._installed_packages import _is_installed
+
+    assert pickle.loads(cloudpickle.dumps(_is_installed)) is _is_installed

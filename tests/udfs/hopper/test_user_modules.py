@@ -25,7 +25,10 @@ NAME = "networks_beside_the_script"
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     package = tmp_path / NAME
     package.mkdir()
-    (package / "__init__.py").write_text("def build():\n    return 1\n\n\nclass Net:\n    pass\n")
+    (package / "__init__.py").write_text(
+        "import functools\n\ndef build():\n    return 1\n\n\nclass Net:\n    pass\n\ncached = functools.cache(build)\n"
+        "\n@functools.cache\ndef width():\n    return 1\n"
+    )
     (package / "heads.py").write_text("RATE = 0.1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module(NAME)
@@ -40,7 +43,7 @@ def of_main(function: Any) -> Any:
 
 
 def test_modules_are_found_however_they_are_used(own: Any) -> None:
-    build, net = own.build, own.Net()
+    build, net, width, cached = own.build, own.Net(), own.width, own.cached
 
     def late(params: Any) -> Any:
         def inner() -> Any:
@@ -51,11 +54,13 @@ def test_modules_are_found_however_they_are_used(own: Any) -> None:
         return inner()
 
     uses: list[Callable[[Any], Any]] = [lambda _: own.build(), lambda _: build(), lambda _: type(net), late]
+    uses += [lambda _: width(), lambda _: cached()]
     for function in uses:
         assert imported_modules(of_main(function)) == (NAME,)
     cloudpickle.register_pickle_by_value(own)
     try:
         assert imported_modules(of_main(lambda _: build())) == ()
+        assert imported_modules(of_main(lambda _: width())) == ()
     finally:
         cloudpickle.unregister_pickle_by_value(own)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 import textwrap
 from collections import OrderedDict
@@ -141,6 +142,32 @@ def test_a_builder_that_hands_out_a_module_serves_its_weights_of_now(
     second = roster.of("handed")
     assert second.builder != first.builder
     np.testing.assert_allclose(plain(roster.load(second), batch()), plain(net, batch()), atol=1e-6)
+
+
+def test_a_cached_builder_serves_the_network_that_it_keeps() -> None:
+    kept = functools.lru_cache(Net)
+    state = torch.get_rng_state()
+    card = roster.of(ModelCard("cached", kept, PIXELS, ("layer1", "head")))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any(tensor.is_meta for tensor in kept().parameters())
+    np.testing.assert_allclose(plain(roster.load(card), batch()), plain(kept().eval(), batch()), atol=1e-6)
+
+
+def test_a_builder_behind_which_a_cache_keeps_a_skeleton_is_refused() -> None:
+    kept = functools.cache(Net)
+    with pytest.raises(UntraceableModelError, match="a builder that keeps what it built must be called once before"):
+        roster.of(ModelCard("kept", lambda: kept().eval(), PIXELS, ("layer1",)))
+    assert next(kept().parameters()).is_meta
+    kept.cache_clear()
+    kept()
+    assert isinstance(roster.of(ModelCard("kept", lambda: kept().eval(), PIXELS, ("layer1",))).builder, NetworkFile)
+
+
+def test_a_builder_with_a_cached_part_is_refused_where_the_part_is_a_skeleton() -> None:
+    part = functools.cache(lambda: nn.Linear(3 * 16 * 16, 4))
+    card = ModelCard("part", lambda: nn.Sequential(nn.Flatten(), part()), PIXELS, ("1",))
+    with pytest.raises(UntraceableModelError, match="must build all parts of the network in each call"):
+        roster.load(roster.of(card))
 
 
 def test_a_builder_that_makes_a_new_network_stays_one() -> None:

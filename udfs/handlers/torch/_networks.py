@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from udfs.handlers._builders import building, not_a_network
+from udfs.handlers._builders import building, keeps_skeleton, not_a_network
 from udfs.handlers.torch._fx import example, private
 from udfs.handlers.torch._hidden_modules import check_held, has_meta_tensor, is_lazy
 from udfs.handlers.torch._opened_program import is_program, returned_paths
@@ -51,7 +51,10 @@ def build(builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Modul
             network = builder()
             if isinstance(network, nn.Module):
                 network = _with_shapes(network, inputs)
-    return _for_inference(network, builder)
+    network = _for_inference(network, builder)
+    if has_meta_tensor(network):
+        raise keeps_skeleton(builder)
+    return network
 
 
 def run_order(network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:

@@ -15,7 +15,7 @@ from udfs.handlers._pickling import dumped
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._exported_program import is_exported
 from udfs.handlers.torch._fx import private, unwrapped
-from udfs.handlers.torch._hidden_modules import check_held
+from udfs.handlers.torch._hidden_modules import check_held, has_meta_tensor
 from udfs.handlers.torch._hooks import leave_parametrizations
 
 if TYPE_CHECKING:
@@ -103,6 +103,11 @@ def _packed(model: nn.Module) -> tuple[bytes, list[torch.Tensor]]:
         return numbers[id(value)], type(value) is nn.Parameter
 
     check_held(model)
+    if has_meta_tensor(model):
+        raise UntraceableModelError(
+            f"{type(model).__name__} must have values in its tensors, got tensors on the meta device. Give it weights "
+            "first; a builder that keeps what it built must be called once before its card is registered"
+        )
     classes = {type(inner) for inner in model.modules()}
     try:
         return dumped(model, classes, persistent), tensors
