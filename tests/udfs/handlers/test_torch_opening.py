@@ -169,6 +169,43 @@ class Attention(nn.Module):
         return self.attention(x, other, other)[0]
 
 
+class ClassToken(nn.Module):
+    """Attention that reads an expanded parameter itself, as its query, its keys or all three."""
+
+    def __init__(self, reads: str, *, first: bool = True) -> None:
+        super().__init__()
+        self.token, self.reads, self.first = nn.Parameter(torch.ones(1, 1, 6)), reads, first
+        self.attention, self.head = nn.MultiheadAttention(6, 2, batch_first=first), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        x, token = x[:, None], self.token.expand(x.shape[0], -1, -1)
+        if not self.first:
+            x, token = x.transpose(0, 1), token.transpose(0, 1)
+        query, keys = {"query": (token, x), "keys": (x, token), "all": (token, token)}[self.reads]
+        attended = self.attention(query, keys, keys, need_weights=False)[0] + x
+        return self.head(attended[:, 0] if self.first else attended[0])
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("reads", ["query", "keys", "all"])
+def test_an_expanded_parameter_needs_no_gradient_hooks(
+    reads: str, first: bool, forget: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch finds no gradient function of such a view, depending on what the process measured before."""
+    from torch.utils import module_tracker
+
+    def refused(*_: object) -> None:
+        raise AssertionError("Expected gradient function to be set")
+
+    net = ClassToken(reads, first=first).eval()
+    expected = measure(capture(net, VECTOR), VECTOR, 3).flops
+    forget()
+    monkeypatch.setattr(module_tracker, "register_multi_grad_hook", refused)
+    measured = measure(capture(net, VECTOR), VECTOR, 3)
+    assert measured.flops == expected
+    assert sum(measured.flops.values()) > 2 * 3 * 6 * 3  # more than the head's
+
+
 class Split(nn.Module):
     def forward(self, x: Any) -> Any:
         one, other = torch.split(x, x.shape[1] // 2, 1)[0], x.chunk(3, -1)[1]

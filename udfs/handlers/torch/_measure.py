@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.module_tracker import ModuleTracker
 
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._effects import Effects, NodeEffects
@@ -75,7 +76,9 @@ class Measure(FakeTensorProp):
     def _run(self, n: fx.Node) -> tuple[Any, int, NodeEffects]:
         self._make_arguments(n)
         # The counter is the inner one, and takes operations apart before the other sees them.
-        with Effects(self._buffers) as effects, FlopCounterMode(display=False) as counter:
+        counter = FlopCounterMode(display=False)
+        counter.mod_tracker = _NoHooks()
+        with Effects(self._buffers) as effects, counter:
             value = super().run_node(n)
         flops, observed = counter.get_total_flops(), effects.observed
         self._keep(n, value, flops, observed)
@@ -99,6 +102,16 @@ class Measure(FakeTensorProp):
 
     def _keep(self, n: fx.Node, value: Any, flops: int, effects: NodeEffects) -> None:
         self.values[n.name], self.flops[n.name], self.effects[n.name] = value, flops, effects
+
+
+class _NoHooks(ModuleTracker):
+    """Tracker for the sum over all modules: torch's own adds gradient hooks, which fail for views of parameters."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
 
 
 def measure(
