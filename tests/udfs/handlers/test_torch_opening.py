@@ -206,6 +206,30 @@ def test_an_expanded_parameter_needs_no_gradient_hooks(
     assert sum(measured.flops.values()) > 2 * 3 * 6 * 3  # more than the head's
 
 
+@pytest.mark.parametrize("way", ["one tensor", "three tensors", "encoder", "function"])
+def test_attention_is_counted_in_full_on_every_path(way: str) -> None:
+    """Fused kernels of the CPU count as their projections and products do."""
+
+    class Attended(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+            self.encoder = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            if way == "encoder":
+                return self.encoder(x)
+            if way == "function":
+                return nn.functional.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
+            return self.attention(x, *((x, x) if way == "one tensor" else (x + 1, x + 2)), need_weights=False)[0]
+
+    inputs = [TensorSpec((4, 6))]
+    measured = measure(capture(Attended().eval(), inputs), inputs, 3)
+    products, projections, forward = 2 * 3 * 4 * 4 * 12, 2 * 3 * 4 * 4 * 36, 2 * 3 * 4 * 2 * 6 * 8
+    wanted = {"encoder": products + projections + forward, "function": products}
+    assert sum(measured.flops.values()) == wanted.get(way, products + projections)
+
+
 class Split(nn.Module):
     def forward(self, x: Any) -> Any:
         one, other = torch.split(x, x.shape[1] // 2, 1)[0], x.chunk(3, -1)[1]

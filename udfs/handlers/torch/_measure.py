@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.module_tracker import ModuleTracker
 
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._attention_flops import ATTENTION_FLOPS
 from udfs.handlers.torch._effects import Effects, NodeEffects
 from udfs.handlers.torch._fx import example
 from udfs.handlers.torch._hooks import same_attributes
@@ -76,7 +77,7 @@ class Measure(FakeTensorProp):
     def _run(self, n: fx.Node) -> tuple[Any, int, NodeEffects]:
         self._make_arguments(n)
         # The counter is the inner one, and takes operations apart before the other sees them.
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
         counter.mod_tracker = _NoHooks()
         with Effects(self._buffers) as effects, counter:
             value = super().run_node(n)
