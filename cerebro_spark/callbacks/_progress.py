@@ -35,6 +35,9 @@ _ROWS = 20
 # Seconds between two drawings; the clock in the title runs while no unit ends.
 _REDRAW_S = 0.25
 
+# Seconds between two lines where nothing is redrawn, as in the log of a scheduler.
+_NOTE_S = 30.0
+
 
 @dataclass(slots=True)
 class _Row:
@@ -52,6 +55,8 @@ class _Row:
 
 class ProgressTable(Callback):
     """Show the trials in a table, the best first, while the run goes on; the last table stays.
+
+    In a file or a pipe, such as the log of a scheduler, a line every 30 seconds says how far the run is.
 
     ``GridSearch(progress=True)`` adds one.
     """
@@ -122,13 +127,7 @@ class ProgressTable(Callback):
         """Draw the trials as they are now."""
         assert self._start is not None  # the first event
         with self._lock:
-            title = (
-                f"epoch {self._epoch + 1}, {self._units(self._start.num_units)} units, {len(self._workers)} workers, "
-                f"{time.monotonic() - self._began:.0f} s"
-            )
-            if self._losses:
-                title += f", {self._losses} workers lost"
-            table = Table(title=title)
+            table = Table(title=self._title(self._start))
             for name in ("", "params", "status", "units", self._start.metric):
                 table.add_column(name, justify="right" if name in {"units", self._start.metric} else "left")
             for row in sorted(self._rows.values(), key=self._place)[:_ROWS]:
@@ -138,6 +137,23 @@ class ProgressTable(Callback):
             if len(self._rows) > _ROWS:
                 table.caption = f"and {len(self._rows) - _ROWS} more"
         return table
+
+    def line(self) -> str:
+        """Describe the run as it is now, with the best trial."""
+        assert self._start is not None  # the first event
+        with self._lock:
+            text = f"{self._start.run_id}: {self._title(self._start)}"
+            best = min(self._rows.values(), key=self._place, default=None)
+            if best is None or best.metric is None:
+                return text
+            return f"{text}; best {self._start.metric} {best.metric:.4f} ({best.trial_id})"
+
+    def _title(self, start: RunStarted) -> str:
+        title = (
+            f"epoch {self._epoch + 1}, {self._units(start.num_units)} units, {len(self._workers)} workers, "
+            f"{time.monotonic() - self._began:.0f} s"
+        )
+        return f"{title}, {self._losses} workers lost" if self._losses else title
 
     def _add(self, trial: TrialState, metric: str) -> None:
         last = trial.history[-1].get(metric) if trial.history else None
@@ -154,8 +170,12 @@ class ProgressTable(Callback):
         return -row.metric if self._start.larger_is_better else row.metric, row.trial_id
 
     def _tick(self) -> None:
+        noted = time.monotonic()
         while not self._over.wait(_REDRAW_S):
             self._live.update(self.table(), refresh=True)
+            if time.monotonic() - noted >= _NOTE_S:
+                noted = time.monotonic()
+                self._live.note(self.line())
 
     def _stop(self) -> None:
         self._over.set()

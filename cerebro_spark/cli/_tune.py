@@ -56,7 +56,7 @@ _SETTINGS = [
     *("sampler", "concurrency", "keep", "metric", "test_fraction", "num_shards"),
 ]
 # Options that --resume refuses. The store has the procedure, the seed and the prepared rows of the run.
-_STORED = ["table", "table_format", "run_id", "procedure", "seed", "errors", *_PREPARATION]
+_STORED = ["table", "table_format", "run_id", "if_begun", "procedure", "seed", "errors", *_PREPARATION]
 # The store has the other settings of a grid search as well; a resumed one may train longer.
 _STORED_OF_GRID = ["schedule", "replicas", *(name for name in _SETTINGS if name != "num_epochs")]
 
@@ -104,6 +104,16 @@ def tune_command(
         ),
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the new run in the store.")] = None,
+    if_begun: Annotated[
+        str,
+        typer.Option(
+            help="What to do if the store has the run of --run-id: end with an error (error), continue it (resume), or "
+            "continue it after its driver, if it is still alive, has stopped (take_over). With the last two a "
+            "scheduler can repeat the command until it succeeds.",
+            parser=choice("error", "resume", "take_over"),
+            metavar="WHAT",
+        ),
+    ] = "error",
     resume: Annotated[
         str | None, typer.Option(help="Name of a run to continue. Options that only a new run uses are refused.")
     ] = None,
@@ -112,8 +122,7 @@ def tune_command(
 ) -> None:
     """Train configurations of a search over one table, in parallel, and keep the best."""
     with refused_before_spark():
-        if run_id is not None:
-            check_name(run_id, "a run")
+        _check_run_id(run_id, if_begun)
         module = load_search(search)
         run_store = Store.from_uri(store or str((out / "store").resolve()))
         spec = None if resume is None else Journal(run_store, resume).spec()
@@ -167,8 +176,15 @@ def tune_command(
         elif resume is not None:
             selection = make_search(backend=backend, **{"feature_columns": (), **settings}).resume(resume)
         else:
-            selection = make_search(backend=backend, **settings).fit(df, run_id=run)
+            selection = make_search(backend=backend, **settings).fit(df, run_id=run, if_begun=if_begun)
         write_selection(selection, out, as_json=as_json)
+
+
+def _check_run_id(run_id: str | None, if_begun: str) -> None:
+    if run_id is not None:
+        check_name(run_id, "a run")
+    elif if_begun != "error":
+        raise InvalidArgumentError(f"--run-id must name the run that --if-begun {if_begun} looks for, got none.")
 
 
 def _stored(*, is_grid: bool) -> list[str]:

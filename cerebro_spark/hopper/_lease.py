@@ -35,7 +35,8 @@ class Lease:
 
     Another driver watches the counter by its own clock. If it stands still for 20 seconds, or the driver's process is
     known to be gone because it was on this machine, the lease is taken over; if it moves, the run has a driver and the
-    second one is refused. A driver that was stopped for so long that another took over finds that out, and stops.
+    second one is refused, unless it is told to take over. A driver whose run another took over finds that out within
+    two seconds of being awake, and stops.
 
     Parameters
     ----------
@@ -47,6 +48,9 @@ class Lease:
         Seconds between two beats, and without one until the lease has expired. Default 2 and 20.
     folder : str
         Folder of the store that has a folder for `run`. Default ``"runs"``.
+    take_over : bool
+        Whether a living driver has to stop for this one, which waits 20 seconds for it. Default false: a second driver
+        is refused.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class Lease:
         beat_s: float = _BEAT_S,
         expiry_s: float = _EXPIRY_S,
         folder: str = "runs",
+        take_over: bool = False,
     ) -> None:
         self._store = store
         self._run = check_name(run, "a run")
@@ -73,6 +78,7 @@ class Lease:
         self._owner = uuid.uuid4().hex
         self._counter = 0
         self._contested = False
+        self._takes_over = take_over
         self._over = threading.Event()
         self._taken = ""
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
@@ -87,14 +93,18 @@ class Lease:
         udfs.store.StoreError
             The store cannot be read or written.
         """
-        self._await_expiry()
+        replaced = self._holder_to_replace() if self._takes_over else None
+        if replaced is None:
+            self._await_expiry()
         self._write()
         # Where two take over at once, the last writer has it.
         holder = self._read() if self._contested else None
         if holder is not None and holder["owner"] != self._owner:
             raise self._refused(holder)
-        self._store.sweep(*self._place[:-1])  # the writers of these files are gone
         self._thread.start()
+        if replaced is not None:
+            self._await_end(replaced)
+        self._store.sweep(*self._place[:-1])  # the writers of these files are gone
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -116,6 +126,30 @@ class Lease:
         if self._taken:
             raise RunError(self._taken)
 
+    def _holder_to_replace(self) -> dict[str, Any] | None:
+        """Return the holder that may still be alive."""
+        holder = self._read()
+        self._contested = holder is not None
+        return None if holder is None or _is_gone(holder) else holder
+
+    def _await_end(self, former: dict[str, Any]) -> None:
+        """Wait until a driver that was replaced has read the lease and stopped, or is gone."""
+        _LOG.warning(
+            "run %s is taken over from process %s on %s, which has up to %.0f s to stop",
+            self._run,
+            former["process"],
+            former["host"],
+            self._expiry_s,
+        )
+        until = time.monotonic() + self._expiry_s
+        try:
+            while time.monotonic() < until and not _is_gone(former):
+                time.sleep(min(self._beat_s, self._expiry_s) / 2)
+                self.check()
+        except BaseException:
+            self.__exit__()
+            raise
+
     def _await_expiry(self) -> None:
         first = seen = self._read()
         self._contested = first is not None
@@ -134,9 +168,10 @@ class Lease:
                 raise self._refused(seen)
 
     def _refused(self, holder: dict[str, Any]) -> RunError:
+        instead = ", or resume the run with take_over=True" if self._place[0] == "runs" else ""
         return RunError(
             f"run {self._run!r} is being trained by process {holder['process']} on {holder['host']}: wait for it, or "
-            f"end it and try again after {self._expiry_s:.0f} s"
+            f"end it and try again after {self._expiry_s:.0f} s{instead}"
         )
 
     def _read(self) -> dict[str, Any] | None:

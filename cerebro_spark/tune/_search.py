@@ -35,6 +35,7 @@ from cerebro_spark.tune._setting_checks import check_settings
 from cerebro_spark.tune._shared_parameters import with_parameters
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
+from optimizer.arguments import choice_error
 from optimizer.procedures import Limits
 from udfs.driver import hint_keywords, interruptible
 from udfs.names import check_name
@@ -69,6 +70,8 @@ _NOT_LOGGED = {
     "unit_timeout_s",
     "study",
 }
+
+_IF_BEGUN = ("error", "resume", "take_over")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -271,7 +274,12 @@ class Search(Estimator[Selection]):
 
     @hint_keywords
     def fit(  # type: ignore[override]
-        self, data: DataFrame | PreparedData, params: Mapping[Any, Any] | None = None, *, run_id: str | None = None
+        self,
+        data: DataFrame | PreparedData,
+        params: Mapping[Any, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        if_begun: str = "error",
     ) -> Selection:
         """Train the configurations that the procedure starts.
 
@@ -283,6 +291,10 @@ class Search(Estimator[Selection]):
             Spark ML's param map, which has to be empty: the configurations are in ``search_space``.
         run_id : str, optional
             Name of the run in the store. By default a new name.
+        if_begun : {"error", "resume", "take_over"}
+            What to do if the store has a run of that name: raise RunError, :meth:`resume` the run, or resume it after
+            its driver, if one is still alive, has stopped. With ``"resume"`` or ``"take_over"`` a scheduler can repeat
+            the call until it succeeds. A resumed run trains on the rows that it began with. Default ``"error"``.
 
         Returns
         -------
@@ -297,12 +309,12 @@ class Search(Estimator[Selection]):
             No configuration can be built and trained on the data, or the first one that can has no such metric. Nothing
             was trained.
         InvalidArgumentError
-            ``params`` has entries, a setting was changed to one that is not allowed, or the prepared data have other
-            weights than ``weight_column``.
+            ``params`` has entries, ``if_begun`` is given without ``run_id`` or has another value, a setting was changed
+            to one that is not allowed, or the prepared data have other weights than ``weight_column``.
         TrackingError
             MLflow's server does not answer within 10 seconds.
         RunError
-            The run stopped; :meth:`resume` continues it.
+            The run stopped, and :meth:`resume` continues it; or there is a run of that name.
         KeyboardInterrupt
             The user interrupted the search. Its jobs and processes are ended first; jobs of other sessions continue. If
             the run had begun, the message says how to resume it.
@@ -315,9 +327,16 @@ class Search(Estimator[Selection]):
         self._check()
         if run_id is not None:
             check_name(run_id, "a run")
+        if if_begun not in _IF_BEGUN:
+            raise InvalidArgumentError(choice_error("if_begun", if_begun, _IF_BEGUN))
+        if if_begun != "error":
+            if run_id is None:
+                raise InvalidArgumentError(f"run_id must name the run that if_begun={if_begun!r} looks for, got None.")
+            if Journal(self.store, run_id).begun:
+                return self.resume(run_id, take_over=if_begun == "take_over")
         self._followers.check_server()
         with Interrupts() as interrupts:
-            return self._search(data, run_id, interrupts)
+            return self._search(data, run_id, interrupts, take_over=if_begun == "take_over")
 
     @hint_keywords
     def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
@@ -440,7 +459,7 @@ class Search(Estimator[Selection]):
         return replace(plan, offers=offers)
 
     @hint_keywords
-    def resume(self, run_id: str) -> Selection:
+    def resume(self, run_id: str, *, take_over: bool = False) -> Selection:
         """Continue a run of this search that stopped, from the last checkpoints in the store.
 
         The procedure gets the results in the store, and decides the same again.
@@ -449,6 +468,9 @@ class Search(Estimator[Selection]):
         ----------
         run_id : str
             Name of the run in the store.
+        take_over : bool
+            Whether a driver that still trains the run has to stop for this one, as after a scheduler has given up on
+            it. Its workers end within 20 seconds. Default false: the call is refused while that driver lives.
 
         Returns
         -------
@@ -472,11 +494,14 @@ class Search(Estimator[Selection]):
                 f"Resume it with a {spec.procedure}"
             )
         prepared = load_prepared(self.store, spec.prepared)
-        self.backend.admit()
+        check_weights(run_id, prepared, self.weight_column)
+        if not take_over:
+            self.backend.admit()
         probed = self._probed(spec.configs, prepared)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
-        check_weights(run_id, prepared, self.weight_column)
-        with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
+        with Interrupts() as interrupts, Lease(self.store, run_id, take_over=take_over) as lease:
+            if take_over:
+                self.backend.admit()  # the other driver's workers may have held the slots until now
             return self._train(spec, prepared, probed, lease, interrupts)
 
     def extended(self, extension: RunExtension) -> Self:
@@ -517,13 +542,15 @@ class Search(Estimator[Selection]):
         run_id: str | None,
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
+        *,
+        take_over: bool = False,
     ) -> Selection:
         configs = list(self.strategy.list_configurations())
         prepared = self._prepared(data)
         probed = self._probed(configs, prepared, self.plan().epochs_each)
         check_modules(self.backend.spark, self.trainer_fn)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
-        with Lease(prepared.store, spec.run) as lease:
+        with Lease(prepared.store, spec.run, take_over=take_over) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 

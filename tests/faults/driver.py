@@ -1,4 +1,4 @@
-"""The driver of a search that a test disturbs: ``python driver.py MASTER STORE RUN fit|resume [SETTINGS]``."""
+"""The driver of a search that a test disturbs: ``python driver.py MASTER STORE RUN fit|resume|repeat [SETTINGS]``."""
 
 from __future__ import annotations
 
@@ -155,7 +155,8 @@ def main() -> None:
             rows = spark.range(480).selectExpr(
                 "sin(id) a", "cos(id * 2) b", "sin(id * 3) c", "int(sin(id) + cos(id * 2) > 0) label"
             )
-            found = getattr(cerebro_spark, kind)(**usual | own | settings).fit(rows, run_id=run)
+            search = getattr(cerebro_spark, kind)(**usual | own | settings)
+            found = search.fit(rows, run_id=run, if_begun="take_over" if mode == "repeat" else "error")
     except RunError as error:
         print("STOPPED", error, flush=True)
     else:

@@ -85,6 +85,19 @@ def test_a_killed_driver_is_resumed(
     assert set(found["from_store"]) >= set(begun), "a trial went on from another state than the store's"
 
 
+def test_a_repeated_call_takes_over_from_a_driver_that_lives(
+    searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """As when a scheduler takes a task for dead: the first driver holds all task slots, and stops for the second."""
+    first = searching("repeated", tmp_path / "kept").start(seconds=0.5)
+    first.wait_for_units(5)
+    found = searching("repeated", tmp_path / "kept").start("repeat", seconds=0.0).result()
+    same(found, undisturbed)
+    assert found["trained"] < UNITS, "it did not go on from the store"
+    assert "STOPPED run 'repeated' stopped in epoch" in first.text()
+    assert "was taken over by process" in first.text()
+
+
 def test_a_unit_that_hangs(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     found = searching("hang").start(seconds=0.0, hang=str(tmp_path / "once"), unit_timeout_s=6.0).result()
     same(found, undisturbed)

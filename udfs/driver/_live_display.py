@@ -26,6 +26,9 @@ class LiveDisplay(Protocol):
     def update(self, renderable: RenderableType, *, refresh: bool) -> None:
         """Draw this in place of what was drawn before."""
 
+    def note(self, line: str) -> None:
+        """Print a line if nothing can be redrawn, as in a file or a pipe."""
+
     def stop(self) -> None:
         """Draw what was given last; it stays."""
 
@@ -44,7 +47,14 @@ def live_display(*, pause_s: float = _PAUSE_S, ticking: bool = False) -> LiveDis
         return _NotebookDisplay(pause_s)
     if not get_console().is_terminal:
         return _LastDrawing()
-    return Live(auto_refresh=ticking, transient=False)
+    return _Terminal(auto_refresh=ticking, transient=False)
+
+
+class _Terminal(Live):
+    """Display of Rich, which redraws a part of the terminal."""
+
+    def note(self, line: str) -> None:
+        """Print nothing: the drawing shows it."""
 
 
 class _LastDrawing:
@@ -60,6 +70,10 @@ class _LastDrawing:
         """Keep it."""
         del refresh
         self._last = renderable
+
+    def note(self, line: str) -> None:
+        """Print it."""
+        get_console().print(line, soft_wrap=True, markup=False, highlight=False)
 
     def stop(self) -> None:
         """Draw it."""
@@ -89,6 +103,9 @@ class _NotebookDisplay:
         self._waiting = renderable
         if refresh and time.monotonic() - self._drawn >= self._pause_s:
             self._draw()
+
+    def note(self, line: str) -> None:
+        """Print nothing: the drawing shows it."""
 
     def stop(self) -> None:
         """Draw what still waits."""

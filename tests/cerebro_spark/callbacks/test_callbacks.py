@@ -180,6 +180,9 @@ def test_the_progress_table_counts_a_unit_once_and_puts_the_best_first() -> None
     drawn = table.table()
     assert str(drawn.title).startswith("epoch 1, 3 of 8 units, 1 workers, ")
     assert str(drawn.title).endswith("1 workers lost")
+    line = table.line()
+    assert line.startswith("first: epoch 1, 3 of 8 units, 1 workers, ")
+    assert line.endswith(" s, 1 workers lost; best val_accuracy 0.7500 (c001)")
     columns = [list(column.cells) for column in drawn.columns]
     assert columns == [
         ["c001", "c000"],

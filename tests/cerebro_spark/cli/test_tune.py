@@ -278,6 +278,8 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, (*TABLE, "--master", "lcoal"), "local[*]"),
         (SEARCH, (*TABLE, "--out", "s3://bucket/out"), "is a URI"),
         (SEARCH, ("--resume", "no-such-run"), "no-such-run"),
+        (SEARCH, (*TABLE, "--if-begun", "resume"), "--run-id must name the run that --if-begun resume looks for"),
+        (SEARCH, (*TABLE, "--if-begun", "resum"), "did you mean 'resume'"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_spark_starts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,46 @@ def test_a_silent_driver_is_replaced_and_finds_out(store: Store) -> None:
             with pytest.raises(RunError, match="was taken over by process"):
                 stopped.check()
     assert not store.exists(*PLACE)
+
+
+def test_a_living_driver_stops_for_one_that_takes_over(store: Store) -> None:
+    with lease(store) as first:
+        began = time.monotonic()
+        with Lease(store, "run", beat_s=0.05, expiry_s=1.0, take_over=True) as second:
+            assert time.monotonic() - began >= 1.0, "the first driver may still have been writing"
+            second.check()
+            with pytest.raises(RunError, match="was taken over by process"):
+                first.check()
+            with pytest.raises(RunError, match="is being trained"), lease(store):
+                pass
+    assert not store.exists(*PLACE), "the first driver's end left the lease to the second"
+
+
+def test_of_two_that_take_over_the_last_has_the_run(store: Store) -> None:
+    found: list[str] = []
+
+    def take_over() -> None:
+        try:
+            with Lease(store, "run", beat_s=0.05, expiry_s=0.5, take_over=True):
+                time.sleep(1.5)
+                found.append("trained")
+        except RunError:
+            found.append("refused")
+
+    with lease(store):
+        threads = [threading.Thread(target=take_over) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.2)
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == ["refused", "trained"]
+
+
+def test_nothing_is_awaited_where_no_driver_lives(store: Store) -> None:
+    began = time.monotonic()
+    with Lease(store, "run", take_over=True):
+        assert time.monotonic() - began < 1.0
 
 
 def test_a_killed_driver_of_this_machine_is_replaced_at_once(store: Store) -> None:
