@@ -50,14 +50,8 @@ def check_search(search: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        It is not a function, or sets a setting of the campaign.
+        It sets a setting of the campaign.
     """
-    if search is None:
-        return
-    if not callable(search):
-        raise InvalidArgumentError(
-            f"search must be a function that creates a search, such as partial(Hyperband, max_epochs=9), got {search!r}"
-        )
     keywords = search.keywords if isinstance(search, partial) else {}
     twice = sorted({*_OF_A_SEARCH, "checkpoints", "replicas"}.intersection(keywords))
     if twice:

@@ -22,6 +22,7 @@ from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
+from udfs.driver import hint_keywords
 from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
@@ -125,6 +126,7 @@ class Selection(Results, Model, MLWritable):
         return session
 
     @classmethod
+    @hint_keywords
     def resume(  # noqa: PLR0913 - options by name
         cls,
         store: Store,
@@ -217,6 +219,7 @@ class Selection(Results, Model, MLWritable):
                 journal.forget_orders()
             return train(context, procedure, result_of, lease=lease, interrupts=interrupts, followers=followers)
 
+    @hint_keywords
     def replay(
         self,
         *,

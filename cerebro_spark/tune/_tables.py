@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Journal
 from optimizer.procedures import Continue, Start
+from udfs.driver import hint_keywords
 from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 
+@hint_keywords
 def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
     """Read a run's record from its store as tables, while it goes on or after it has ended in any way.
 

@@ -16,12 +16,17 @@ __all__ = ["argument_types", "check_types", "is_stopped"]
 
 # Values of these classes are told by name, so that no framework is imported for a check.
 _CLASSES = {
+    "App": "an App",
+    "BatchingProfile": "an optimizer.serving.BatchingProfile",
     "Estimator": "a Spark ML estimator",
     "Evaluator": "a Spark ML evaluator",
+    "HttpLimits": "HttpLimits",
     "PreparedData": "a PreparedData",
+    "Session": "a Session",
     "SparkBackend": "a SparkBackend",
     "SparkSession": "a SparkSession",
     "Store": "a Store",
+    "TransferPlan": "a TransferPlan",
 }
 _TABLES = ("DataFrame", "Table", "LazyFrame")
 _MOST_SHOWN = 60
@@ -45,6 +50,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (lambda value: _is_number(value, Integral), "an integer"),
     "float": (lambda value: _is_number(value, Real), "a number"),
     "str": (lambda value: isinstance(value, str), "a text"),
+    "Path": (lambda value: isinstance(value, os.PathLike), "a path"),
     "os.PathLike": (lambda value: isinstance(value, os.PathLike), "a path"),
     "Sequence": (_is_sequence, "a list"),
     "Sequence[str]": (
@@ -107,7 +113,7 @@ def check_types(kinds: Mapping[str, tuple[str, ...]], values: Mapping[str, Any])
         alternatives = kinds.get(name, ())
         if alternatives and not any(_matches(value, each) for each in alternatives):
             words = " or ".join(_requirement(each) for each in alternatives)
-            remedy = _remedy(value, alternatives)
+            remedy = _remedy(name, value, alternatives)
             raise ArgumentTypeError(f"{name} must be {words}, got {_shown(value)}.{remedy and ' ' + remedy}")
         spark = value if _is_named(value, "SparkSession", "pyspark") else _session_of(value)
         if spark is not None and is_stopped(spark):
@@ -167,13 +173,19 @@ def _shown(value: Any) -> str:
     return f"a {kind.__name__} of {kind.__module__.partition('.')[0]}"
 
 
-def _remedy(value: Any, kinds: tuple[str, ...]) -> str:
+def _remedy(argument: str, value: Any, kinds: tuple[str, ...]) -> str:
     """Return the remedy for a common mistake; an empty text for others."""
     wanted = set(kinds)
     name = type(value).__name__
     remedies = [
+        (
+            _is_named(value, "Search") and "Callable" in wanted,
+            f"Write partial({name}, ...) with its own settings alone.",
+        ),
+        (argument == "search" and "Callable" in wanted, "Write partial(Hyperband, max_epochs=9)."),
         (isinstance(value, type) and wanted & set(_CLASSES), f"Make an instance: {getattr(value, '__name__', '')}()."),
         ("DataFrame" in wanted and name in _TABLES, "Make a Spark DataFrame of it: spark.createDataFrame(frame)."),
+        ("Session" in wanted and isinstance(value, str), f"Write Session({value!r}, model=...)."),
         ("SparkBackend" in wanted, "Write SparkBackend(spark, num_workers=2)."),
         ("SparkSession" in wanted, "Start one with session()."),
         ("Store" in wanted and isinstance(value, (str, os.PathLike)), f"Write Store.from_uri({str(value)!r})."),

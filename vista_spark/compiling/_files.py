@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.compiling import UnsupportedOperatorError
+from udfs.driver import hint_keywords
 from vista_spark.compiling._refusals import damaged
 
 __all__ = ["read_model"]
@@ -14,6 +15,7 @@ __all__ = ["read_model"]
 _START = 4096
 
 
+@hint_keywords
 def read_model(path: str | Path) -> Any:
     """Read a model file for :func:`compile_pipeline`, without running or unpickling it.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from optimizer.arguments import one_of, real
 from optimizer.errors import nearest
+from udfs.driver import hint_keywords
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 
@@ -93,6 +94,7 @@ class ModelHandler:
         return calls.execute(self.name, record)
 
 
+@hint_keywords
 class App:
     """Base class of applications: :meth:`process` answers a request by asking deployed models (Figures 3.7 to 3.9).
 
@@ -154,7 +156,7 @@ class App:
         version: str = "1",
     ) -> None:
         for what, text in (("name", name), ("version", version)):
-            if not isinstance(text, str) or not text or "/" in text:
+            if not text or "/" in text:
                 raise InvalidArgumentError(f"{what} must be a non-empty str without a slash, got {text!r}.")
         if isinstance(samples, str | bytes | dict) or not len(samples):
             raise InvalidArgumentError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from optimizer.errors import nearest
+from udfs.driver import hint_keywords
 from udfs.handlers import framework
 from udfs.inference import NetworkFile, Tokenization
 from udfs.names import check_name
@@ -41,6 +42,7 @@ class _Sampled:
     sample: Any
 
 
+@hint_keywords
 class ModelStore:
     """Models by name and version, with aliases of versions. A server follows an alias that moves.
 
@@ -75,6 +77,7 @@ class ModelStore:
     def __init__(self, store: str | Store) -> None:
         self._store = Store.from_uri(store) if isinstance(store, str) else store
 
+    @hint_keywords
     def save(self, session: Session, *, alias: str | None = None) -> str:
         """Save a session's model as the next version of its name.
 
@@ -126,6 +129,7 @@ class ModelStore:
             self.alias(name, alias, version)
         return version
 
+    @hint_keywords
     def versions(self, name: str) -> list[str]:
         """Return the versions of a model, oldest first.
 
@@ -154,6 +158,7 @@ class ModelStore:
         """
         return [name for name in self._store.list(_FOLDER) if self.versions(name)]
 
+    @hint_keywords
     def alias(self, name: str, alias: str, version: str) -> None:
         """Set an alias to a version. Servers that use the alias follow within an epoch.
 
@@ -175,6 +180,7 @@ class ModelStore:
         self._check(name, version)
         self._store.write(version.encode(), _FOLDER, name, _ALIASES, alias)
 
+    @hint_keywords
     def version(self, name: str, alias: str | None = None) -> str:
         """Return the version that an alias names, or the newest one.
 
@@ -212,6 +218,7 @@ class ModelStore:
             )
         return self._store.read(_FOLDER, name, _ALIASES, alias).decode()
 
+    @hint_keywords
     def load(self, name: str, version: str) -> dict[str, Any]:
         """Return the :class:`Session` fields that a version was saved with; files stay in the store.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import Transformer
 
 from optimizer.arguments import real
-from optimizer.serving import BatchingProfile
+from udfs.driver import hint_keywords
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._model_reference import is_reference
@@ -16,6 +16,8 @@ from vista_spark.serving._model_reference import is_reference
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+
+    from optimizer.serving import BatchingProfile
 
 __all__ = ["Session"]
 
@@ -29,6 +31,7 @@ _TYPES = (
 )
 
 
+@hint_keywords
 @dataclass(frozen=True, slots=True)
 class Session:
     """A model that answers requests within a deadline.
@@ -107,12 +110,10 @@ class Session:
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("version", self.version)):
-            if not isinstance(text, str) or not text or "/" in text:
+            if not text or "/" in text:
                 raise InvalidArgumentError(f"{what} must be a non-empty str without a slash, got {text!r}.")
         for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
             real(what, value, 0, above=True)
-        if self.profile is not None and not isinstance(self.profile, BatchingProfile):
-            raise InvalidArgumentError(f"profile must be an optimizer.serving.BatchingProfile, got {self.profile!r}.")
         _check_specs(self.inputs, self.outputs)
         runs = callable(self.model) or is_reference(self.model) or _is_pipeline(self.model)
         if self.inputs and (not runs or self.head is not None or self.weights is not None):

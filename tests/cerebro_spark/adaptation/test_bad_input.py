@@ -16,6 +16,7 @@ from cerebro_spark import Hyperband, ModelTrainer
 from cerebro_spark.errors import EmptyInputError, InvalidArgumentError, LabelError, RunError, TrainerError
 from cerebro_spark.hopper import Lease
 from optimizer.memory import InfeasiblePlanError
+from optimizer.space import choice
 from udfs.adaptation import FeatureStore
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ FIRST = records(0, 60)
         ({"disk_bytes": "25 GB"}, "disk_bytes must be .*, got '25 GB'"),
         ({"workspace_bytes": None}, "workspace_bytes must be .*, got None"),
         ({"fuse": "yes"}, "fuse must be True or False, got 'yes'"),
-        ({"warm_start": 1}, "warm_start must be True or False, got 1"),
+        ({"warm_start": 2}, "warm_start must be True or False, got 2"),
+        ({"search": "hyperband"}, r"search must be .*, got 'hyperband'\. Write partial\(Hyperband, max_epochs=9\)"),
         ({"costs": 1e9}, r"costs must be .*Costs\(flops_per_second.*got 1000000000.0"),
         ({"errors": "rise"}, r"errors must be .*, got 'rise'; did you mean 'raise'"),
         ({"metric": 3}, "metric"),
@@ -80,6 +82,29 @@ def test_settings_of_wrong_types_and_ranges(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         replace(campaign(spark, store), **settings)
+
+
+def test_settings_that_are_changed_later_are_checked_again(spark: SparkSession, store: Store) -> None:
+    made = campaign(spark, store)
+    search = Hyperband(
+        backend=made.backend,
+        store=store,
+        trainer_fn=trainer,
+        search_space={"lr": choice([0.1, 0.01])},
+        max_epochs=3,
+        feature_columns=["x"],
+        label_columns=["y"],
+    )
+    for name, value, message in (
+        ("search", search, r"got a Hyperband of cerebro_spark\. Write partial\(Hyperband, \.\.\.\)"),
+        ("fuse", "yes", "fuse must be True or False, got 'yes'"),
+        ("seed", 1.5, r"seed must be an integer, got 1\.5"),
+        ("id_column", None, "id_column must be a text, got None"),
+    ):
+        changed = campaign(spark, store)
+        setattr(changed, name, value)
+        with pytest.raises(InvalidArgumentError, match=message):
+            changed.fit(frame(spark, *FIRST))
 
 
 def _wrong_label(params: dict[str, Any]) -> ModelTrainer:
