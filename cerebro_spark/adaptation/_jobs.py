@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 
 from cerebro_spark.errors import AugmentationError, FeatureError, InvalidArgumentError, ShardError, StoreError
 from udfs.driver import cause, interruptible
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -16,6 +17,7 @@ __all__ = ["collect_rows"]
 
 _KNOWN = {
     "StoreError": StoreError,
+    "StoreFullError": StoreFullError,
     "ShardError": ShardError,
     "InvalidArgumentError": InvalidArgumentError,
     "FeatureError": FeatureError,

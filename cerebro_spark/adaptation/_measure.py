@@ -16,6 +16,7 @@ from cerebro_spark.adaptation._jobs import collect_rows
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.adaptation import Costs
 from udfs.adaptation import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +93,7 @@ def measure_workers(  # noqa: PLR0913 - options by name
     InvalidArgumentError
         `stops` is empty.
     StoreError
-        Writing to the store fails.
+        Writing to the store fails; a StoreFullError if its disk is full.
     BusyError, TooFewSlotsError
         The cluster does not have enough task slots for the workers.
     """
@@ -115,6 +116,9 @@ def measure_workers(  # noqa: PLR0913 - options by name
     workers = backend.num_workers
     job = backend.spark.range(0, workers, 1, workers).mapInArrow(task, task.schema)
     rows = collect_rows(job)
+    full = next((row["full"] for row in rows if row["full"]), "")
+    if full:
+        raise StoreFullError(full)
     worker_times = [[LayerTime(**entry) for entry in json.loads(row["segments"])] for row in rows]
     segments = tuple(
         LayerTime(times[0].expression, times[0].flops, fmean(time.seconds for time in times))

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from cerebro_spark.data._census import listed
 from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError, StoreError
 from optimizer.arguments import one_of, whole_or_none
 from udfs.driver import cause
 from udfs.names import check_name
+from udfs.shards import FOLDER
 from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
 
     from cerebro_spark.data._columns import Chosen
+    from udfs.shards import PreparedData
 
-__all__ = ["check_image_size", "check_numbers", "check_words", "check_written", "from_worker"]
+__all__ = ["check_image_size", "check_numbers", "check_words", "check_written", "collect_reports", "from_worker"]
 
 _POLICIES = ("raise", "drop")
 
@@ -99,6 +103,28 @@ def check_written(
 
 def _without_zeros(rows: Mapping[Any, int]) -> dict[Any, int]:
     return {shard: number for shard, number in rows.items() if number}
+
+
+def collect_reports(job: DataFrame, planned: PreparedData) -> list[dict[str, Any]]:
+    """Collect the reports of the workers that write shards.
+
+    Raises
+    ------
+    StoreFullError
+        The disk of the store is full; the shards are deleted.
+    StoreError, ChangingInputError
+        A worker raised it.
+    """
+    try:
+        reports = [row.asDict() for row in job.collect()]
+    except PySparkException as error:
+        raise from_worker(error) from error
+    full = next((report["full"] for report in reports if report["full"]), "")
+    if full:
+        # The shards that were written are of no use, and take the space that is missing.
+        planned.store.delete(FOLDER, planned.name)
+        raise StoreFullError(full)
+    return reports
 
 
 def from_worker(error: PySparkException) -> Exception:

@@ -7,12 +7,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed
-from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, check_written, from_worker
+from cerebro_spark.data._checks import (
+    check_image_size,
+    check_numbers,
+    check_words,
+    check_written,
+    collect_reports,
+)
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._shard_assignment import with_places
 from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError
@@ -260,11 +265,8 @@ class _ShardWriteJob:
             .sortWithinPartitions("bucket", "turn", "id")
             .select("bucket", *facts, *encoded_columns)
         )
-        try:
-            reports = assigned.mapInArrow(writer, IncrementReport.schema).collect()
-        except PySparkException as error:
-            raise from_worker(error) from error
-        return [IncrementReport.from_row(row.asDict()) for row in reports]
+        reports = collect_reports(assigned.mapInArrow(writer, IncrementReport.schema), self.planned)
+        return [IncrementReport.from_row(report) for report in reports]
 
     def _discard_unless_complete(self, reports: Sequence[IncrementReport], bad: Counter[str]) -> None:
         """Delete the increment and raise if an id comes twice, or for the reasons of :func:`check_written`."""
@@ -307,9 +309,7 @@ def _placed(
     return placed.withColumns({"labels": F.xxhash64(*columns[features:]), "bucket": F.coalesce("bucket", F.lit(-1))})
 
 
-def _check_id(df: DataFrame, id_column: Any) -> None:
-    if not isinstance(id_column, str):
-        raise InvalidArgumentError(f"id_column must be the name of one column, got {id_column!r}.")
+def _check_id(df: DataFrame, id_column: str) -> None:
     if df.columns.count(id_column) != 1:
         raise ColumnError(
             f"{df.columns.count(id_column) or 'no'} columns are named {id_column!r}, of which id_column= takes "

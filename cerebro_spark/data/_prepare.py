@@ -13,11 +13,16 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cerebro_spark.data._census import COMPLETE, count, encoded, listed
-from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, check_written, from_worker
+from cerebro_spark.data._checks import (
+    check_image_size,
+    check_numbers,
+    check_words,
+    check_written,
+    collect_reports,
+)
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._shard_checks import damaged_shards
 from cerebro_spark.data._shuffle import ShardPlan
@@ -25,7 +30,6 @@ from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, Inv
 from cerebro_spark.hopper import uses_slots
 from udfs.driver import hint_keywords
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
-from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -248,19 +252,8 @@ class _ShardWriteJob:
         # key: order them by weight (the last column), so that they are in the same order in every run.
         tie_breakers = [] if self.chosen.weight is None else encoded_columns[-1:]
         assigned = self.plan.assign_rows(complete, encoded_columns, tie_breakers)
-        try:
-            reports = assigned.mapInArrow(writer, ShardReport.schema).collect()
-        except PySparkException as error:
-            raise from_worker(error) from error
-        for row in reports:
-            if row["full"]:
-                # The shards that were written are of no use, and take the space that is missing.
-                self.planned.store.delete(FOLDER, self.planned.name)
-                raise StoreFullError(row["full"])
-        return [
-            ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"]), row["digest"])
-            for row in reports
-        ]
+        reports = collect_reports(assigned.mapInArrow(writer, ShardReport.schema), self.planned)
+        return [ShardReport(**{**report, "bad": json.loads(report["bad"])}) for report in reports]
 
     def _discard_unless_complete(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
         """Delete the dataset and raise if rows changed after the count, are bad, or leave a training shard empty."""

@@ -25,6 +25,7 @@ from udfs.adaptation._trunk import Trunk
 from udfs.handlers import register_framework, registered_frameworks
 from udfs.node import keep_freed_memory, limit_threads
 from udfs.shards import load_rows
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -184,7 +185,7 @@ class MeasuringTask:
     nbytes: int
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
-    schema: ClassVar[str] = "cold double, warm double, segments string"
+    schema: ClassVar[str] = "cold double, warm double, segments string, full string"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Measure, and yield a row for each input row."""
@@ -197,11 +198,17 @@ class MeasuringTask:
             rows = load_rows(self.data, "train", self.batch_size)
             inputs = {key: rows.inputs[place] for key, place in input_expressions([model], self.data).items()}
             trunk = measure_trunk(model, inputs, self.stops, seconds=self.seconds)
-            reader = measure_reader(self.features, nbytes=self.nbytes, batch_size=self.batch_size)
+            reader, full = ReaderSpeed(0.0, 0.0), ""
+            try:
+                reader = measure_reader(self.features, nbytes=self.nbytes, batch_size=self.batch_size)
+            except StoreFullError as error:
+                # Raised in the task, Spark would print it with a traceback for each task.
+                full = str(error)
             yield pa.RecordBatch.from_pydict(
                 {
                     "cold": [reader.cold],
                     "warm": [reader.warm],
                     "segments": [json.dumps([asdict(segment) for segment in trunk.segments])],
+                    "full": [full],
                 }
             )

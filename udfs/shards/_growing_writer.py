@@ -17,6 +17,7 @@ from udfs.shards._increment import Changes, Increment, changes_path, records_pat
 from udfs.shards._ledger import Known, Ledger, changes_schema, records_schema, write_table
 from udfs.shards._prepared_data import FOLDER, SPLITS, Shard, shard_path
 from udfs.shards._writing import by_shard, encode, write_rows
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +44,8 @@ class IncrementReport:
     ``received`` counts the records with a weight that came in, ``rows`` those written: new, or with new features.
     ``out`` and ``corrected`` count rows of earlier batches that went out, or got another label or weight; ``bad`` the
     records left out, by reason. ``twice`` has some of the ids that came more than once; nothing is to be used then. The
-    digests are of the files with the tensors, the ids and the changes, ``""`` without a file.
+    digests are of the files with the tensors, the ids and the changes, ``""`` without a file. ``full`` is the error
+    of a store without space, or empty.
     """
 
     split: str
@@ -57,10 +59,11 @@ class IncrementReport:
     digest: str
     records: str
     changes: str
+    full: str = ""
 
     schema: ClassVar[str] = (
         "split string, partition int, received bigint, rows bigint, out bigint, corrected bigint, bad string, "
-        "twice string, digest string, records string, changes string"
+        "twice string, digest string, records string, changes string, full string"
     )
 
     def to_batch(self) -> pa.RecordBatch:
@@ -71,6 +74,9 @@ class IncrementReport:
     def from_row(cls, row: Mapping[str, Any]) -> IncrementReport:
         """Read what :meth:`to_batch` made."""
         return cls(**{**row, "bad": json.loads(row["bad"]), "twice": tuple(json.loads(row["twice"]))})
+
+
+_NOTHING = IncrementReport(SPLITS[0], 0, 0, 0, 0, 0, {}, (), "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,13 @@ class IncrementWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the shards of one of Spark's partitions, and yield a row for each: :class:`IncrementReport`."""
         for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
-            yield self._write(number, (rows for _, rows in parts)).to_batch()
+            try:
+                report = self._write(number, (rows for _, rows in parts))
+            except StoreFullError as error:
+                # Raised in the task, Spark would print it with a traceback for each task.
+                yield replace(_NOTHING, full=str(error)).to_batch()
+                return
+            yield report.to_batch()
 
     def _write(self, number: int, parts: Iterator[pa.RecordBatch]) -> IncrementReport:
         split, partition = SPLITS[number // self.partitions], number % self.partitions

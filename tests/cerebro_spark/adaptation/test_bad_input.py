@@ -18,8 +18,12 @@ from cerebro_spark.hopper import Lease
 from optimizer.memory import InfeasiblePlanError
 from optimizer.space import choice
 from udfs.adaptation import FeatureStore
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from udfs.store import Store
@@ -169,6 +173,17 @@ def test_first_batches_that_are_refused(
         RunError, match=r"name must be that of an adaptation with a cycle .*got 'campaign'.*fit\(batch\)"
     ):
         made.resume()
+
+
+def test_a_disk_that_is_full_while_rates_are_measured(
+    spark: SparkSession, small_disk: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = campaign(spark, small_disk("4m"), search_space=SPACE, costs=None)
+    with pytest.raises(StoreFullError, match="the disk is full: free some space, or name a store on a larger one"):
+        made.explain(frame(spark, *FIRST))
+    printed = "".join(capfd.readouterr())
+    assert "Traceback" not in printed
+    assert "Exception in task" not in printed
 
 
 @pytest.mark.extended
