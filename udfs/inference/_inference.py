@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from udfs.arrow import VECTOR, NewColumns, TensorError, to_binary, to_lists
-from udfs.handlers import LayerLayout
 from udfs.inference._feeds import Feed, ImageFeed, Read, TensorFeed
 from udfs.inference._finite_records import NOT_FINITE, finite_records, of_records
 from udfs.inference._model import ModelSource, open_model
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import TracedModel
+    from udfs.handlers import LayerLayout, TracedModel
 
 __all__ = [
     "COMBINATIONS",
@@ -49,12 +48,15 @@ COMBINATIONS: tuple[str, ...] = get_args(Combination)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A layer to deliver as a feature vector, in a column of ``array<float>``; ``layout`` tells what is pooled."""
+    """A layer to deliver as a feature vector, in a column of ``array<float>``; ``layout`` tells what is pooled.
+
+    ``LayerLayout()`` is that of a vector, of which nothing is pooled.
+    """
 
     layer: str
     column: str
     pooling: Pooling
-    layout: LayerLayout = field(default_factory=LayerLayout)
+    layout: LayerLayout
 
 
 @dataclass(frozen=True, slots=True)

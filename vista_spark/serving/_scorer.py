@@ -12,6 +12,7 @@ from pyspark.sql import is_remote
 from optimizer.arguments import one_of, whole
 from udfs.arrow import ERROR_POLICIES, ErrorPolicy, RowMap, RowPolicy
 from udfs.driver import check_absent, check_present, map_rows
+from udfs.handlers import LayerLayout
 from udfs.inference import Feature, Inference
 from udfs.serving import (
     Background,
@@ -166,7 +167,8 @@ class Scorer(Transformer):
     def _inference(self, net: Network, recipe: NetworkRecipe) -> Inference:
         # Values in C order, as in the answer to a request.
         features = tuple(
-            Feature(layer, column, "none") for (_, layer), column in zip(recipe.outputs, self._added, strict=True)
+            Feature(layer, column, "none", LayerLayout())
+            for (_, layer), column in zip(recipe.outputs, self._added, strict=True)
         )
         return Inference(net.source, net.feeds(*self._columns), features, (), self._batch_size, self._device)
 

@@ -17,7 +17,7 @@ from drawn_networks import draw_torch, plain_torch
 
 from optimizer.errors import CerebroError
 from udfs.arrow import RowMap, RowPolicy
-from udfs.handlers import framework
+from udfs.handlers import LayerLayout, framework
 from udfs.images import ImageError
 from udfs.inference import Feature, Inference, ModelSource, NumbersFeed, check_model
 
@@ -82,7 +82,9 @@ def features(name: str, drawn: Any, records: list[np.ndarray], seed: int) -> tup
         NumbersFeed(f"column{place}", layer, spec)
         for place, (layer, spec) in enumerate(zip(traced.graph.inputs, drawn.inputs, strict=True))
     )
-    wanted = tuple(Feature(layer, f"feature {key}", "none") for layer, key in zip(layers, keys, strict=True))
+    wanted = tuple(
+        Feature(layer, f"feature {key}", "none", LayerLayout()) for layer, key in zip(layers, keys, strict=True)
+    )
     function = Inference(source, feeds, wanted, (), 3, "cpu")
     columns = [pa.array(list(array.reshape(_ROWS, -1)), pa.list_(pa.float32())) for array in records]
     batch = pa.record_batch(columns, names=[f"column{place}" for place in range(len(records))])

@@ -54,7 +54,7 @@ def network() -> nn.Module:
 SOURCE = ModelSource("small", "torch", (SPEC,), network)
 NET = network()
 IMAGE_FEED = ImageFeed("image", "input_1", PREPROCESSING)
-HEAD = Feature("3", "head", "none")
+HEAD = Feature("3", "head", "none", LayerLayout())
 
 
 @pytest.fixture(autouse=True)
@@ -277,7 +277,7 @@ def test_a_row_is_as_good_as_its_worst_feed() -> None:
     source = ModelSource("difference", "torch", (SPEC, SPEC), partial(_eval, Difference))
     feeds = (ImageFeed("image", "x", PREPROCESSING), ImageFeed("other", "y", PREPROCESSING))
     batch = table(list(range(5)), {1, 3}).append_column("other", table([9, 8, 7, 6, 5], {7, 6}).column("image"))
-    twice = run(source=source, feeds=feeds, features=(Feature("flatten", "head", "none"),), batch_size=8)
+    twice = run(source=source, feeds=feeds, features=(Feature("flatten", "head", "none", LayerLayout()),), batch_size=8)
     rows = together(twice([batch]))
     assert [row["id"] for row in rows if row["head"] is not None] == [0, 4]
     assert [row["image_error"] is None for row in rows] == [True, False, False, False, True]
@@ -313,7 +313,7 @@ class Overflowing(nn.Module):
 
 def test_features_that_are_not_finite_are_a_reason() -> None:
     source = ModelSource("overflowing", "torch", (SPEC,), lambda: Overflowing().eval())
-    features = (Feature("low", "low", "none"), Feature("high", "high", "none"))
+    features = (Feature("low", "low", "none", LayerLayout()), Feature("high", "high", "none", LayerLayout()))
     function = Inference(source, (replace(IMAGE_FEED, layer="x"),), features, (Materialised("low", "live"),), 2, "cpu")
     rows = RowMap(function, ("id",), RowPolicy("null", "why", ImageError))
     dark, bright = np.zeros(SPEC.shape), np.full(SPEC.shape, 9.0)
