@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from vista_spark import TensorPipeline, compile_pipeline
 from vista_spark.errors import ColumnError, InvalidArgumentError
@@ -63,6 +63,18 @@ def test_vectors_sparse_and_dense_and_arrays(spark: SparkSession, iris: pd.DataF
         found = stage.transform(df).orderBy("id").toPandas()
         assert found["prediction"].tolist() == expected
         assert "probability" not in found.columns
+
+
+def test_functions_of_numpy_compute_integers_of_spark_as_doubles(spark: SparkSession) -> None:
+    """A square of a byte does not overflow, and a logarithm has no 16 bits, whatever integers a column has."""
+    table = np.array([[1.0], [12.0], [127.0]])
+    for function in (np.square, np.log1p):
+        model = make_pipeline(FunctionTransformer(function), LinearRegression()).fit(table, table[:, 0])
+        stage = TensorPipeline(compiled=compile_pipeline(model), inputCols=["x"])
+        for kind in ("byte", "short", "int", "bigint"):
+            df = spark.createDataFrame([(int(x),) for (x,) in table], f"x {kind}").coalesce(1)
+            found = stage.transform(df).orderBy("x").toPandas()["prediction"]
+            np.testing.assert_allclose(found, model.predict(table), rtol=1e-12)
 
 
 def plan_of(df: DataFrame) -> str:
