@@ -24,10 +24,11 @@ PICTURES ?= docs/images
 RUNS := artifacts/pictures
 # docs/benchmarks.md quotes FIGURES="--images 1024 --image-size 224 --repeats 3", which takes an hour.
 FIGURES ?= --images 64
+JAR := udfs/driver/cerebro-spark_2.13-$(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' optimizer/_version.py).jar
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
 
-.PHONY: help demo demo-serve pictures operators notebooks docs dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs jvm dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -36,6 +37,7 @@ help:
 	@echo "make operators    writes the table of compiled classes into docs/compiling.md"
 	@echo "make notebooks    runs the notebooks and stores their outputs"
 	@echo "make docs         site/: the documentation site, without a warning"
+	@echo "make jvm          the jar of the JVM plugin: compiles and tests its Scala sources, without sbt"
 	@echo "make dist         dist/: a wheel and an sdist, and what spark-submit takes for a cluster without cerebro-spark"
 	@echo "make release      checks that this commit can be released, builds it, and tags it with its version"
 	@echo "make test-unit    tests that need neither Spark nor a framework, with the coverage of the planners"
@@ -107,8 +109,14 @@ notebooks: java $(VENV)/test.stamp
 docs: $(DOCS)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
+jvm: java $(JAR)
+
+# The Scala compiler and Spark are those of pyspark's jars. The environment of the tests will do where there is one.
+$(JAR): build.sbt src/build_jar.py $(shell find src -name '*.scala') | $(or $(wildcard $(VENV)/test.stamp),$(VENV)/demo.stamp)
+	$(VENV)/bin/python src/build_jar.py
+
 # The wheel is built from the sdist, so that both have what they need.
-dist: $(VENV)/demo.stamp
+dist: $(VENV)/demo.stamp jvm
 	$(VENV)/bin/python $(PIP) -c constraints.txt build
 	rm -rf dist
 	$(VENV)/bin/python -m build --outdir dist
@@ -124,20 +132,20 @@ test-unit: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest $(PARALLEL) --unit=only -m "not ($(OWN_LANE) or extended or slow)" \
 	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=97
 
-test: java $(VENV)/test.stamp
+test: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECT) -m "not ($(OWN_LANE) or extended or slow)" --durations=30
 
-test-extended: java $(VENV)/test.stamp
+test-extended: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=30
 
-cluster-test: java $(VENV)/test.stamp
+cluster-test: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=30
 
-faults-test: java $(VENV)/test.stamp
+faults-test: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=30
 
 # Runs all parts even if one fails.
-test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
+test-all: java $(VENV)/test.stamp jvm $(COMPAT)/test.stamp
 	status=0; \
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --hypothesis-profile=random --durations=40 || status=1; \
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=30 || status=1; \
@@ -154,7 +162,7 @@ gpu-test: $(VENV)/test.stamp
 mlmd-test: java $(VENV)/test.stamp $(MLMD)/test.stamp
 	$(VENV)/bin/python -m pytest -m mlmd tests/mlmd
 
-test-compat: java $(COMPAT)/test.stamp
+test-compat: java $(COMPAT)/test.stamp jvm
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
 
 style:
@@ -235,4 +243,4 @@ $(MLMD)/test.stamp:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) $(DOCS) .cache artifacts build dist site *.egg-info
+	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) $(DOCS) $(JAR) .cache artifacts build dist site *.egg-info

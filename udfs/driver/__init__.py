@@ -42,6 +42,7 @@ from udfs.driver._persistence import (
     read_network_folder,
     write_network_folder,
 )
+from udfs.driver._plugin import plugin_conf, plugin_jar
 from udfs.driver._progress import Progress
 from udfs.driver._pyfunc import Pyfunc, pyfunc_signature
 from udfs.driver._results import check_place, check_spark_writes, is_uri, results_at
@@ -117,6 +118,8 @@ __all__ = [
     "open_dataset",
     "open_files",
     "optional_accessors",
+    "plugin_conf",
+    "plugin_jar",
     "pyfunc_signature",
     "quoted",
     "read_network_folder",

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Of what a row map gives, until it is split into columns.
 _NEW = "cerebro_spark_new_columns"
 
+# Key of column metadata, as src/main/scala/org/cerebro/spark/SparkInternals.scala has it.
+_MARK = "cerebro_spark.pushdown"
+
 __all__ = ["as_vector", "map_rows", "quoted"]
 
 
@@ -101,7 +104,14 @@ def _through(
     places: dict[str | int, int] = {source: place for place, source in enumerate([*names, *expressions])}
     # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and go by their places.
     columns = [*(F.col(quoted(name)) for name in names), *expressions.values()]
-    plain = df.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
+    marks = [_mark(kept.index(name) if name in kept else -1, rows) for name in names]
+    marks += [_mark(-1, rows)] * len(expressions)
+    plain = df.select(
+        *(
+            column.alias(f"c{place}", metadata=mark)
+            for place, (column, mark) in enumerate(zip(columns, marks, strict=True))
+        )
+    )
     run = partial(
         rows.run,
         keep=tuple(places[name] for name in kept),
@@ -109,6 +119,15 @@ def _through(
     )
     schema = df.schema
     return plain.mapInArrow(run, StructType([*(schema[name] for name in kept), *added]))
+
+
+def _mark(copied_to: int, rows: RowMap) -> dict[str, Any]:
+    """Mark an input column with the output column that repeats it, -1 for none, for the plugin's optimizer rule.
+
+    The marks are on the input of the operator, which no other operator reads. On its output they would be in the
+    schemas that users see, in files, and on operators of the user that declare the same schema.
+    """
+    return {_MARK: {"copied_to": copied_to, "errors": rows.policy.errors}}
 
 
 def quoted(name: str) -> str:

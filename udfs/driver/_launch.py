@@ -10,6 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from udfs.driver._java import JAVA_REMEDY, JavaNotFoundError, find_java
+from udfs.driver._plugin import plugin_conf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,8 @@ __all__ = ["launch"]
 
 def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSession:
     """Start Spark, or join the session that is there.
+
+    A JVM that starts here loads the plugin if this installation has its jar.
 
     Parameters
     ----------
@@ -49,7 +52,11 @@ def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSe
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings |= {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
-    builder = _configured(builder, settings | dict(conf))
+    settings |= dict(conf)
+    # Only a JVM that starts now can load a jar; options of spark-submit in the environment are the user's choice.
+    if java is not None and not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"}:
+        settings |= plugin_conf(settings)
+    builder = _configured(builder, settings)
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:

@@ -7,6 +7,7 @@ import typer
 from udfs.driver.command import Version, run_command
 from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
+from vista_spark.cli._jar import jar_command
 from vista_spark.cli._models import models_command
 from vista_spark.cli._package import package_command
 from vista_spark.cli._plan import plan_command
@@ -28,6 +29,7 @@ app.command("score")(score_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
+app.command("jar")(jar_command)
 app.add_typer(weights_app, name="weights")
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
 from optimizer.sizes import number_of_bytes
+from udfs.driver import plugin_conf
 from udfs.driver.command import Json, out_file, picture_file, print_json, refused_before_spark
 from udfs.driver.options import OptionGroup, with_options
 from udfs.node import memory_limit
@@ -112,7 +113,7 @@ def plan_command(
             **settings,
         )
     typer.echo(features_lines(data_source, sizes.features, sizes.notes), err=as_json)
-    conf = chosen.physical.to_spark_conf()
+    conf = chosen.physical.to_spark_conf() | plugin_conf()
     if defaults is not None:
         defaults.parent.mkdir(parents=True, exist_ok=True)
         defaults.write_text(_defaults(conf))

@@ -32,6 +32,8 @@ def session(
 ) -> SparkSession:
     """Start Spark, or join the session that runs already.
 
+    A Spark that starts here loads the JVM plugin (``docs/plugin.md``) if this installation has its jar.
+
     Parameters
     ----------
     master : str, optional

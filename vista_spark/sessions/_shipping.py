@@ -96,7 +96,8 @@ def _sources() -> Iterator[tuple[str, bytes]]:
         return
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
+            # Spark loads the plugin's jar from a file, not from an archive.
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".jar":
                 yield path.relative_to(root).as_posix(), path.read_bytes()
 
 
