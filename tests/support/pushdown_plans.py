@@ -213,6 +213,10 @@ COUNTED: dict[str, Callable[[DataFrame], DataFrame]] = {
     "first": lambda d: d.orderBy(F.desc("id")).limit(3),
     "semi join": lambda d: d.join(d.sparkSession.range(3), "id", "left_semi"),
     "anti join": lambda d: d.join(d.sparkSession.range(30), "id", "left_anti"),
+    "inner join": lambda d: d.join(d.sparkSession.range(3), "id"),
+    "inner join on the right": lambda d: d.sparkSession.range(3).join(d.select("id", "y"), "id"),
+    "join with itself": lambda d: d.select("id", "y").join(d.select("id", F.col("y").alias("z")), "id"),
+    "union with itself": lambda d: d.union(d),
     "outer join": lambda d: d.join(d.sparkSession.range(3), "id", "left"),
 }
 

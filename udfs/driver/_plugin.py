@@ -54,7 +54,8 @@ def plugin_conf(conf: Mapping[str, str] | None = None) -> dict[str, str]:
     True
     """
     jar = plugin_jar()
-    if jar is None:
+    # Spark splits lists of jars at commas.
+    if jar is None or "," in str(jar):
         return {}
     before = _defaults() | dict(conf or {})
     return {

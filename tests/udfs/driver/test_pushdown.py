@@ -55,6 +55,10 @@ ALWAYS = {
     "filter of a subquery": 3,
     "semi join": 3,
     "anti join": 10,
+    "inner join": 3,
+    "inner join on the right": 3,
+    "join with itself": 40,
+    "union with itself": 40,
     "outer join": 40,
 }
 

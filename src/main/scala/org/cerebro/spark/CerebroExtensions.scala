@@ -7,8 +7,9 @@ class CerebroExtensions extends (SparkSessionExtensions => Unit) {
 
   override def apply(extensions: SparkSessionExtensions): Unit = {
     Support.attempt("push-down below inference") {
-      SparkInternals.probe(InferencePushdown.moved)
+      SparkInternals.probe(InferencePushdown.moved, InferenceReuse.reused)
       extensions.injectOptimizerRule(_ => InferencePushdown)
+      extensions.injectPreCBORule(_ => InferenceReuse)
     }
     ()
   }

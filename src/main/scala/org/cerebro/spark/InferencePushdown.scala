@@ -31,8 +31,11 @@ private[spark] object InferencePushdown extends Rule[LogicalPlan] {
   val SortedRows = 1000
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!Support.isOn || !SparkInternals.hasInference(plan) || !isEnabled) plan
-    else Support.orUnchanged(plan)(moved(plan))
+    if (appliesTo(plan)) Support.orUnchanged(plan)(moved(plan)) else plan
+
+  /** Whether a plan has an operator like ours, and nothing has switched the rules off. */
+  private[spark] def appliesTo(plan: LogicalPlan): Boolean =
+    Support.isOn && SparkInternals.hasInference(plan) && isEnabled
 
   private def isEnabled: Boolean = {
     val value = conf.getConfString(Enabled, "true").trim
@@ -102,20 +105,20 @@ private[spark] object InferencePushdown extends Rule[LogicalPlan] {
   }
 
   /** Whether all columns of the operator's output that an expression reads are copies. */
-  private def readsCopies(expression: Expression, operator: LogicalPlan, inference: Inference): Boolean = {
+  private[spark] def readsCopies(expression: Expression, operator: LogicalPlan, inference: Inference): Boolean = {
     val read = expression.references.filter(operator.outputSet.contains)
     read.nonEmpty && read.forall(attribute => inference.copies.contains(attribute))
   }
 
   private def exceeds(most: Option[Long], rows: Int): Boolean = most.forall(_ > rows)
 
-  private def conjuncts(condition: Expression): Seq[Expression] = condition match {
+  private[spark] def conjuncts(condition: Expression): Seq[Expression] = condition match {
     case And(left, right) => conjuncts(left) ++ conjuncts(right)
     case other => Seq(other)
   }
 
   /** Text of an expression for `explain()`, without ids: equal operators of a query are to stay equal. */
-  private def text(expression: Expression): String = {
+  private[spark] def text(expression: Expression): String = {
     val plain = expression.toString.replaceAll("#\\d+L?", "")
     if (plain.length <= 80) plain else plain.take(77) + "..."
   }

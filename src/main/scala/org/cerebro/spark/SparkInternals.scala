@@ -1,8 +1,9 @@
 package org.cerebro.spark
 
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeMap, Expression, Literal, PythonUDF, SortOrder}
-import org.apache.spark.sql.catalyst.plans.logical.{GlobalLimit, LocalLimit, LogicalPlan, MapInArrow, OneRowRelation, Project, Sort}
-import org.apache.spark.sql.types.{IntegerType, Metadata, MetadataBuilder, StructType}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Ascending, Attribute, AttributeMap, AttributeReference, EqualTo, Expression, Literal, PythonUDF, SortOrder}
+import org.apache.spark.sql.catalyst.plans.{Inner, LeftSemi}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, GlobalLimit, Join, JoinHint, LocalLimit, LogicalPlan, MapInArrow, OneRowRelation, Project, RepartitionByExpression, Sort, Union}
+import org.apache.spark.sql.types.{Metadata, MetadataBuilder, StructType}
 
 /**
  * All access to classes of Spark that are no public API. The linkage of this file decides whether a build of Spark is
@@ -89,6 +90,25 @@ private[spark] object SparkInternals {
     }
   }
 
+  /** What was moved below an operator, as its name in `explain()` lists it. */
+  def movedBelow(operator: LogicalPlan): Seq[String] =
+    operator.expressions.flatMap(_.collect { case function: PythonUDF => function.name }).flatMap {
+      case Moved(_, moved) => moved.split("; ")
+      case _ => Nil
+    }
+
+  /** Whether a plan runs Python, other than in a scan. */
+  def runsPython(plan: LogicalPlan): Boolean = plan.exists { node =>
+    node.nodeName.matches(".*(InArrow|InPandas|EvalPython|PythonUDTF).*") ||
+    node.expressions.exists(_.exists { case _: PythonUDF => true; case _ => false })
+  }
+
+  /** Rows in a new partitioning, so that Spark computes equal plans below it once. */
+  def shared(operator: LogicalPlan): LogicalPlan = RepartitionByExpression(Nil, operator, None, None)
+
+  def semiJoin(left: LogicalPlan, right: LogicalPlan, condition: Expression): LogicalPlan =
+    Join(left, right, LeftSemi, Some(condition), JoinHint.NONE)
+
   def hasInference(plan: LogicalPlan): Boolean =
     plan.exists { case _: MapInArrow => true; case _ => false }
 
@@ -131,27 +151,27 @@ private[spark] object SparkInternals {
     }
     val function = PythonUDF("partial", null, schema, plain.output, MapInArrowKind, udfDeterministic = true)
     val output = schema.map { field =>
-      org.apache.spark.sql.catalyst.expressions.AttributeReference(field.name, field.dataType, nullable = true)()
+      AttributeReference(field.name, field.dataType, nullable = true)()
     }
     MapInArrow(function, output, plain, isBarrier = false, profile = None)
   }
 
-  /** Runs the rule over plans that reach all of this file; a build of Spark without one of the classes throws. */
-  def probe(rule: LogicalPlan => LogicalPlan): Unit = {
-    import org.apache.spark.sql.catalyst.expressions.{Ascending, EqualTo, SortOrder}
-    import org.apache.spark.sql.catalyst.plans.{LeftSemi}
-    import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, JoinHint}
+  /** Runs the rules over plans that reach all of this file; a build of Spark without one of the classes throws. */
+  def probe(rules: (LogicalPlan => LogicalPlan)*): Unit = {
     val operator = example("null")
     val kept = operator.output.head
     val other = Project(Seq(Alias(Literal(1), "key")()), OneRowRelation())
+    val equal = EqualTo(kept, other.output.head)
+    val filter = Filter(EqualTo(kept, Literal(1)), operator)
     val plans = Seq(
-      Filter(EqualTo(kept, Literal(1)), operator),
+      filter,
       Project(Seq(kept), operator),
       LocalLimit(Literal(1), Project(Seq(kept, operator.output.last), operator)),
       LocalLimit(Literal(1), Sort(Seq(SortOrder(kept, Ascending)), global = true, operator)),
-      Join(operator, other, LeftSemi, Some(EqualTo(kept, other.output.head)), JoinHint.NONE))
-    require(IntegerType == kept.dataType)
-    plans.foreach(plan => rule(plan))
-    require(rule(plans.head) != plans.head, "the rule does not move a filter in this build of Spark")
+      Join(operator, other, LeftSemi, Some(equal), JoinHint.NONE),
+      Join(operator, other, Inner, Some(equal), JoinHint.NONE),
+      Union(Seq(operator, operator)))
+    for (rule <- rules; plan <- plans) rule(plan)
+    require(rules.head(filter) != filter, "the rule does not move a filter in this build of Spark")
   }
 }

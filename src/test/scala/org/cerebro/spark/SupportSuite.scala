@@ -21,7 +21,7 @@ object SupportSuite extends Suite {
     files.map(_.toURI.toURL)
   }
 
-  /** Message and number of rules after the extension was applied in a build without some classes. */
+  /** Message and number of rules of the optimizer after the extension was applied in a build without some classes. */
   private def applied(missing: String*): (Option[String], Int) = {
     val loader = new Without(missing.toSet)
     try {
