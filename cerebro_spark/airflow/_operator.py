@@ -141,9 +141,9 @@ def _check_command(command: Sequence[str]) -> None:
             f"command must begin with one of {', '.join(_COMMANDS)}, or with a script whose name ends with .py, got "
             f"{command[0]!r}."
         )
-    given = [word for word in command if word.partition("=")[0] in {"--run-id", "--resume", "--if-begun"}]
-    if command[0] == _RESUMED and given:
-        raise ValueError(f"command must be without {given[0]}, which the operator gives. Name the run with run_id=.")
+    reserved = [word for word in command if word.partition("=")[0] in {"--run-id", "--resume", "--if-begun"}]
+    if command[0] == _RESUMED and reserved:
+        raise ValueError(f"command must be without {reserved[0]}, which the operator gives. Name the run with run_id=.")
 
 
 def _name_of(context: Context) -> str:

@@ -107,10 +107,10 @@ class LoggedProcess:
                 self._take(line.rstrip("\n"), is_stdout)
 
     def _take(self, line: str, is_stdout: bool) -> None:
-        found = _json_object(line) if is_stdout else None
+        summary = _json_object(line) if is_stdout else None
         with self._turn:
-            if found is not None:
-                self.summary = found
+            if summary is not None:
+                self.summary = summary
             elif line.strip():
                 self.last_lines.append(line)
                 self._write(line)
@@ -120,6 +120,6 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None
     with suppress(ValueError):
-        found = json.loads(text)
-        return found if isinstance(found, dict) else None
+        value = json.loads(text)
+        return value if isinstance(value, dict) else None
     return None
