@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import logging
 import os
 import sys
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _BaseOperator:
-    def __init__(self, *, task_id: str) -> None:
+    def __init__(self, *, task_id: str, **_: object) -> None:
         self.task_id = task_id
         self.log = logging.getLogger("airflow.task")
 
@@ -132,7 +134,7 @@ def test_a_task_that_is_stopped_ends_its_processes(deaf: bool, operator: Any, tm
         "try: time.sleep(300)\n"
         "except KeyboardInterrupt: (place / 'interrupted').touch(); sys.exit(130)\n"
     )
-    task = operator(task_id="search", command=[script(tmp_path, text), str(tmp_path)], grace_s=1.0)
+    task = operator(task_id="search", command=[script(tmp_path, text), str(tmp_path)], grace_s=0.5 if deaf else 60.0)
     raised: list[Exception] = []
 
     def run() -> None:
@@ -148,10 +150,11 @@ def test_a_task_that_is_stopped_ends_its_processes(deaf: bool, operator: Any, tm
         assert time.monotonic() < deadline
         time.sleep(0.05)
     task.on_kill()
-    thread.join(30)
+    thread.join(60)
     assert raised
     assert (tmp_path / "interrupted").exists() is not deaf
     child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 60
     while _lives(child):
         assert time.monotonic() < deadline, "a child was left"
         time.sleep(0.05)
@@ -181,6 +184,13 @@ def _lives(process: int) -> bool:
 def test_wrong_commands_are_refused_when_the_dag_is_read(command: Any, message: str, operator: Any) -> None:
     with pytest.raises(ValueError, match=message):
         operator(task_id="search", command=command)
+
+
+@pytest.mark.parametrize("module", ["_operator", "_process", "_run_names"])
+def test_examples(module: str, operator: Any) -> None:
+    done = doctest.testmod(importlib.import_module(f"cerebro_spark.airflow.{module}"))
+    assert done.attempted
+    assert not done.failed
 
 
 def test_names_of_runs_are_names_of_the_store(operator: Any) -> None:
