@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 try:
     from airflow.sdk import BaseOperator
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
-except ImportError as error:
-    raise ImportError(
-        "CerebroOperator needs Airflow 3.1 or newer: install cerebro-spark[airflow] where Airflow's workers run"
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "CerebroOperator needs Airflow 3.1 or newer: install cerebro-spark[airflow] where Airflow's workers run",
+        name=error.name,
     ) from error
 
 from cerebro_spark.airflow._process import LoggedProcess
@@ -116,7 +117,7 @@ class CerebroOperator(BaseOperator):  # type: ignore[misc]
         self._running = LoggedProcess(
             words, os.environ | self.env | {"CEREBRO_RUN_ID": run}, write=self.log.info, cwd=self.cwd
         )
-        code = self._running.wait()
+        code = self._running.run()
         if code == 0:
             return self._running.summary
         reason = next((line for line in reversed(self._running.last_lines) if line.strip()), "it printed nothing")

@@ -37,12 +37,10 @@ class LoggedProcess:
     --------
     >>> import os
     >>> import sys
-    >>> process = LoggedProcess([sys.executable, "-c", "print(1); print('{}')"], os.environ, write=print)
-    >>> process.wait()
-    1
-    0
-    >>> process.summary
-    {}
+    >>> lines = []
+    >>> process = LoggedProcess([sys.executable, "-c", "print(1); print('{}')"], os.environ, write=lines.append)
+    >>> process.run(), lines, process.summary
+    (0, ['1'], {})
     """
 
     def __init__(
@@ -53,16 +51,24 @@ class LoggedProcess:
         write: Callable[[str], object],
         cwd: str | None = None,
     ) -> None:
+        self._command, self._environment, self._cwd = list(command), dict(environment), cwd
         self._write = write
         self._turn = threading.Lock()
+        self._stopped = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
         self.last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         """Lines that the process printed last."""
         self.summary: dict[str, Any] | None = None
         """The last JSON object on a line of stdout."""
+
+    def run(self) -> int:
+        """Start the process, wait for its end, and return its exit code; do not start it if it has been stopped."""
+        if self._stopped.is_set():
+            return -signal.SIGKILL
         self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-            list(command),
-            env=dict(environment),
-            cwd=cwd,
+            self._command,
+            env=self._environment,
+            cwd=self._cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -70,36 +76,34 @@ class LoggedProcess:
             errors="replace",
             start_new_session=True,
         )
-        self._readers = [
+        readers = [
             threading.Thread(target=self._read, args=(stream, is_stdout), daemon=True)
             for stream, is_stdout in ((self._process.stdout, True), (self._process.stderr, False))
         ]
-        for reader in self._readers:
+        for reader in readers:
             reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Number of the process, and of its group."""
-        return self._process.pid
-
-    def wait(self) -> int:
-        """Wait for the end of the process, and return its exit code."""
+        if self._stopped.is_set():  # before there was a process to stop
+            self.stop(0.0)
         code = self._process.wait()
-        for reader in self._readers:
+        for reader in readers:
             reader.join(1.0)  # a child of the process may hold the pipe open
         return code
 
     def stop(self, grace_s: float) -> None:
         """Interrupt the process as Ctrl-C does; kill it with its children if it has not ended after `grace_s` seconds.
 
-        A process that has ended is left alone, but not its children.
+        A process that has ended is left alone, but not its children. One that has not started does not start.
         """
+        self._stopped.set()
+        process = self._process
+        if process is None:
+            return
         with suppress(ProcessLookupError):
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGINT)
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(grace_s)
-            os.killpg(self.pid, signal.SIGKILL)
+                    process.wait(grace_s)
+            os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, stream: IO[str], is_stdout: bool) -> None:
         with stream:

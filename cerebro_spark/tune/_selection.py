@@ -174,8 +174,6 @@ class Selection(Results, Model, MLWritable):
         KeyboardInterrupt
             See :meth:`GridSearch.fit`.
         """
-        if not callable(trainer_fn):
-            raise InvalidArgumentError(f"trainer_fn must be the function that the run began with, got {trainer_fn!r}")
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from cerebro_spark import Selection, prepare
+from cerebro_spark import Selection, SparkBackend, prepare
 from cerebro_spark.cli import app
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal, RunSpec
@@ -28,8 +28,11 @@ class AdmittedError(Exception):
     """Raised where a run would begin."""
 
 
-class Backend:
+class Backend(SparkBackend):
     """A backend that stops before Spark is asked for anything."""
+
+    def __init__(self) -> None:
+        """Check nothing: there is no session."""
 
     def admit(self) -> None:
         raise AdmittedError
@@ -79,7 +82,7 @@ def test_names_are_checked_at_every_door(store: Store, name: str, tmp_path: Path
     with pytest.raises(InvalidArgumentError, match="the name of a run has letters"):
         Journal(store, name)
     with pytest.raises(InvalidArgumentError, match="the name of a run has letters"):
-        Selection.resume(store, name, backend=cast("Any", Backend()), trainer_fn=trainer)
+        Selection.resume(store, name, backend=Backend(), trainer_fn=trainer)
     with pytest.raises(InvalidArgumentError, match="the name of prepared data has letters"):
         PreparedData.load(store, name)
     table = type("DataFrame", (), {"__module__": "pyspark.sql", "sparkSession": None})()
@@ -98,10 +101,10 @@ def test_a_run_is_resumed_with_a_function_that_the_caller_gives() -> None:
 def test_the_function_that_a_run_names_is_not_imported(
     store: Store, run: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = cast("Any", Backend())
+    backend = Backend()
     with caplog.at_level(logging.WARNING), pytest.raises(AdmittedError):
         Selection.resume(store, run, backend=backend, trainer_fn=trainer)
     assert "antigravity" not in sys.modules
     assert f"began with the trainer_fn antigravity:fly and goes on with {__name__}:trainer" in caplog.text
-    with pytest.raises(InvalidArgumentError, match="the run began with, got 'antigravity:fly'"):
+    with pytest.raises(InvalidArgumentError, match="trainer_fn must be a function, got 'antigravity:fly'"):
         Selection.resume(store, run, backend=backend, trainer_fn=cast("Any", "antigravity:fly"))

@@ -160,6 +160,14 @@ def test_a_task_that_is_stopped_ends_its_processes(deaf: bool, operator: Any, tm
         time.sleep(0.05)
 
 
+def test_a_task_that_is_stopped_before_its_process_runs_starts_none(operator: Any, tmp_path: Path) -> None:
+    from cerebro_spark.airflow._process import LoggedProcess
+
+    process = LoggedProcess([sys.executable, "-c", "print(1)"], os.environ, write=print)
+    process.stop(60.0)
+    assert process.run() < 0
+
+
 def _lives(process: int) -> bool:
     try:
         os.kill(process, 0)
