@@ -8,7 +8,6 @@ import logging
 import sys
 import sysconfig
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,9 +30,6 @@ _LEAST_S = 10.0
 
 # Seconds after which a trial without an end is logged.
 _NOTICE_S = 30.0
-
-# Interval at which the calling thread checks for the end of the trial; an interrupt by the user is heard in between.
-_CHECK_S = 0.25
 
 
 def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: float | None) -> _Result:
@@ -65,46 +61,46 @@ def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: f
     if limit_s is None:
         with _noticed(params, threading.get_ident()):
             return work()
-    seconds = max(limit_s, _LEAST_S)
+    seconds = max(_LEAST_S, limit_s)
     results: list[_Result] = []
     errors: list[BaseException] = []
+    over = threading.Event()
 
     def run() -> None:
         try:
-            results.append(work())
+            if not over.is_set():
+                results.append(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             errors.append(error)
+        finally:
+            over.set()
 
     context = contextvars.copy_context()  # with numpy's handling of errors, among others
     thread = threading.Thread(target=context.run, args=(run,), name="trial", daemon=True)
-    thread.start()
     try:
+        # An interrupt may come while the thread starts.
+        thread.start()
         with _noticed(params, thread.ident):
-            _wait(thread, seconds)
-        if thread.is_alive():
+            over.wait(min(seconds, threading.TIMEOUT_MAX))
+        if not over.is_set():
             raise TrainerError(
                 f"trainer_fn must build a model and train a step within {seconds:g} seconds on the driver "
                 f"(unit_timeout_s={limit_s:g}), got no end for {dict(params)}{_place(thread.ident)}. Remove what it "
                 f"waits for, or set unit_timeout_s to more than {seconds:g}"
             )
     finally:
-        _end(thread)
+        if not over.is_set():
+            over.set()
+            _end(thread.ident)
     if errors:
         raise errors[0]
     return results[0]
 
 
-def _wait(thread: threading.Thread, limit_s: float) -> None:
-    """Wait for a thread in short steps, so that an interrupt by the user is heard."""
-    end = time.monotonic() + limit_s
-    while thread.is_alive() and (left := end - time.monotonic()) > 0:
-        thread.join(min(left, _CHECK_S))
-
-
-def _end(thread: threading.Thread) -> None:
-    """Raise SystemExit in a thread that still runs, at its next step of Python code."""
-    if thread.is_alive() and thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+def _end(ident: int | None) -> None:
+    """Raise SystemExit in a thread at its next step of Python code."""
+    if ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
 
 
 @contextmanager

@@ -181,6 +181,34 @@ def test_an_interrupt_ends_the_trial(limit_s: float | None, tmp_path: Path) -> N
         signal.signal(signal.SIGINT, former)
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_an_interrupt_while_the_thread_starts_ends_it(started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, ran = threading.Thread.start, threading.Event()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name != "trial":
+            start(thread)
+        elif started:
+            start(thread)
+            assert ran.wait(30)
+            raise KeyboardInterrupt
+        else:
+            raise KeyboardInterrupt
+
+    def work() -> None:
+        ran.set()
+        loop()
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _trial_limit.run_trial(work, {}, 600.0)
+
+
+@pytest.mark.parametrize("limit_s", [float("inf"), 1e300])
+def test_a_limit_without_an_end(limit_s: float) -> None:
+    assert _trial_limit.run_trial(lambda: 3, {}, limit_s) == 3
+
+
 @pytest.mark.parametrize("limit_s", [None, 60.0])
 def test_a_long_trial_is_logged_once(
     limit_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
