@@ -179,10 +179,11 @@ format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-bench: java $(VENV)/test.stamp
+bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.transfer
 	$(VENV)/bin/python -m benchmarks.transfer.crash_matrix
 	$(VENV)/bin/python -m benchmarks.transfer.figures
+	$(VENV)/bin/python -m benchmarks.transfer.pushdown --images 200 --repeats 3
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers
 	$(VENV)/bin/python -m benchmarks.hopper
 	$(VENV)/bin/python -m benchmarks.adaptation.opening
