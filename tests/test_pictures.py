@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -18,7 +19,10 @@ from cerebro_spark.tune import TrialResult
 from cerebro_spark.tune._colours import trial_colours
 from cerebro_spark.tune._interactive import interactive_curves, interactive_gantt
 from cerebro_spark.tune._pictures import gantt, learning_curves
-from vista_spark import LayerResult, TransferResult
+from optimizer.occlusion import OcclusionGrid
+from vista_spark import Attribution, Explanation, LayerResult, TransferResult
+from vista_spark.occlusion import TensorExplanation
+from vista_spark.transfer import memory_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +79,75 @@ def cycle(records: int, alone: float, passes: float, score: float) -> SimpleName
     return SimpleNamespace(records=records, passes_alone=alone, passes=passes, score=score)
 
 
+def memory(executors: int = 1, *, local: bool = False, node: int = 64, **parts: float) -> Figure:
+    """Draw the regions of a node in GiB, of which the heap's parts are small where they are not stated."""
+    sizes = {
+        **dict.fromkeys(("set_aside", "driver", "user", "core", "off_heap", "storage", "overhead"), 0.3),
+        "python": 2.5,
+        "dl": 1.5,
+        "os": 3.0,
+        **parts,
+    }
+    plan = SimpleNamespace(
+        **{f"{name}_bytes": int(size * 2**30) for name, size in sizes.items()}, executors_per_node=executors, cores=4,
+        cluster=SimpleNamespace(local=local, memory_bytes=node << 30), partitions=256, join="broadcast",
+        persistence="deserialised",
+    )  # fmt: skip
+    return memory_figure(plan)  # type: ignore[arg-type]
+
+
+def heat_map(name: str = "tabby cat", largest: float = 0.8, **facts: Any) -> Explanation:
+    grid = OcclusionGrid((64, 64), (16, 16), (8, 8))
+    image = np.full((64, 64, 3), 200, np.uint8)
+    values = np.linspace(0.0, largest, grid.shape[0] * grid.shape[1], dtype=np.float32).reshape(grid.shape)
+    usual: dict[str, Any] = {
+        "score": "probability: softmax over the 10 outputs of 'fc'", "class_names": (name,) * 10,
+        "top": tuple((place, 0.3 - place / 20) for place in range(5)),
+    }  # fmt: skip
+    return Explanation(values, grid, 1, 1, largest / 2, "exact", 2.0, 1.5, image, **usual | facts)
+
+
+def series() -> TensorExplanation:
+    return TensorExplanation(
+        np.linspace(0, 1, 7, dtype=np.float32), OcclusionGrid((64,), (16,), (8,)), 1, 1, 0.7, "exact", 2.0, 1.5,
+        np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32), score="probability: softmax", top=((1, 0.7),),
+        class_names=("still", "walking"),
+    )  # fmt: skip
+
+
+def attribution(values: np.ndarray, **facts: Any) -> Attribution:
+    usual: dict[str, Any] = {"method": "shapley", "target": 281, "whole": 0.853, "score": "probability: softmax"}
+    return Attribution(values=values, baseline="grey", evaluations=100, seconds=2.0, **usual | facts)
+
+
+NORMAL = np.random.default_rng(0).normal
+TOKENS = tuple(["the", "extraordinarily", "uncharacteristic", "##ness", ".", "[SEP]"] * 10)
+
 PICTURES: dict[str, Any] = {
+    "memory": memory,
+    "memory of several executors": lambda: memory(4, node=256, storage=20, core=12, user=4),
+    "memory of small executors": lambda: memory(1, node=12),
+    "memory of one machine": lambda: memory(local=True, node=16, driver=1),
+    "memory of a node with little of it used": lambda: memory(node=400),
+    "heat map": lambda: heat_map().plot(),
+    "heat map, long names": lambda: heat_map("an extraordinarily long name of a class of birds of paradise").plot(),
+    "heat map of a flat map": lambda: heat_map(
+        "a long name that takes two lines in the title of it", largest=1e-9
+    ).plot(palette="jet_r"),
+    "heat map, small scores": lambda: heat_map(largest=3e-6).plot(),
+    "heat map with random weights": lambda: heat_map(has_random_weights=True).plot(),
+    "heat map with notes": lambda: heat_map(
+        notes=("a note of the computation that is long enough to wrap",) * 4
+    ).plot(),
+    "heat map in the colours of Krypton": lambda: heat_map().plot(palette="jet_r"),
+    "heat map of a series": lambda: series().plot(),
+    "attribution of an image": lambda: attribution(
+        NORMAL(size=(32, 32)), picture=np.full((32, 32, 3), 99, np.uint8), has_random_weights=True
+    ).plot(),
+    "attribution of a plane": lambda: attribution(1e-6 * NORMAL(size=(32, 32))).plot(),
+    "attribution of a few tokens": lambda: attribution(NORMAL(size=6), labels=TOKENS[:6]).plot(),
+    "attribution of many tokens": lambda: attribution(NORMAL(size=60), labels=TOKENS).plot(),
+    "attribution of numbers": lambda: attribution(NORMAL(size=5)).plot(),
     "layers": lambda: transfer([0.675, 0.741, 0.816, 0.864]).plot(),
     "layers, worse than the baseline": lambda: transfer([0.9, 0.71, 0.5, 0.2]).plot(),
     "layers, r2 below zero": lambda: transfer([-0.4, -0.1, 0.2, 0.3], metric="r2").plot(),

@@ -103,8 +103,8 @@ def gantt(
     axes.set_yticks(range(len(workers)), workers)
     axes.set_xlabel("seconds")
     lost = "; a cross is where a worker was lost" if losses else ""
-    hops = f"; the line follows {follow}" if path else ""
-    axes.set_title(f"{count} configurations on {len(workers)} workers; pale bars are validation{hops}{lost}")
+    pale = f"the line follows {follow}, others are pale" if path else "pale bars are validation"
+    axes.set_title(f"{count} configurations on {len(workers)} workers; {pale}{lost}")
     return figure
 
 

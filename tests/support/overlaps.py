@@ -50,7 +50,7 @@ def overlaps(figure: Figure) -> list[str]:
 
 
 def _texts(figure: Figure) -> Iterator[Text]:
-    # An axis keeps ticks that it does not draw.
+    # An axis keeps ticks that it does not draw, and axes that are off draw none.
     undrawn = {id(text) for axes in figure.axes for text in _undrawn(axes)}
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text.get_visible() and text.get_text().strip() and id(text) not in undrawn:
@@ -61,7 +61,7 @@ def _undrawn(axes: Axes) -> Iterator[Text]:
     for axis, limits, place in ((axes.xaxis, axes.get_xlim(), 0), (axes.yaxis, axes.get_ylim(), 1)):
         drawn = {id(text) for text in axis.get_ticklabels() if min(limits) <= text.get_position()[place] <= max(limits)}
         for tick in (*axis.majorTicks, *axis.minorTicks):
-            yield from (text for text in (tick.label1, tick.label2) if id(text) not in drawn)
+            yield from (text for text in (tick.label1, tick.label2) if id(text) not in drawn or not axes.axison)
 
 
 def _segments(axes: Axes) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:

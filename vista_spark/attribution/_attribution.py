@@ -25,6 +25,8 @@ __all__ = ["Attribution", "attribution_of"]
 _IMAGE = 2  # axes of a picture's values
 _NAMED = 5  # parts that explain() names
 _SHOWN = 0.99  # share of the values within the colour scale
+_UNIT = "support of the target"
+_LABEL_INCHES, _MOST_INCHES = 0.19, 30.0  # width of a label on its side, and of a figure
 _RANDOM = "RANDOM WEIGHTS: these values say nothing about the input"
 
 
@@ -113,7 +115,8 @@ class Attribution:
         """
         from udfs.driver.figure import NotebookFigure  # only who draws pays for matplotlib
 
-        figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
+        width = min(max(8.5, _LABEL_INCHES * len(self.labels)), _MOST_INCHES)
+        figure = NotebookFigure(figsize=(width, 4), layout="constrained")
         title = f"{self.method}: what supports target {self.target} ({self.whole:.3f})"
         if self.has_random_weights:
             figure.suptitle(_RANDOM, color="red", weight="bold")
@@ -122,14 +125,17 @@ class Attribution:
             axes.bar(places, np.atleast_1d(self.values), color=np.where(self.values < 0, "tab:blue", "tab:red"))
             axes.axhline(0, color="grey", linewidth=0.8)
             if self.labels:
-                axes.set_xticks(places, self.labels, rotation=60, ha="right")
+                step = -(-len(self.labels) * _LABEL_INCHES // _MOST_INCHES)
+                axes.set_xticks(places[:: int(step)], self.labels[:: int(step)], rotation=90)
+            axes.set_ylabel(_UNIT)
             axes.set_title(title, fontsize=9)
             return figure
         panels = figure.subplots(1, 1 if self.picture is None else 2, squeeze=False)[0]
         if self.picture is not None:
             panels[0].imshow(self.picture)
             panels[0].set_axis_off()
-        figure.colorbar(self.draw(panels[-1]), ax=panels[-1], extend="both")
+        bar = figure.colorbar(self.draw(panels[-1]), ax=panels[-1], extend="both", format="{x:.6g}")
+        bar.set_label(_UNIT)
         panels[-1].set_title(title, fontsize=9)
         return figure
 

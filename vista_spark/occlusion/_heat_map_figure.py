@@ -6,6 +6,7 @@ probability of a class, with the patch there. The middle of the colour scale is 
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,9 @@ _COLORS = 256
 # Font sizes in points.
 _TITLE_SIZE, _TEXT_SIZE = 9, 8
 
+# Characters per line: above the left and the right one of two panels, above a panel alone, and below the figure.
+_LEFT, _RIGHT, _WIDE, _CAPTION = 52, 70, 100, 130
+
 
 def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = PALETTE) -> Figure:
     """Draw an image, and its heat map over the grey image next to it, with a caption."""
@@ -62,9 +66,9 @@ def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = 
     left, right = figure.subplots(1, 2)
     left.imshow(image)
     left.set_axis_off()
-    left.set_title(f"predicted: {explanation.name_of(explanation.predicted)}", fontsize=_TITLE_SIZE, wrap=True)
+    _set_title(left, f"predicted: {explanation.name_of(explanation.predicted)}", _LEFT)
     shown = draw_over_image(explanation, image, right, palette)
-    right.set_title(map_title(explanation, color_scale(explanation, palette)), fontsize=_TITLE_SIZE, wrap=True)
+    _set_title(right, map_title(explanation, color_scale(explanation, palette)), _RIGHT)
     _color_bar(figure, shown, right, explanation)
     _add_caption(figure, explanation)
     return figure
@@ -107,23 +111,28 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
         above, below = figure.subplots(2, 1, sharex=True)
         above.plot(tensor.T, linewidth=0.8)
         predicted = explanation.name_of(explanation.predicted)
-        above.set_title(f"predicted: {predicted}; {len(tensor)} channels", fontsize=_TITLE_SIZE)
+        _set_title(above, f"predicted: {predicted}; {len(tensor)} channels", _WIDE)
         below.plot(_middles(grid, 0), heat_map, marker=".", color="black", linewidth=0.8)
         below.axhline(explanation.probability, linestyle=":", color="grey")
         below.set_ylim(scale.low, scale.high)
         if scale.extend != "neither":
             below.set_ylim(min(scale.low, np.nanmin(heat_map)), max(scale.high, np.nanmax(heat_map)))
         below.set_ylabel(score_kind(explanation.kind), fontsize=_TEXT_SIZE)
-        below.set_title(map_title(explanation, scale), fontsize=_TITLE_SIZE)
+        _set_title(below, map_title(explanation, scale), _WIDE)
     else:
         axes = figure.subplots()
         shown = _mesh(explanation, axes, palette, is_translucent=False)
         axes.set_xlim(0, grid.image[1])
         axes.set_ylim(grid.image[0], 0)
-        axes.set_title(map_title(explanation, scale), fontsize=_TITLE_SIZE, wrap=True)
+        _set_title(axes, map_title(explanation, scale), _WIDE)
         _color_bar(figure, shown, axes, explanation)
     _add_caption(figure, explanation)
     return figure
+
+
+def _set_title(axes: Axes, text: str, width: int) -> None:
+    """Break a title into lines: matplotlib wraps at the figure's edge, beyond the axes of two panels."""
+    axes.set_title(textwrap.fill(text, width), fontsize=_TITLE_SIZE)
 
 
 def color_scale(explanation: Explained, palette: str) -> ColorScale:
@@ -169,7 +178,8 @@ def color_map(palette: str, *, is_translucent: bool) -> Colormap:
 
 
 def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explained) -> None:
-    bar = figure.colorbar(shown, ax=axes)
+    # Without a common factor of all ticks, which matplotlib would write over the title.
+    bar = figure.colorbar(shown, ax=axes, format="{x:.6g}")
     bar.set_label(
         f"{score_kind(explanation.kind)} with the patch at the place\n"
         "\N{LEFTWARDS ARROW} the place supports the target       the place opposes the target \N{RIGHTWARDS ARROW}",
@@ -184,7 +194,8 @@ def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explain
 
 
 def _add_caption(figure: Figure, explanation: Explained) -> None:
-    figure.supxlabel(caption(explanation), fontsize=_TEXT_SIZE, x=0.02, ha="left")
+    lines = "\n".join(textwrap.fill(line, _CAPTION) for line in caption(explanation).split("\n"))
+    figure.supxlabel(lines, fontsize=_TEXT_SIZE, x=0.02, ha="left")
     if explanation.has_random_weights:
         figure.suptitle(RANDOM_WEIGHTS, color="red", weight="bold")
 

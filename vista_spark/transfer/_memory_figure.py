@@ -52,13 +52,14 @@ def memory_figure(plan: TransferPlan) -> Figure:
         "beside the heap" if plan.cluster.local else f"spark.executor.memoryOverhead{several}",
         "",
     )
-    for (begun, end), title in zip(spans, titles, strict=True):
+    # Each at a height of its own: a span may be narrower than its title.
+    for (begun, end), title, height in zip(spans, titles, (0.57, 0.72, 0.0), strict=True):
         if title:
             axes.annotate("", (begun, 0.52), (end, 0.52), arrowprops={"arrowstyle": "<->", "color": "#444444"})
-            axes.text((begun + end) / 2, 0.57, title, ha="center", va="bottom", fontsize="small")
+            axes.text(begun, height, title, va="bottom", fontsize="small")
     axes.axvline(plan.cluster.memory_bytes / _GIB, color="#d62728", linestyle="--", linewidth=1)
     axes.text(plan.cluster.memory_bytes / _GIB, -0.47, " the node", color="#d62728", va="bottom", ha="right")
-    axes.set_ylim(-0.5, 0.8)
+    axes.set_ylim(-0.5, 0.9)
     axes.set_yticks([])
     axes.set_xlabel("GiB")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=4, frameon=False, fontsize="small")

@@ -45,7 +45,7 @@ def bumpy(probability: float, below: float, above: float = 0.0) -> np.ndarray:
 
 
 def words(figure: Any) -> str:
-    texts = [axes.get_title() for axes in figure.axes]
+    texts = [axes.get_title().replace("\n", " ") for axes in figure.axes]
     if figure._supxlabel is not None:
         texts.append(figure._supxlabel.get_text())
     if figure._suptitle is not None:
