@@ -130,6 +130,9 @@ PICTURES: dict[str, Any] = {
     "memory of one machine": lambda: memory(local=True, node=16, driver=1),
     "memory of a node with little of it used": lambda: memory(node=400),
     "heat map": lambda: heat_map().plot(),
+    "heat map, a name for one line": lambda: heat_map("Egyptian cat", 1.4).plot(),
+    "heat map, a name for two lines": lambda: heat_map("Staffordshire bullterrier").plot(),
+    "heat map, a name for many lines": lambda: heat_map("German short-haired pointer, " * 5).plot(),
     "heat map, long names": lambda: heat_map("an extraordinarily long name of a class of birds of paradise").plot(),
     "heat map of a flat map": lambda: heat_map(
         "a long name that takes two lines in the title of it", largest=1e-9

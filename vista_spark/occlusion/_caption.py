@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from vista_spark.occlusion._caveats import flatness, in_digits, score_kind
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._color_scale import ColorScale
 
 __all__ = ["caption", "map_title"]
+
+# Characters of a class's name in a caption, which lists five.
+_NAME = 44
 
 
 def map_title(explanation: Explained, scale: ColorScale) -> str:
@@ -31,6 +35,9 @@ def caption(explanation: Explained) -> str:
         made += f", estimated SSIM with the exact heat map {explanation.likeness:.2f}"
     elif explanation.mode == "approximate":
         made += ", SSIM with the exact heat map not estimated"
-    best = ", ".join(f"{explanation.name_of(number)} {in_digits(value)}" for number, value in explanation.top)
+    best = ", ".join(
+        f"{shorten(explanation.name_of(number), _NAME, placeholder='...')} {in_digits(value)}"
+        for number, value in explanation.top
+    )
     lines = [best, f"patch {patch}, stride {stride}, {places} places; {made}", explanation.score]
     return "\n".join(line for line in lines if line)

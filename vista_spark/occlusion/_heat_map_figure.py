@@ -54,8 +54,14 @@ _COLORS = 256
 # Font sizes in points.
 _TITLE_SIZE, _TEXT_SIZE = 9, 8
 
-# Characters per line: above the left and the right one of two panels, above a panel alone, and below the figure.
-_LEFT, _RIGHT, _WIDE, _CAPTION = 52, 70, 100, 130
+# Characters per line above the left and the right one of two panels, above a panel alone, and below the figure.
+_LEFT, _RIGHT, _WIDE, _CAPTION = 48, 74, 100, 130
+
+# Inches above the titles of two panels.
+_TITLE_PAD = 0.16
+
+# Share of a line that each of several may have: constrained layout cuts off titles that are wider than their axes.
+_SEVERAL = 0.75
 
 
 def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = PALETTE) -> Figure:
@@ -63,6 +69,8 @@ def plot_image(explanation: Explained, image: NDArray[np.uint8], palette: str = 
     from udfs.driver.figure import NotebookFigure
 
     figure = NotebookFigure(figsize=(9.5, 5), layout="constrained")
+    # Constrained layout reserves too little for titles of several lines above axes of a fixed aspect.
+    figure.set_layout_engine("constrained", h_pad=_TITLE_PAD)
     left, right = figure.subplots(1, 2)
     left.imshow(image)
     left.set_axis_off()
@@ -132,7 +140,8 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
 
 def _set_title(axes: Axes, text: str, width: int) -> None:
     """Break a title into lines: matplotlib wraps at the figure's edge, beyond the axes of two panels."""
-    axes.set_title(textwrap.fill(text, width), fontsize=_TITLE_SIZE)
+    lines = text if len(text) <= width else textwrap.fill(text, int(_SEVERAL * width))
+    axes.set_title(lines, fontsize=_TITLE_SIZE)
 
 
 def color_scale(explanation: Explained, palette: str) -> ColorScale:
