@@ -44,7 +44,7 @@ _PAGE = """<!doctype html>
 <main id="main" hidden>
 <p class="state"><span id="product"></span>, refreshed <time id="time"></time></p>
 <h2>Models</h2>
-<p class="sentence">Rate, share in time and latencies are those of the last minute.</p>
+<p class="sentence">Requests over HTTP. Rate, share in time and latencies are those of the last minute.</p>
 <div class="scrolls"><table><thead><tr>
   <th>model</th><th>version</th><th>deadline ms</th><th>requests/s</th><th>in time</th><th>p50 ms</th><th>p99 ms</th>
   <th>in flight</th>
