@@ -72,8 +72,9 @@ def test_of_two_that_take_over_the_last_has_the_run(store: Store) -> None:
 
     def take_over() -> None:
         try:
-            with Lease(store, "run", beat_s=0.05, expiry_s=0.5, take_over=True):
+            with Lease(store, "run", beat_s=0.05, expiry_s=0.5, take_over=True) as mine:
                 time.sleep(1.5)
+                mine.check()
                 found.append("trained")
         except RunError:
             found.append("refused")
