@@ -196,8 +196,8 @@ class Lease:
                 holder = self._read()
                 if holder is not None and holder["owner"] not in ("", self._owner):
                     self._taken = (
-                        f"run {self._run!r} was taken over by process {holder['process']} on {holder['host']}, while "
-                        "this driver gave no sign of life"
+                        f"run {self._run!r} was taken over by process {holder['process']} on {holder['host']}: this "
+                        "driver stops"
                     )
                     return
                 self._write()
