@@ -25,8 +25,16 @@ private[spark] object InferenceReuse extends Rule[LogicalPlan] {
   private def shared(plan: LogicalPlan): LogicalPlan = {
     val operators = plan.collect { case Inference(operator, _) => operator.canonicalized }
     val repeated = operators.groupBy(identity).collect { case (operator, same) if same.size > 1 => operator }.toSet
-    if (repeated.isEmpty) plan
-    else plan.transformUp { case Inference(operator, _) if repeated(operator.canonicalized) => SparkInternals.shared(operator) }
+    // An operator that has its exchange keeps it: Spark's own tests apply each rule once more.
+    def exchanged(plan: LogicalPlan): LogicalPlan = plan match {
+      case exchange if SparkInternals.isShared(exchange) => exchange.mapChildren(_.mapChildren(exchanged))
+      case Inference(operator, _) if repeated(operator.canonicalized) =>
+        SparkInternals.shared(operator.mapChildren(exchanged))
+      case other => other.mapChildren(exchanged)
+    }
+    // An exchange changes the order of rows, and so what random numbers and samples above it pick.
+    val readsOrder = plan.exists(node => node.nodeName == "Sample" || node.expressions.exists(!_.deterministic))
+    if (repeated.isEmpty || readsOrder) plan else exchanged(plan)
   }
 
   private def reduced(join: Join): LogicalPlan = join.condition match {

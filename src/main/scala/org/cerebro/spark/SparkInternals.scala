@@ -106,6 +106,12 @@ private[spark] object SparkInternals {
   /** Rows in a new partitioning, so that Spark computes equal plans below it once. */
   def shared(operator: LogicalPlan): LogicalPlan = RepartitionByExpression(Nil, operator, None, None)
 
+  /** Whether a plan gives rows in a new partitioning, as [[shared]] makes it. */
+  def isShared(plan: LogicalPlan): Boolean = plan match {
+    case exchange: RepartitionByExpression => exchange.partitionExpressions.isEmpty
+    case _ => false
+  }
+
   def semiJoin(left: LogicalPlan, right: LogicalPlan, condition: Expression): LogicalPlan =
     Join(left, right, LeftSemi, Some(condition), JoinHint.NONE)
 
