@@ -120,8 +120,7 @@ class CerebroOperator(BaseOperator):  # type: ignore[misc]
         code = self._running.run()
         if code == 0:
             return self._running.summary
-        reason = next((line for line in reversed(self._running.last_lines) if line.strip()), "it printed nothing")
-        message = f"{self.command[0]} ended with exit code {code}: {reason}"
+        message = f"{self.command[0]} ended with exit code {code}: {self._running.last_line or 'it printed nothing'}"
         if code == _USAGE:
             raise AirflowFailException(message)
         raise AirflowException(message)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import threading
-from collections import deque
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["LoggedProcess"]
-
-_KEPT_LINES = 20
 
 
 class LoggedProcess:
@@ -56,8 +53,8 @@ class LoggedProcess:
         self._turn = threading.Lock()
         self._stopped = threading.Event()
         self._process: subprocess.Popen[str] | None = None
-        self.last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        """Lines that the process printed last."""
+        self.last_line = ""
+        """Line that the process printed last, but for the JSON object and empty ones."""
         self.summary: dict[str, Any] | None = None
         """The last JSON object on a line of stdout."""
 
@@ -116,7 +113,7 @@ class LoggedProcess:
             if summary is not None:
                 self.summary = summary
             elif line.strip():
-                self.last_lines.append(line)
+                self.last_line = line
                 self._write(line)
 
 

@@ -21,7 +21,7 @@ from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_setti
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.hopper import Journal
+from cerebro_spark.hopper import IF_BEGUN, Journal
 from optimizer.arguments import choice_error
 from udfs.driver import check_place, launch, read_table, track_into
 from udfs.driver.command import (
@@ -110,7 +110,7 @@ def tune_command(
             help="What to do if the store has the run of --run-id: end with an error (error), continue it (resume), or "
             "continue it after its driver, if it is still alive, has stopped (take_over). With the last two a "
             "scheduler can repeat the command until it succeeds.",
-            parser=choice("error", "resume", "take_over"),
+            parser=choice(*IF_BEGUN),
             metavar="WHAT",
         ),
     ] = "error",

@@ -11,7 +11,7 @@ from cerebro_spark.hopper._grouping import Group, Grouping, Singles
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
-from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._journal import IF_BEGUN, Journal, RunSpec
 from cerebro_spark.hopper._labels import LabelSample, check_label_samples
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
@@ -27,6 +27,7 @@ from cerebro_spark.hopper._user_modules import check_modules
 
 __all__ = [
     "CHECKPOINTS",
+    "IF_BEGUN",
     "KEEPS",
     "ROUNDS",
     "UNBROKEN",

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from udfs.store import Store
 
-__all__ = ["Journal", "RunSpec"]
+__all__ = ["IF_BEGUN", "Journal", "RunSpec"]
+
+IF_BEGUN = ("error", "resume", "take_over")
+"""What a search does if the store has the run: raise, resume it, or resume it after its driver has stopped."""
 
 _LOG = logging.getLogger(__name__)
 

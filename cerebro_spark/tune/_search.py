@@ -15,6 +15,7 @@ from pyspark.ml import Estimator
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import (
+    IF_BEGUN,
     Budget,
     Interrupts,
     Journal,
@@ -35,7 +36,7 @@ from cerebro_spark.tune._setting_checks import check_settings
 from cerebro_spark.tune._shared_parameters import with_parameters
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
-from optimizer.arguments import choice_error
+from optimizer.arguments import one_of
 from optimizer.procedures import Limits
 from udfs.driver import hint_keywords, interruptible
 from udfs.names import check_name
@@ -70,8 +71,6 @@ _NOT_LOGGED = {
     "unit_timeout_s",
     "study",
 }
-
-_IF_BEGUN = ("error", "resume", "take_over")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -327,8 +326,7 @@ class Search(Estimator[Selection]):
         self._check()
         if run_id is not None:
             check_name(run_id, "a run")
-        if if_begun not in _IF_BEGUN:
-            raise InvalidArgumentError(choice_error("if_begun", if_begun, _IF_BEGUN))
+        one_of("if_begun", if_begun, IF_BEGUN)
         if if_begun != "error":
             if run_id is None:
                 raise InvalidArgumentError(f"run_id must name the run that if_begun={if_begun!r} looks for, got None.")

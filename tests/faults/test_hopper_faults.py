@@ -88,7 +88,7 @@ def test_a_killed_driver_is_resumed(
 def test_a_repeated_call_takes_over_from_a_driver_that_lives(
     searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
-    """As when a scheduler takes a task for dead: the first driver holds all task slots, and stops for the second."""
+    """The first driver holds all task slots and stops for the second, which a scheduler has started too early."""
     first = searching("repeated", tmp_path / "kept").start(seconds=0.5)
     first.wait_for_units(5)
     found = searching("repeated", tmp_path / "kept").start("repeat", seconds=0.0).result()

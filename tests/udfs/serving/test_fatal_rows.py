@@ -112,7 +112,7 @@ def test_a_row_that_the_model_refuses_is_no_suspect(failure: str) -> None:
 @pytest.mark.parametrize("end", ["late", "cancelled"])
 @pytest.mark.parametrize("hangs", [True, False])
 def test_a_process_that_ends_after_the_caller_stopped_waiting(end: str, hangs: bool) -> None:
-    """As one does whose batch hangs, or that the out-of-memory killer ends."""
+    """The batch hangs, or the out-of-memory killer ends the process."""
     one = OneBackend()
 
     def submit() -> Any:
