@@ -1,8 +1,8 @@
 """Register the best model of a search in MLflow, and name it ``champion`` if its metric is better than the champion's.
 
 ``python register_best.py --name adult --metric val_accuracy --search JSON`` takes what ``cerebro tune --json`` prints.
-A search is registered once, however often the command is repeated: the version has the tag ``cerebro.run_id``. It
-prints one JSON object.
+A search is registered once, however often the command is repeated: the MLflow run of the version has the tag
+``cerebro.run_id``. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pyspark.sql import SparkSession
 import cerebro_spark.mlflow
 from cerebro_spark import TunedModel
 
-_CHAMPION, _RUN, _SCORE = "champion", "cerebro.run_id", "cerebro.score"
+_CHAMPION = "champion"
+
+# Tag of the MLflow run that a version belongs to. It is there before the version is.
+_RUN = "cerebro.run_id"
 
 
 def register(name: str, metric: str, search: dict[str, Any], *, smaller: bool = False) -> dict[str, Any]:
@@ -27,26 +30,26 @@ def register(name: str, metric: str, search: dict[str, Any], *, smaller: bool = 
     client = mlflow.MlflowClient()
     versions = client.search_model_versions(f"name = '{name}'")
     score = next(trial["scores"][metric] for trial in search["trials"] if trial["trial_id"] == search["best"])
-    found = next((each for each in versions if each.tags.get(_RUN) == search["run_id"]), None)
-    if found is None:
-        SparkSession.builder.master("local[1]").getOrCreate()  # which loads the model
-        model = TunedModel.load(str(Path(search["out"]).resolve() / "best_model"))
-        with mlflow.start_run(run_name=search["run_id"]):
-            mlflow.log_metric(metric, score)
-            info = cerebro_spark.mlflow.log_model(model, "model", registered_model_name=name)
-        version = str(info.registered_model_version)
-        client.set_model_version_tag(name, version, _SCORE, str(score))
-        client.set_model_version_tag(name, version, _RUN, search["run_id"])
-    else:
-        version = str(found.version)
+    of_this_search = [each for each in versions if client.get_run(each.run_id).data.tags.get(_RUN) == search["run_id"]]
+    version = str(of_this_search[0].version) if of_this_search else _log(name, metric, score, search)
     try:
         champion = client.get_model_version_by_alias(name, _CHAMPION)
     except MlflowException:
         champion = None
-    best = None if champion is None else float(champion.tags[_SCORE])
+    best = None if champion is None else client.get_run(champion.run_id).data.metrics[metric]
     if best is None or (score < best if smaller else score > best):
         client.set_registered_model_alias(name, _CHAMPION, version)
     return {"name": name, "version": version, metric: score, "champion_before": best}
+
+
+def _log(name: str, metric: str, score: float, search: dict[str, Any]) -> str:
+    """Log the best model as a new version, and return its number."""
+    SparkSession.builder.master("local[1]").getOrCreate()  # which loads the model
+    model = TunedModel.load(str(Path(search["out"]).resolve() / "best_model"))
+    with mlflow.start_run(run_name=search["run_id"], tags={_RUN: search["run_id"]}):
+        mlflow.log_metric(metric, score)
+        info = cerebro_spark.mlflow.log_model(model, "model", registered_model_name=name)
+    return str(info.registered_model_version)
 
 
 if __name__ == "__main__":
