@@ -47,7 +47,9 @@ private[spark] object InferenceReuse extends Rule[LogicalPlan] {
 
   /** A side of an inner join, with the keys of the other side below the operator that computes it. */
   private def withKeysBelow(side: LogicalPlan, other: LogicalPlan, condition: Expression): LogicalPlan = side match {
-    case project: Project => project.withNewChildren(Seq(withKeysBelow(project.child, other, condition)))
+    // Fewer rows below a random column would change its values.
+    case project: Project if project.projectList.forall(_.deterministic) =>
+      project.withNewChildren(Seq(withKeysBelow(project.child, other, condition)))
     case Inference(operator, inference) =>
       val keys = conjuncts(condition).filter { part =>
         part.deterministic && part.references.exists(other.outputSet.contains) &&
@@ -73,6 +75,6 @@ private[spark] object InferenceReuse extends Rule[LogicalPlan] {
 
   /** Whether a table costs little to read twice: it fits into a broadcast and needs no Python. */
   private def isSmall(table: LogicalPlan): Boolean =
-    table.stats.sizeInBytes <= conf.autoBroadcastJoinThreshold && table.deterministic &&
+    table.stats.sizeInBytes <= conf.autoBroadcastJoinThreshold &&
       !table.exists(!_.deterministic) && !SparkInternals.runsPython(table)
 }

@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{Filter, GlobalLimit, Join, J
 import org.apache.spark.sql.types.{Metadata, MetadataBuilder, StructType}
 
 /**
- * All access to classes of Spark that are no public API. The linkage of this file decides whether a build of Spark is
- * supported: [[SparkInternals.probe]] runs every path of it once, before the first query does.
+ * Recognition and construction of operators whose classes differ between builds of Spark. [[SparkInternals.probe]] runs
+ * the rules over plans that reach all of them once, before the first query does: a build without one is not supported.
  */
 private[spark] object SparkInternals {
 

@@ -55,6 +55,26 @@ object ReuseSuite extends Suite {
     plans.foreach(plan => same(joins(after(plan)), 1))
   }
 
+  test("a join above a random column stays as it is") {
+    val stage = operator()
+    val plan = joined(Inner, Project(stage.output :+ Alias(Rand(3), "draw")(), stage), table("key"))
+    same(after(plan), plan)
+  }
+
+  test("equal operators below random numbers are not shared") {
+    val stage = operator()
+    val again = stage.asInstanceOf[MapInArrow].copy(output = stage.output.map(_.newInstance()))
+    val plan = Project(Seq(Alias(Rand(3), "draw")()), Union(Seq(stage, again)))
+    same(after(plan).exists(_.isInstanceOf[RepartitionByExpression]), false)
+  }
+
+  test("a rule that is applied again changes nothing") {
+    val stage = operator()
+    val again = stage.asInstanceOf[MapInArrow].copy(output = stage.output.map(_.newInstance()))
+    val shared = after(Union(Seq(stage, again)))
+    same(after(shared), shared)
+  }
+
   test("equal operators are shared, others are not") {
     val stage = operator()
     val again = stage.asInstanceOf[MapInArrow].copy(output = stage.output.map(_.newInstance()))
