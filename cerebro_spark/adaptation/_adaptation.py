@@ -14,7 +14,7 @@ from cerebro_spark.adaptation._settings import CampaignSettings
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import check_objectives, grid
 from udfs.adaptation import FeatureStore
-from udfs.driver import check_tracking, hint_keywords
+from udfs.driver import check_tracking, validate_arguments
 from udfs.names import check_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class Adaptation(CampaignSettings):
     """Model selection over ways to adapt a pre-trained network, repeated for each batch of labels (Nautilus, 2022).
@@ -131,7 +131,7 @@ class Adaptation(CampaignSettings):
         """Ids of the runs of all cycles in the store, finished or not."""
         return tuple(cycle.run for cycle in self._campaign.record.cycles)
 
-    @hint_keywords
+    @validate_arguments
     def fit(self, batch: DataFrame) -> Cycle:
         """Add a batch of labelled records, and train on all labelled records.
 
@@ -195,7 +195,7 @@ class Adaptation(CampaignSettings):
         with self._campaign.lease:
             return self._campaign.resume_cycle()
 
-    @hint_keywords
+    @validate_arguments
     def score(self, pool: DataFrame, how: str = "least_confidence", *, limit: int | None = None) -> DataFrame:
         """Rank records without labels by their value for training the best model of the last cycle.
 
@@ -248,7 +248,7 @@ class Adaptation(CampaignSettings):
             )
         return self._campaign.ranking.rank(pool, how, limit)
 
-    @hint_keywords
+    @validate_arguments
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: the plan for the next batch, and the cycles so far.
 

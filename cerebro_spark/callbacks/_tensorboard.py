@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.callbacks._callback import Callback
 from cerebro_spark.errors import MissingPackageError
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorBoard"]
 
 
-@hint_keywords
+@validate_arguments
 class TensorBoard(Callback):
     """Write event files that TensorBoard reads, one folder per trial, its params for the HParams dashboard.
 

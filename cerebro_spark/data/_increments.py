@@ -23,7 +23,7 @@ from cerebro_spark.data._shard_assignment import with_places
 from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
-from udfs.driver import hint_keywords, quoted
+from udfs.driver import quoted, validate_arguments
 from udfs.shards import (
     DESCRIPTION,
     FOLDER,
@@ -56,7 +56,7 @@ _ABANDONED_S = 3600.0
 _LISTED = 5
 
 
-@hint_keywords
+@validate_arguments
 def prepare_increment(  # noqa: PLR0913 - each is a setting of its own of the public function
     df: DataFrame,
     store: Store,

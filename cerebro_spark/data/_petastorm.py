@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerebro_spark.errors import ColumnError, MissingPackageError
 from udfs.arrow import NewColumns, RowMap, RowPolicy
-from udfs.driver import hint_keywords, map_rows, quoted
+from udfs.driver import map_rows, quoted, validate_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _NUMBERS: dict[str, pa.DataType] = {
 _ROWS = 256
 
 
-@hint_keywords
+@validate_arguments
 def petastorm_frame(spark: SparkSession, url: str) -> DataFrame:
     """Read a dataset that ``petastorm.etl.dataset_metadata.materialize_dataset`` wrote.
 

@@ -28,7 +28,7 @@ from cerebro_spark.data._shard_checks import damaged_shards
 from cerebro_spark.data._shuffle import ShardPlan
 from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, ShardError
 from cerebro_spark.hopper import uses_slots
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _ABANDONED_S = 3600.0
 _FORMAT = 1
 
 
-@hint_keywords
+@validate_arguments
 def prepare(  # noqa: PLR0913 - each is a setting of its own of the public function
     df: DataFrame,
     store: Store,

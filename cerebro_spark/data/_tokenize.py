@@ -11,7 +11,7 @@ from cerebro_spark.errors import ColumnError, InvalidArgumentError
 from optimizer.arguments import one_of, whole
 from optimizer.errors import nearest
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
-from udfs.driver import check_absent, hint_keywords, map_rows
+from udfs.driver import check_absent, map_rows, validate_arguments
 from udfs.inference import TOKENIZER, TokenColumns, Tokenization
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def bio_classes(types: Iterable[str]) -> tuple[str, ...]:
     return (_OUTSIDE, *(f"{prefix}-{kind}" for kind in sorted(set(types)) for prefix in "BI"))
 
 
-@hint_keywords
+@validate_arguments
 def tokenize(
     df: DataFrame,
     tokenizer: str | os.PathLike[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.tune import pyfunc_of
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["log_model", "save_model"]
 
 
-@hint_keywords
+@validate_arguments
 def save_model(
     model: TunedModel | Selection, path: str | Path, *, signature: Any = None, input_example: Any = None
 ) -> None:

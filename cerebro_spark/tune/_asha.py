@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._sampled_search import SampledSearch
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ASHA"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class ASHA(SampledSearch):
     """Promote a configuration as soon as it is among the best 1 / ``eta`` that have reached its rung (Li et al., 2020).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_spark.errors import InvalidArgumentError
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 __all__ = ["Autologging", "autolog", "autologging"]
 
@@ -24,7 +24,7 @@ class Autologging:
 _held: list[Autologging] = []
 
 
-@hint_keywords
+@validate_arguments
 def autolog(*, disable: bool = False, log_models: bool = True, registered_model_name: str | None = None) -> None:
     """Log each search that follows to MLflow, without ``experiment=`` of its own.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._strategy import Strategy, as_space
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AgingEvolution"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class AgingEvolution(Search):
     """Mutate the best of some random members; the oldest member leaves (Real et al., regularized evolution, 2019).

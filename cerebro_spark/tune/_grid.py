@@ -11,7 +11,7 @@ from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._strategy import Strategy
 from optimizer.procedures import Listed
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GridSearch"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class GridSearch(Search):
     """Train every configuration of a search space for the same number of epochs.

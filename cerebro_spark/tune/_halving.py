@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled_search import SampledSearch
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["SuccessiveHalving"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class SuccessiveHalving(SampledSearch):
     """Train many configurations for a few epochs, and the best 1 / ``eta`` of them further, again and again.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled_search import SampledSearch
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Hyperband"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class Hyperband(SampledSearch):
     """Run successive halving in several brackets, from many configurations at once to a few trained in full.

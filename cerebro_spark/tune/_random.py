@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.tune._sampled_search import SampledSearch
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["RandomSearch"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class RandomSearch(SampledSearch):
     """Train configurations that a sampler draws, at random by default, each for the same number of epochs.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._strategy import Strategy
 from optimizer import procedures
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 
 if TYPE_CHECKING:
     from optimizer.procedures import Schedule
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleSearch"]
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False)
 class ScheduleSearch(Search):
     """Train one schedule, for example that of PBT's best: each segment is a clone of the one before.

@@ -38,7 +38,7 @@ from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.arguments import one_of
 from optimizer.procedures import Limits
-from udfs.driver import hint_keywords, interruptible
+from udfs.driver import interruptible, validate_arguments
 from udfs.names import check_name
 from udfs.shards import PreparedData, load_prepared
 
@@ -236,7 +236,7 @@ class Search(Estimator[Selection]):
             campaign=self._extension.campaign,
         )
 
-    @hint_keywords
+    @validate_arguments
     def prepare(self, df: DataFrame) -> PreparedData:
         """Shuffle, split and write the shards. A later search over the same data uses them again.
 
@@ -271,7 +271,7 @@ class Search(Estimator[Selection]):
             errors=self.errors,
         )
 
-    @hint_keywords
+    @validate_arguments
     def fit(  # type: ignore[override]
         self,
         data: DataFrame | PreparedData,
@@ -336,7 +336,7 @@ class Search(Estimator[Selection]):
         with Interrupts() as interrupts:
             return self._search(data, run_id, interrupts, take_over=if_begun == "take_over")
 
-    @hint_keywords
+    @validate_arguments
     def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
         """Start :meth:`fit` in the background, and return at once.
 
@@ -411,7 +411,7 @@ class Search(Estimator[Selection]):
         """Return a configuration of the search space, which the driver and the workers try first."""
         return self.strategy.list_configurations()[0]
 
-    @hint_keywords
+    @validate_arguments
     def plan(
         self,
         unit_seconds: float | None = None,
@@ -456,7 +456,7 @@ class Search(Estimator[Selection]):
             offers = plan.front(unit_seconds, partitions=partitions, price=self.price, workers=workers)
         return replace(plan, offers=offers)
 
-    @hint_keywords
+    @validate_arguments
     def resume(self, run_id: str, *, take_over: bool = False) -> Selection:
         """Continue a run of this search that stopped, from the last checkpoints in the store.
 

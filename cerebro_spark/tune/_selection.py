@@ -22,7 +22,7 @@ from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
@@ -126,7 +126,7 @@ class Selection(Results, Model, MLWritable):
         return session
 
     @classmethod
-    @hint_keywords
+    @validate_arguments
     def resume(  # noqa: PLR0913 - options by name
         cls,
         store: Store,
@@ -217,7 +217,7 @@ class Selection(Results, Model, MLWritable):
                 journal.forget_orders()
             return train(context, procedure, result_of, lease=lease, interrupts=interrupts, followers=followers)
 
-    @hint_keywords
+    @validate_arguments
     def replay(
         self,
         *,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Journal
 from optimizer.procedures import Continue, Start
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 
-@hint_keywords
+@validate_arguments
 def run_tables(store: Store, run_id: str) -> dict[str, pd.DataFrame]:
     """Read a run's record from its store as tables, while it goes on or after it has ended in any way.
 

@@ -10,25 +10,25 @@ import pytest
 from pyspark import keyword_only
 
 from optimizer.errors import InvalidArgumentError
-from udfs.driver import UnknownKeywordError, hint_keywords
+from udfs.driver import UnknownKeywordError, validate_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@hint_keywords
+@validate_arguments
 def prepared(rows: int, *, num_shards: int = 1, test_fraction: float = 0.25) -> tuple[int, int, float]:
     return rows, num_shards, test_fraction
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class Search:
     metric: str = "loss"
     num_shards: int = 1
 
 
-@hint_keywords
+@validate_arguments
 class Stage:
     @keyword_only
     def __init__(self, *, imageAggregation: str = "mean", partitions: int = 1) -> None:

@@ -29,7 +29,7 @@ from udfs.driver._files import (
 from udfs.driver._id_hints import id_columns, id_hint, spellings
 from udfs.driver._interruptible_jobs import interruptible
 from udfs.driver._java import JavaNotFoundError
-from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords, hint_names, hint_options
+from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_names, hint_options, validate_arguments
 from udfs.driver._launch import launch
 from udfs.driver._live_display import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
@@ -96,7 +96,6 @@ __all__ = [
     "encrypts",
     "file_columns",
     "file_infos",
-    "hint_keywords",
     "hint_names",
     "hint_options",
     "holds_image_lists",
@@ -133,6 +132,7 @@ __all__ = [
     "task_slots",
     "text_numbers",
     "track_into",
+    "validate_arguments",
     "write_network_folder",
 ]
 

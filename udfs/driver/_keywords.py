@@ -13,7 +13,7 @@ from udfs.driver._argument_types import argument_types, check_types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_keywords", "hint_names", "hint_options"]
+__all__ = ["FORMER_NAMES", "UnknownKeywordError", "hint_names", "hint_options", "validate_arguments"]
 
 _Target = TypeVar("_Target", bound="Callable[..., Any]")
 
@@ -35,8 +35,10 @@ class UnknownKeywordError(InvalidArgumentError, TypeError):
     """A keyword argument that the function does not have; the message hints at the right one."""
 
 
-def hint_keywords(target: _Target, options: Mapping[str, Any] = MappingProxyType({}), *, check: bool = True) -> _Target:
-    """Make a function, or a class's constructor, hint at the right keyword, and check the types of its arguments.
+def validate_arguments(
+    target: _Target, options: Mapping[str, Any] = MappingProxyType({}), *, check: bool = True
+) -> _Target:
+    """Make a function, or a class's constructor, check the names and the types of its arguments.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def hint_keywords(target: _Target, options: Mapping[str, Any] = MappingProxyType
 
     Examples
     --------
-    >>> @hint_keywords
+    >>> @validate_arguments
     ... def search(*, metric="loss", num_shards=1): ...
     >>> search(evaluation_metric="auc")
     Traceback (most recent call last):
@@ -78,7 +80,7 @@ def hint_keywords(target: _Target, options: Mapping[str, Any] = MappingProxyType
 
 def hint_names(target: _Target) -> _Target:
     """Make a function or class hint at the right keyword, and leave the types to its own checks."""
-    return hint_keywords(target, check=False)
+    return validate_arguments(target, check=False)
 
 
 def hint_options(options: type, *, without: Iterable[str] = ()) -> Callable[[_Target], _Target]:
@@ -103,7 +105,7 @@ def hint_options(options: type, *, without: Iterable[str] = ()) -> Callable[[_Ta
     udfs.driver._keywords.UnknownKeywordError: explain() has no parameter 'strid'; did you mean 'stride'?
     """
     accepted = {name: each for name, each in options.__annotations__.items() if name not in without}
-    return functools.partial(hint_keywords, options=accepted, check=False)
+    return functools.partial(validate_arguments, options=accepted, check=False)
 
 
 def _keywords(function: Callable[..., Any], name: str, options: Iterable[str] = ()) -> list[str]:

@@ -21,7 +21,7 @@ from udfs.attribution import (
     rise,
     shapley,
 )
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.handlers import LayerLayout, layer_layout
 from vista_spark.attribution._attribution import Attribution
 from vista_spark.errors import InvalidArgumentError
@@ -90,7 +90,7 @@ class Attributor:
         """Name of the input whose parts get the attribution."""
         return self.source.name
 
-    @hint_keywords
+    @validate_arguments
     def ablation(self, *, groups: Groups | None = None, baseline: Baseline | None = None) -> Attribution:
         """Replace one group of elements after the other and measure the fall of the score.
 
@@ -117,7 +117,7 @@ class Attributor:
         """
         return self._by_groups("ablation", ablate, groups, baseline, draws=True)
 
-    @hint_keywords
+    @validate_arguments
     def lime(
         self,
         *,
@@ -157,7 +157,7 @@ class Attributor:
         method = partial(lime, samples=samples, kernel_width=kernel_width, ridge=ridge, seed=seed)
         return self._by_groups("LIME", method, groups, baseline, seed=seed)
 
-    @hint_keywords
+    @validate_arguments
     def shapley(
         self,
         *,
@@ -193,7 +193,7 @@ class Attributor:
             "Shapley values", partial(shapley, orders=orders, seed=seed), groups, baseline, seed=seed
         )
 
-    @hint_keywords
+    @validate_arguments
     def rise(
         self,
         *,
@@ -237,7 +237,7 @@ class Attributor:
         )  # fmt: skip
         return self._attribution("RISE", result, result.values[0], started, baseline=baseline, seed=seed)
 
-    @hint_keywords
+    @validate_arguments
     def integrated_gradients(self, *, baseline: Baseline | None = None, steps: int = 50) -> Attribution:
         """Integrate the score's gradients from the baseline to the input (Sundararajan et al., ICML 2017); by captum.
 
@@ -272,7 +272,7 @@ class Attributor:
             values = values.sum(axis=self.source.channels)
         return self._attribution("integrated gradients", result, values, started, baseline=baseline)
 
-    @hint_keywords
+    @validate_arguments
     def grad_cam(self, *, layer: str | None = None, layout: str | None = None) -> Attribution:
         """Weight a layer's feature maps by their mean gradients (Selvaraju et al., ICCV 2017); by captum.
 
@@ -323,7 +323,7 @@ class Attributor:
         result = Importance((values,), whole, 2)
         return self._attribution("Grad-CAM", result, values, started, text=f"none; gradients at {chosen!r}")
 
-    @hint_keywords
+    @validate_arguments
     def deletion(self, attribution: Attribution, *, baseline: Baseline | None = None, steps: int = 100) -> ScoreCurve:
         """Remove the input's elements, the most important first: the score falls fast for a good attribution.
 
@@ -351,7 +351,7 @@ class Attributor:
         baselines = self.source.changing_baselines(baseline)
         return deletion(self._scored, baselines, self._ordered_values(attribution), steps=steps)
 
-    @hint_keywords
+    @validate_arguments
     def insertion(self, attribution: Attribution, *, baseline: Baseline | None = None, steps: int = 100) -> ScoreCurve:
         """Restore the input's elements in a baseline, the most important first: the score of a good one rises fast.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from udfs.attribution import check_positive
-from udfs.driver import hint_keywords, hint_options
+from udfs.driver import hint_options, validate_arguments
 from udfs.handlers import TensorSpec, framework, framework_of
 from udfs.images import decode
 from udfs.inference import TOKENIZER, Tokenization, open_tokenizer
@@ -192,7 +192,7 @@ def tensor_attributor(
     return _attributor(prepared, source, keywords, batch_size)
 
 
-@hint_keywords
+@validate_arguments
 def text_attributor(  # noqa: PLR0913 - options by name
     text: str,
     model: str | ModelCard,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._program import program_of
 from vista_spark.compiling._transfer import compile_transfer, is_transfer
@@ -12,7 +12,7 @@ from vista_spark.compiling._transfer import compile_transfer, is_transfer
 __all__ = ["compile_pipeline"]
 
 
-@hint_keywords
+@validate_arguments
 def compile_pipeline(
     model: Any,
     *,

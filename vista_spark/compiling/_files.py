@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.compiling import UnsupportedOperatorError
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from vista_spark.compiling._refusals import damaged
 
 __all__ = ["read_model"]
@@ -15,7 +15,7 @@ __all__ = ["read_model"]
 _START = 4096
 
 
-@hint_keywords
+@validate_arguments
 def read_model(path: str | Path) -> Any:
     """Read a model file for :func:`compile_pipeline`, without running or unpickling it.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import PipelineModel
 
 from optimizer.compiling import ProgramError, UnsupportedOperatorError, sparse_nodes
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from vista_spark.compiling._compiled_pipeline import CompiledPipeline
 from vista_spark.compiling._stage import TensorPipeline
 from vista_spark.compiling.sparkml import Columns, known_of, lower_stage, named_program, stages_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["replace_stages"]
 
 
-@hint_keywords
+@validate_arguments
 def replace_stages(
     model: Transformer,
     *,

@@ -8,7 +8,7 @@ from pyspark import keyword_only
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
-from udfs.driver import UNBOUND, accessors, at_least, hint_keywords, one_of, optional_accessors, setter
+from udfs.driver import UNBOUND, accessors, at_least, one_of, optional_accessors, setter, validate_arguments
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import HasImageSize, Network, layouts_by_layer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CNNFeaturizer"]
 
 
-@hint_keywords
+@validate_arguments
 class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     """Pass images through a pre-trained CNN once and keep the features of some of its layers.
 

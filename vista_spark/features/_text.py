@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import keyword_only
 from pyspark.ml.param import Param
 
-from udfs.driver import UNBOUND, at_least, hint_keywords, one_of, optional_accessors
+from udfs.driver import UNBOUND, at_least, one_of, optional_accessors, validate_arguments
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import TEXT_POOLINGS, Network
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TextFeaturizer"]
 
 
-@hint_keywords
+@validate_arguments
 class TextFeaturizer(NetworkFeaturizer):
     """Pass texts through a pre-trained transformer once and keep the features of some of its layers.
 

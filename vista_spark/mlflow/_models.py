@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from udfs.driver import Pyfunc, hint_keywords, pyfunc_signature
+from udfs.driver import Pyfunc, pyfunc_signature, validate_arguments
 from vista_spark.compiling import compile_pipeline
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
@@ -26,7 +26,7 @@ _EXTRAS = {"torch": "torch", "keras": "tensorflow"}
 _READS = {"image": "binary", "text": "string", "tensor": "double[]"}
 
 
-@hint_keywords
+@validate_arguments
 def save_model(model: Any, path: str | Path, *, signature: Any = None, input_example: Any = None) -> None:
     """Save a model with its network as a folder that ``mlflow.pyfunc.load_model`` loads, without Spark.
 

@@ -19,11 +19,11 @@ from udfs.driver import (
     StageReadable,
     check_absent,
     check_present,
-    hint_keywords,
     map_rows,
     quoted,
     setter,
     task_slots,
+    validate_arguments,
 )
 from udfs.mlp import Scoring, Training
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
@@ -283,7 +283,7 @@ class _Trained(HasNetworkCols, HasTraining):
         )
 
 
-@hint_keywords
+@validate_arguments
 class MLPClassifier(
     Estimator[MLPClassificationModel],
     _Trained,
@@ -398,7 +398,7 @@ class MLPClassifier(
         return self._fitted(MLPClassificationModel, dataset)
 
 
-@hint_keywords
+@validate_arguments
 class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, DefaultParamsWritable):
     """Train a multi-layer perceptron for a number on the cluster, data-parallel, by the mean squared error.
 

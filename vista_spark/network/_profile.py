@@ -12,7 +12,7 @@ import pyarrow as pa
 from optimizer import __version__
 from optimizer.errors import InvalidArgumentError
 from optimizer.transfer import ModelProfile
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.inference import Inference
 from udfs.inference.profiling import ProfilingRequest, measure
 from udfs.node import check_device, node_folder, written_once
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["profile", "profile_network"]
 
 
-@hint_keywords
+@validate_arguments
 def profile(
     model: Any,
     *,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
-from udfs.driver import hint_keywords, hint_options, task_slots
+from udfs.driver import hint_options, task_slots, validate_arguments
 from udfs.handlers import framework
 from udfs.images import decode, open_rgb, picture_geometry
 from udfs.node import check_device
@@ -381,7 +381,7 @@ class _Query:
         return not isinstance(self.targets, int) and list(self.targets) == [self.options.target]
 
 
-@hint_keywords
+@validate_arguments
 def open_explainer(
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,

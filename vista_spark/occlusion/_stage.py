@@ -22,11 +22,11 @@ from udfs.driver import (
     at_least,
     check_absent,
     check_present,
-    hint_keywords,
     holds_image_lists,
     map_rows,
     optional_accessors,
     quoted,
+    validate_arguments,
 )
 from udfs.handlers import framework
 from udfs.occlusion import COMPARABLE, SMALLEST_SAMPLED, Explaining, Measured
@@ -119,7 +119,7 @@ class _OcclusionStage(HasOcclusion):
         )
 
 
-@hint_keywords
+@validate_arguments
 class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, NetworkPersistable):
     """Occlusion heat maps of a column of images: dependence of a network's prediction on each part of an image.
 

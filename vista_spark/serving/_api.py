@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from optimizer.errors import nearest
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.serving import NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._app import App
@@ -183,7 +183,7 @@ class Api:
             return self._applications.submit(name, inputs, version=version, timeout_ms=timeout_ms)
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
 
-    @hint_keywords
+    @validate_arguments
     def scorer(  # noqa: PLR0913 - options by name
         self,
         name: str,
@@ -250,7 +250,7 @@ class Api:
         )
         return Scorer(self._deployer.deployment(name), self._deployer.device, self._deployer.deliveries, spec)
 
-    @hint_keywords
+    @validate_arguments
     def deploy(self, session: Session | App) -> None:
         """Deploy a session or an application on the running server, or replace one by another version (hot swap).
 
@@ -281,7 +281,7 @@ class Api:
         if self.front_end is not None:
             self.front_end.refresh()
 
-    @hint_keywords
+    @validate_arguments
     def split(self, name: str) -> QuerySplit:
         """Return the calls of an application so far, and the part of the deadline that each model has now.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from optimizer.arguments import one_of, real
 from optimizer.errors import nearest
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 
@@ -94,7 +94,7 @@ class ModelHandler:
         return calls.execute(self.name, record)
 
 
-@hint_keywords
+@validate_arguments
 class App:
     """Base class of applications: :meth:`process` answers a request by asking deployed models (Figures 3.7 to 3.9).
 

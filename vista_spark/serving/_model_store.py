@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from optimizer.errors import nearest
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.handlers import framework
 from udfs.inference import NetworkFile, Tokenization
 from udfs.names import check_name
@@ -42,7 +42,7 @@ class _Sampled:
     sample: Any
 
 
-@hint_keywords
+@validate_arguments
 class ModelStore:
     """Models by name and version, with aliases of versions. A server follows an alias that moves.
 
@@ -77,7 +77,7 @@ class ModelStore:
     def __init__(self, store: str | Store) -> None:
         self._store = Store.from_uri(store) if isinstance(store, str) else store
 
-    @hint_keywords
+    @validate_arguments
     def save(self, session: Session, *, alias: str | None = None) -> str:
         """Save a session's model as the next version of its name.
 
@@ -129,7 +129,7 @@ class ModelStore:
             self.alias(name, alias, version)
         return version
 
-    @hint_keywords
+    @validate_arguments
     def versions(self, name: str) -> list[str]:
         """Return the versions of a model, oldest first.
 
@@ -158,7 +158,7 @@ class ModelStore:
         """
         return [name for name in self._store.list(_FOLDER) if self.versions(name)]
 
-    @hint_keywords
+    @validate_arguments
     def alias(self, name: str, alias: str, version: str) -> None:
         """Set an alias to a version. Servers that use the alias follow within an epoch.
 
@@ -180,7 +180,7 @@ class ModelStore:
         self._check(name, version)
         self._store.write(version.encode(), _FOLDER, name, _ALIASES, alias)
 
-    @hint_keywords
+    @validate_arguments
     def version(self, name: str, alias: str | None = None) -> str:
         """Return the version that an alias names, or the newest one.
 
@@ -218,7 +218,7 @@ class ModelStore:
             )
         return self._store.read(_FOLDER, name, _ALIASES, alias).decode()
 
-    @hint_keywords
+    @validate_arguments
     def load(self, name: str, version: str) -> dict[str, Any]:
         """Return the :class:`Session` fields that a version was saved with; files stay in the store.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from optimizer.arguments import whole
 from optimizer.graph import peak_live_bytes
 from optimizer.serving import BatchingProfile, ServingError
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.node import check_device, freed_memory_kept
 from udfs.serving import OpenModels, Row
 from vista_spark.serving._deployment import opened, sample_row
@@ -34,7 +34,7 @@ _RUNS = 3
 _PATIENCE_S = 8.0
 
 
-@hint_keywords
+@validate_arguments
 def profile_batches(
     session: Session, batches: Sequence[int] = (1, 4, 16), *, threads: int = 1, device: str = "cpu"
 ) -> BatchingProfile:

@@ -11,7 +11,7 @@ from pyspark.sql import is_remote
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
 from optimizer.serving import POLICIES, Backend, InfeasibleError
-from udfs.driver import SlotLease, encrypts, hint_keywords, is_local, lease_slots, leased_slots, task_slots
+from udfs.driver import SlotLease, encrypts, is_local, lease_slots, leased_slots, task_slots, validate_arguments
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
 from udfs.serving import BackendSpec, Deliveries, LiveRouter
@@ -48,7 +48,7 @@ _HANGS_MS = 10_000.0
 _LOOK_S = 0.05
 
 
-@hint_keywords
+@validate_arguments
 class Server:
     """Server of models in long-lived tasks of a Spark session, which answers each request within its deadline.
 
@@ -146,7 +146,7 @@ class Server:
         self._store = Store.from_uri(store) if isinstance(store, str) else store
         self._deployed = Deployed(threads, device)
 
-    @hint_keywords
+    @validate_arguments
     def deploy(self, session: Session | App) -> Self:
         """Open a session's model on this machine, check it, and measure its batches.
 
@@ -177,7 +177,7 @@ class Server:
             self._deployed.add(session, self._store)
         return self
 
-    @hint_keywords
+    @validate_arguments
     def split(self, name: str) -> QuerySplit:
         """Return the models that an application calls, how often, and the part of the deadline that each has.
 
@@ -201,7 +201,7 @@ class Server:
             raise InvalidArgumentError(f"name must be a deployed application, got {name!r}{nearest(name, apps) or '.'}")
         return apps[name].split
 
-    @hint_keywords
+    @validate_arguments
     def profile(self, name: str) -> BatchingProfile:
         """Return the batching profile of a session.
 
@@ -243,7 +243,7 @@ class Server:
             )
         return live if self._least == len(self._names) else base
 
-    @hint_keywords
+    @validate_arguments
     def start(
         self,
         timeout_s: float = _START_S,

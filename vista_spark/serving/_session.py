@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import Transformer
 
 from optimizer.arguments import real
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._model_reference import is_reference
@@ -31,7 +31,7 @@ _TYPES = (
 )
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(frozen=True, slots=True)
 class Session:
     """A model that answers requests within a deadline.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from udfs.driver import hint_keywords, launch
+from udfs.driver import launch, validate_arguments
 from vista_spark.sessions._envelope import not_set
 from vista_spark.sessions._executors import await_executor, check_workers
 from vista_spark.sessions._shipping import ship_packages
@@ -22,7 +22,7 @@ __all__ = ["session"]
 _LOG = logging.getLogger(__name__)
 
 
-@hint_keywords
+@validate_arguments
 def session(
     master: str | None = None,
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer, plan_layers, size_workload
-from udfs.driver import hint_keywords
+from udfs.driver import validate_arguments
 from udfs.images import BYTES_PER_PIXEL, MAX_PIXELS
 from udfs.node import check_device
 from vista_spark.network import network, profile_network
@@ -104,7 +104,7 @@ class TransferProblem:
     decisions: Decisions
 
 
-@hint_keywords
+@validate_arguments
 def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     model: Any,
     cluster: ClusterSpec,

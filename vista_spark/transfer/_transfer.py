@@ -11,7 +11,15 @@ from pyspark.sql import functions as F
 
 from optimizer.memory import LOGICAL_PLANS, Join, Persistence
 from optimizer.transfer import plan_layers
-from udfs.driver import Progress, check_paths, check_present, check_tracking, hint_keywords, holds_image_lists, quoted
+from udfs.driver import (
+    Progress,
+    check_paths,
+    check_present,
+    check_tracking,
+    holds_image_lists,
+    quoted,
+    validate_arguments,
+)
 from udfs.inference import POOLINGS, REDUCTIONS
 from udfs.node import check_device
 from vista_spark import roster
@@ -71,7 +79,7 @@ _AUTO = (
 )
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureTransfer(Estimator[FeatureTransferModel]):
     """Compare layers of a pre-trained network as features of a downstream model.
@@ -290,7 +298,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         model._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own models have their estimator's
         return model
 
-    @hint_keywords
+    @validate_arguments
     def run(
         self,
         structured: DataFrame,

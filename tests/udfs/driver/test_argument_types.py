@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from optimizer.errors import InvalidArgumentError
-from udfs.driver import UnknownKeywordError, hint_keywords
+from udfs.driver import UnknownKeywordError, validate_arguments
 from udfs.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Forest:
     """Stands in for what a user passes as a class."""
 
 
-@hint_keywords
+@validate_arguments
 @dataclass(kw_only=True)
 class Job:
     """Settings of every kind that public functions have."""
@@ -44,11 +44,11 @@ class Job:
     weights: str | os.PathLike[str] | None = None
     anything: Any = None
 
-    @hint_keywords
+    @validate_arguments
     def run(self, df: DataFrame, *, run_id: str | None = None) -> str:
         return f"{run_id}"
 
-    @hint_keywords
+    @validate_arguments
     def start(self, spark: SparkSession | None = None, *, run_id: str | None = None) -> str:
         return f"{run_id}"
 
