@@ -6,23 +6,44 @@ import doctest
 import importlib
 import logging
 import os
+import re
 import sys
 import threading
 import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+# Settings of every operator that the guide and the example use.
+_SETTINGS = {"retries", "retry_delay"}
+
+
 class _BaseOperator:
-    def __init__(self, *, task_id: str, **_: object) -> None:
+    def __init__(self, *, task_id: str, **settings: object) -> None:
+        assert settings.keys() <= _SETTINGS, settings
         self.task_id = task_id
         self.log = logging.getLogger("airflow.task")
+
+    def __rshift__(self, other: Any) -> Any:
+        return other
+
+
+class _Dag:
+    def __init__(self, dag_id: str, **_: object) -> None:
+        self.dag_id = dag_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class _TaskError(Exception):
@@ -37,7 +58,7 @@ class _FinalError(_TaskError):
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The operator's class over a stand-in for Airflow, which has an environment of its own."""
     sdk, errors = ModuleType("airflow.sdk"), ModuleType("airflow.sdk.exceptions")
-    sdk.BaseOperator = _BaseOperator  # type: ignore[attr-defined]
+    sdk.BaseOperator, sdk.DAG = _BaseOperator, _Dag  # type: ignore[attr-defined]
     errors.AirflowException, errors.AirflowFailException = _TaskError, _FinalError  # type: ignore[attr-defined]
     for name, module in {
         "airflow": ModuleType("airflow"),
@@ -192,6 +213,15 @@ def _lives(process: int) -> bool:
 def test_wrong_commands_are_refused_when_the_dag_is_read(command: Any, message: str, operator: Any) -> None:
     with pytest.raises(ValueError, match=message):
         operator(task_id="search", command=command)
+
+
+def test_the_guide_and_the_example_have_keywords_of_today(operator: Any) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "airflow.md").read_text(), re.DOTALL)
+    for source in (block, (ROOT / "examples" / "airflow" / "adult_search.py").read_text()):
+        names: dict[str, Any] = {}
+        exec(source, names)
+        assert isinstance(names["search"], operator)
+        assert names["search"].task_id == "search"
 
 
 @pytest.mark.parametrize("module", ["_operator", "_process", "_run_names"])
