@@ -13,6 +13,7 @@ from udfs.arrow._batches import rebatch
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Self
 
     from udfs.arrow._policy import RowPolicy
 
@@ -119,14 +120,14 @@ class RowMap:
         ``keep`` and ``read`` are names or positions in the batches. ``bad`` counts bad rows by reason, without the
         details, whatever the policy; with the policy ``"raise"`` a bad row is a RowError.
         """
-        opened = _Opened(self, bad)
         names = [*self.keep, *(field.name for field in self.schema)]
-        for batch in rebatch(batches, self.function.batch_size):
-            columns, reasons = opened([batch.column(place) for place in read])
-            rows = pa.RecordBatch.from_arrays([*(batch.column(place) for place in keep), *columns], names=names)
-            if self.policy.errors == "drop":
-                rows = rows.filter(pa.array(np.array([reason is None for reason in reasons], np.bool_)))
-            yield rows
+        with _Opened(self, bad) as opened:
+            for batch in rebatch(batches, self.function.batch_size):
+                columns, reasons = opened([batch.column(place) for place in read])
+                rows = pa.RecordBatch.from_arrays([*(batch.column(place) for place in keep), *columns], names=names)
+                if self.policy.errors == "drop":
+                    rows = rows.filter(pa.array(np.array([reason is None for reason in reasons], np.bool_)))
+                yield rows
 
     def beside(
         self, batches: Iterable[pa.Array | tuple[pa.Array, ...]], read: Sequence[int]
@@ -139,15 +140,18 @@ class RowMap:
         """
         if self.policy.errors != "null":
             raise ValueError(f"errors={self.policy.errors!r} takes whole rows")
-        opened, size = _Opened(self, None), self.function.batch_size
+        size = self.function.batch_size
         fields = [pa.field(f"r{place}", field.type) for place, field in enumerate(self.schema)]
-        for batch in batches:
-            arrays = batch if isinstance(batch, tuple) else (batch,)
-            parts = [
-                pa.StructArray.from_arrays(opened([arrays[place].slice(at, size) for place in read])[0], fields=fields)
-                for at in range(0, len(arrays[0]), size)
-            ]
-            yield pa.concat_arrays(parts) if parts else pa.array([], pa.struct(fields))
+        with _Opened(self, None) as opened:
+            for batch in batches:
+                arrays = batch if isinstance(batch, tuple) else (batch,)
+                parts = [
+                    pa.StructArray.from_arrays(
+                        opened([arrays[place].slice(at, size) for place in read])[0], fields=fields
+                    )
+                    for at in range(0, len(arrays[0]), size)
+                ]
+                yield pa.concat_arrays(parts) if parts else pa.array([], pa.struct(fields))
 
 
 class _Opened:
@@ -156,18 +160,33 @@ class _Opened:
     def __init__(self, rows: RowMap, bad: Counter[str] | None) -> None:
         from pyspark import TaskContext  # who decodes images alone needs no Spark
 
+        from udfs.node import worker_status  # imports pyspark
+
+        self._status, self._has_begun = worker_status(), False
         context = TaskContext.get()
         self._threads, self._partition = (context.cpus(), context.partitionId()) if context else (1, 0)
         self._rows, self._bad = rows, bad
         self._step: Callable[[pa.RecordBatch], NewColumns] | None = None
         self._first_row = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._has_begun:
+            self._status.end()
+
     def __call__(self, inputs: list[pa.Array]) -> tuple[list[pa.Array], Sequence[str | None]]:
         """Compute the new columns of some rows, those of reasons included, and the reason why each row is bad."""
         function, policy = self._rows.function, self._rows.policy
         if self._step is None:
-            self._step = function.open(self._threads)
-        new = self._step(pa.RecordBatch.from_arrays(inputs, names=list(function.reads)))
+            self._status.begin("inference")
+            self._has_begun = True
+            with self._status.phase("load"):
+                self._step = function.open(self._threads)
+        with self._status.phase("compute"):
+            new = self._step(pa.RecordBatch.from_arrays(inputs, names=list(function.reads)))
+        self._status.add_rows(len(new.reasons))
         if self._bad is not None:
             self._bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
         details = new.details or [None] * len(new.reasons)

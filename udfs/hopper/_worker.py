@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from udfs.hopper._services import Services
-from udfs.node import keep_freed_memory
+from udfs.node import keep_freed_memory, worker_status
 from udfs.rpc import Credentials  # noqa: TC001 - its instances are pickled
 
 if TYPE_CHECKING:
@@ -49,5 +49,10 @@ class PoolWorker:
             pass
         keep_freed_memory()
         sys.setswitchinterval(_SWITCH_S)
-        Services(self.worker, self.driver, self.credentials).serve()
+        status = worker_status()
+        status.begin("hopper")
+        try:
+            Services(self.worker, self.driver, self.credentials).serve()
+        finally:
+            status.end()
         return iter(())

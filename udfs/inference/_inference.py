@@ -15,7 +15,7 @@ from udfs.inference._feeds import Feed, ImageFeed, Read, TensorFeed
 from udfs.inference._finite_records import NOT_FINITE, finite_records, of_records
 from udfs.inference._model import ModelSource, open_model
 from udfs.inference._pooling import Pooling, pool
-from udfs.node import keep_freed_memory, task_device
+from udfs.node import keep_freed_memory, task_device, worker_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +114,9 @@ class Inference:
         return partial(self._run, open_model(self.source, task_device(self.device), threads))
 
     def _run(self, model: TracedModel, batch: pa.RecordBatch) -> NewColumns:
-        reads = [feed.take(batch) for feed in self.feeds]
+        status = worker_status()
+        with status.phase("decode"):
+            reads = [feed.take(batch) for feed in self.feeds]
         reasons = [next(filter(None, row), None) for row in zip(*(read.reasons for read in reads), strict=True)]
         valid = np.array([reason is None for reason in reasons], np.bool_)
         empty: NDArray[Any] = np.empty((0, 0), np.float32)
@@ -130,8 +132,9 @@ class Inference:
             valid[np.flatnonzero(valid)[~finite]] = False
             vectors, tensors = [rows[finite] for rows in vectors], of_records(finite, tensors, counts)
             counts = None if counts is None else counts[finite]
-        columns: list[pa.Array] = [to_lists(rows, valid) for rows in vectors]
-        columns += [to_binary(rows, valid, counts) for rows in tensors]
+        with status.phase("convert"):
+            columns: list[pa.Array] = [to_lists(rows, valid) for rows in vectors]
+            columns += [to_binary(rows, valid, counts) for rows in tensors]
         return NewColumns.explained(columns, reasons)
 
     def _infer(

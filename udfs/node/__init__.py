@@ -9,6 +9,7 @@ from udfs.node._errors import DeviceError
 from udfs.node._machine import MachineReport, memory_limit, task_device
 from udfs.node._supervised_thread import SupervisedThread
 from udfs.node._threads import limit_threads
+from udfs.node._worker_status import WorkerPhase, WorkerStatus, status_folder, worker_status
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -18,6 +19,8 @@ __all__ = [
     "MachineReport",
     "NodeCacheError",
     "SupervisedThread",
+    "WorkerPhase",
+    "WorkerStatus",
     "background",
     "check_device",
     "freed_memory_kept",
@@ -26,6 +29,8 @@ __all__ = [
     "memory_limit",
     "node_folder",
     "return_freed_memory",
+    "status_folder",
     "task_device",
+    "worker_status",
     "written_once",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from udfs.handlers import register_framework
-from udfs.node import keep_freed_memory, limit_threads, task_device
+from udfs.node import keep_freed_memory, limit_threads, task_device, worker_status
 from udfs.rpc import Caller, Credentials, Endpoint, address_towards
 from udfs.serving._backend import Backend
 from udfs.serving._messages import ATTACHING, Attach
@@ -55,11 +55,13 @@ class BackendWorker:
         limit_threads(self.spec.threads)
         backend = Backend(self.recipes, replace(self.spec, device=task_device(self.spec.device)))
         with Endpoint(address_towards(self.driver), self.credentials, backend.protocol, backend.answer) as endpoint:
-            caller = Caller(self.driver, self.credentials, ATTACHING)
+            caller, status = Caller(self.driver, self.credentials, ATTACHING), worker_status()
+            status.begin("serving")
             try:
                 hello = Attach(self.worker, endpoint.location)
                 if caller.call(hello, timeout_s=_CALL_S).wanted:
                     backend.serve()
             finally:
+                status.end()
                 caller.close()
         return iter(())

@@ -1,0 +1,222 @@
+"""Status file of a Python worker, for the JVM plugin of its executor."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import stat
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pyspark import TaskContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["WorkerPhase", "WorkerStatus", "status_folder", "worker_status"]
+
+WorkerPhase = Literal["load", "decode", "compute", "convert"]
+"""Part of a task: opening the network, decoding inputs, running the network, building Arrow arrays."""
+
+# Seconds between writes within a task.
+_INTERVAL_S = 1.0
+
+# An older process has been idle after tasks of other queries, so its start cannot be told from its idle time.
+_LONGEST_START_S = 60.0
+
+
+def status_folder() -> Path:
+    """Return the folder that the plugin of an executor creates for the status files of this user."""
+    return Path(os.environ.get("TMPDIR") or "/tmp", f"cerebro-spark-workers-{os.getuid()}")  # noqa: S108
+
+
+class WorkerStatus:
+    """Role and progress of the tasks of this process, written to ``<pid>.json`` in the folder of the plugin.
+
+    Rows and seconds accumulate over the tasks of the process, so that a reader computes rates from differences. The
+    file is replaced atomically at the start and the end of a task, and at most once a second between them. Without the
+    folder, which only the plugin creates, nothing is written or measured. :func:`worker_status` returns the instance
+    of the process.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the plugin. It must belong to this user, without permissions for others.
+
+    Examples
+    --------
+    >>> status = WorkerStatus(Path("no-such-folder"))
+    >>> status.begin("inference")
+    >>> with status.phase("decode"):
+    ...     status.add_rows(8)
+    >>> status.rows
+    0
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rows = 0
+        self.seconds: dict[str, float] = dict.fromkeys(("start", "load", "decode", "compute", "convert"), 0.0)
+        self.pid = os.getpid()
+        self._started_ticks, self._thread = _start_ticks(), 0
+        self._role, self._planned_bytes = "", None  # type: str, int | None
+        self._task: tuple[int, int] | None = None  # attempt and stage
+        self._depth, self._phase, self._since, self._written = 0, "", 0.0, 0.0
+        self._is_on, self._has_begun = False, False
+
+    def begin(self, role: str, planned_bytes: int | None = None) -> None:
+        """Register a task of this process; the first one of nested calls decides the role.
+
+        Parameters
+        ----------
+        role : str
+            Kind of work: ``"inference"``, ``"hopper"``, ``"serving"``, ...
+        planned_bytes : int, optional
+            Planned resident memory of the process. Defaults to the share of ``spark.executor.pyspark.memory`` that
+            Spark gave this worker, if that is set.
+        """
+        if self._is_on:
+            self._depth += threading.get_ident() == self._thread
+            return
+        context = TaskContext.get()
+        if context is None or not _is_private(self._folder):
+            return
+        self._is_on, self._depth = True, 1
+        self._thread = threading.get_ident()
+        self._role = role
+        self._planned_bytes = _memory_of_worker() if planned_bytes is None else planned_bytes
+        self._task = (context.taskAttemptId(), context.stageId())
+        if not self._has_begun:
+            self._has_begun = True
+            age = _process_age()
+            if age is not None and age <= _LONGEST_START_S:
+                self.seconds["start"] = age
+            self._register_stack()
+        self._write()
+
+    def end(self) -> None:
+        """Unregister the task that :meth:`begin` registered."""
+        if not self._is_running_here():
+            return
+        self._depth -= 1
+        if self._depth == 0:
+            self._task = None
+            self._write()
+            self._is_on = False
+
+    @contextmanager
+    def phase(self, name: WorkerPhase) -> Iterator[None]:
+        """Charge the time of a ``with`` block to a phase; a block within it has its time to itself."""
+        if not self._is_running_here():
+            yield
+            return
+        outer = self._charge(name)
+        try:
+            yield
+        finally:
+            self._charge(outer)
+
+    def add_rows(self, rows: int) -> None:
+        """Count rows that were computed, and write the file if a second has passed."""
+        if not self._is_running_here():
+            return
+        self.rows += rows
+        if time.monotonic() - self._written >= _INTERVAL_S:
+            self._write()
+
+    def _is_running_here(self) -> bool:
+        """Return whether this thread began a task; other threads of it are not measured."""
+        return self._is_on and threading.get_ident() == self._thread
+
+    def _charge(self, name: str) -> str:
+        """Charge the time since the last change to the phase until now, and return it."""
+        now, outer = time.perf_counter(), self._phase
+        if outer:
+            self.seconds[outer] += now - self._since
+        self._phase, self._since = name, now
+        return outer
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        attempt, stage = self._task or (None, None)
+        content = {
+            "role": self._role,
+            "planned_bytes": self._planned_bytes,
+            "task_attempt_id": attempt,
+            "stage_id": stage,
+            "rows": self.rows,
+            "seconds": {name: round(seconds, 6) for name, seconds in self.seconds.items()},
+            "updated": time.time(),
+            # Tells this process from a later one with the same pid; in clock ticks after the boot.
+            "started_ticks": self._started_ticks,
+        }
+        partial = f"{self._folder}/{self.pid}.partial"
+        # A full disk or a folder that was deleted must not fail the task.
+        with suppress(OSError):
+            file = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            try:
+                os.write(file, json.dumps(content).encode())
+            finally:
+                os.close(file)
+            os.replace(partial, f"{self._folder}/{self.pid}.json")  # noqa: PTH105 - a Path costs more than the rename
+
+    def _register_stack(self) -> None:
+        """Let SIGUSR1 write the stacks of all threads to ``<pid>.stack``, unless the signal is in use."""
+        if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
+            return
+        with suppress(OSError, RuntimeError):
+            # faulthandler writes to the descriptor for the rest of the process.
+            flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND
+            file = os.open(self._folder / f"{self.pid}.stack", flags, 0o600)
+            faulthandler.register(signal.SIGUSR1, file=file, all_threads=True)
+
+
+_status: WorkerStatus | None = None
+
+
+def worker_status() -> WorkerStatus:
+    """Return the status of this process.
+
+    Examples
+    --------
+    >>> worker_status() is worker_status()
+    True
+    """
+    global _status  # noqa: PLW0603 - one process, one file
+    if _status is None or _status.pid != os.getpid():
+        _status = WorkerStatus(status_folder())
+    return _status
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        entry = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(entry.st_mode) and entry.st_uid == os.getuid() and not entry.st_mode & 0o077
+
+
+def _memory_of_worker() -> int | None:
+    """Read Spark's limit of this worker's memory, which it sets in the environment."""
+    mebibytes = os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "")
+    return int(mebibytes) << 20 if mebibytes.isdigit() else None
+
+
+def _start_ticks() -> int | None:
+    try:
+        return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _process_age() -> float | None:
+    """Measure the seconds since this process was forked."""
+    ticks = _start_ticks()
+    if ticks is None:
+        return None
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
