@@ -48,7 +48,7 @@ from vista_spark.occlusion import (
     explain_tensor,
     open_explainer,
 )
-from vista_spark.sessions import session
+from vista_spark.sessions import memory, session
 from vista_spark.sql import register_sql
 from vista_spark.transfer import (
     FeatureTransfer,
@@ -93,6 +93,7 @@ __all__ = [
     "explain_image_targets",
     "explain_tensor",
     "image_attributor",
+    "memory",
     "open_explainer",
     "plan_feature_transfer",
     "profile",

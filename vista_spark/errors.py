@@ -36,6 +36,7 @@ __all__ = [
     "LabelError",
     "MissingIdError",
     "NoExecutorError",
+    "PluginNotLoadedError",
     "RandomWeightsWarning",
     "TrackingError",
     "UnknownLayerError",
@@ -86,6 +87,10 @@ class ExplanationCancelledError(VistaError):
 
 class NoExecutorError(VistaError, TimeoutError):
     """No machine of the cluster has room for an executor as the session wants it: every job would wait for ever."""
+
+
+class PluginNotLoadedError(VistaError, RuntimeError):
+    """Spark runs without the JVM plugin that a function needs; the message says how to load it."""
 
 
 class RandomWeightsWarning(UserWarning):

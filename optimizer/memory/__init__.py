@@ -14,13 +14,14 @@ from optimizer.memory._logical_names import LOGICAL_PLANS, Logical
 from optimizer.memory._plan import TransferPlan
 from optimizer.memory._search import plan_transfer
 from optimizer.memory._sizes import Table, Tables, size_tables
-from optimizer.memory._spark import OS_MEMORY
+from optimizer.memory._spark import OS_MEMORY, PLANNED_MEMORY
 from optimizer.memory._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
 
 __all__ = [
     "LOGICAL_PLANS",
     "OS_MEMORY",
     "PAPER",
+    "PLANNED_MEMORY",
     "SPARK4",
     "ClusterSpec",
     "Constants",

@@ -11,10 +11,13 @@ from optimizer.memory._sizes import divided
 if TYPE_CHECKING:
     from optimizer.memory._apportionment import Apportionment
 
-__all__ = ["OS_MEMORY", "to_spark_conf"]
+__all__ = ["OS_MEMORY", "PLANNED_MEMORY", "to_spark_conf"]
 
 OS_MEMORY = "spark.vista.osMemory"
 """Setting of a session: memory of a node that is left to the operating system, as ``"2g"``."""
+
+PLANNED_MEMORY = "spark.cerebro.memory.plan"
+"""Setting of a session: bytes that the plan gives each region of an executor, which the JVM plugin compares."""
 
 # UnifiedMemoryManager.RESERVED_SYSTEM_MEMORY_BYTES: present in every heap, whether the constants count it or not.
 _RESERVED = 300 * MIB
@@ -31,7 +34,23 @@ def to_spark_conf(plan: Apportionment) -> dict[str, str]:
         conf["spark.memory.offHeap.size"] = f"{plan.off_heap_bytes // MIB}m"
     # Spark ignores it; a session reads it, and leaves the operating system what the plan left it.
     conf[OS_MEMORY] = f"{plan.os_bytes // MIB}m"
+    conf[PLANNED_MEMORY] = ",".join(f"{name}={value}" for name, value in _regions(plan).items())
     return conf | _sql(plan)
+
+
+def _regions(plan: Apportionment) -> dict[str, int]:
+    """Return the bytes of each region of an executor, and its task slots."""
+    return {
+        "cores": plan.cores,
+        "heap": plan.heap_bytes,
+        "user": plan.user_bytes,
+        "core": plan.core_bytes,
+        "storage": plan.storage_bytes,
+        "overhead": plan.overhead_bytes,
+        "off_heap": plan.off_heap_bytes,
+        "python": plan.python_bytes,
+        "dl": plan.dl_bytes,
+    }
 
 
 def _beside(plan: Apportionment) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -88,3 +89,40 @@ def test_a_connect_server_serves_clients_without_the_jar(tmp_path: Path) -> None
     with SparkConnectServer(tmp_path / "server", "local[2]", Path(sys.executable), conf) as server:
         code = _QUERY.format(master=repr(server.url), conf={})
         assert "ROWS 4 True" in _run(tmp_path, sys.executable, "-c", code)
+
+
+_MEMORY = """
+import json, time
+from vista_spark import memory, session
+spark = session({master}, conf={conf}, ship=True)
+spark.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+until = time.monotonic() + 60
+rows = []
+while time.monotonic() < until and not [row for row in rows if row.region == "python" and row.measured_bytes]:
+    time.sleep(0.5)
+    rows = memory(spark).collect()
+print("ROWS", json.dumps([[row.executor, row.region, row.measured_bytes, row.predicted_bytes] for row in rows]))
+spark.stop()
+"""
+
+
+def _measured(printed: str) -> dict[tuple[str, str], tuple[int, int]]:
+    rows = json.loads(printed.partition("ROWS ")[2].splitlines()[0])
+    return {(executor, region): (measured, predicted) for executor, region, measured, predicted in rows}
+
+
+def test_executors_report_their_memory(small: StandaloneCluster, tmp_path: Path) -> None:
+    conf = _SMALL | {"spark.cerebro.memory.plan": "cores=1,heap=500,overhead=60,off_heap=0,python=70,dl=80"}
+    rows = _measured(_run(tmp_path, sys.executable, "-c", _MEMORY.format(master=repr(small.url), conf=conf)))
+    assert {executor for executor, _ in rows} == {"0"}, "the driver runs no tasks"
+    measured, predicted = rows["0", "python"]
+    assert measured > 10 << 20 and predicted == 150
+    assert rows["0", "total"][0] > rows["0", "jvm"][0] > 100 << 20
+
+
+def test_memory_through_connect(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    conf = plugin_conf() | {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}
+    with SparkConnectServer(tmp_path / "server", "local[2]", Path(sys.executable), conf) as server:
+        rows = _measured(_run(tmp_path, sys.executable, "-c", _MEMORY.format(master=repr(server.url), conf={})))
+    assert rows["driver", "python"][0] > 10 << 20

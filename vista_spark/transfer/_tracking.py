@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from optimizer import __version__
+from vista_spark.sessions import measured_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +47,7 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
                 "predicted_peak_bytes": result.choice.physical.peak_bytes,
             }
         )
+        _log_memory()
         mlflow.log_text(result.choice.explain(), "plan.txt")
         mlflow.log_text(result.to_pandas().to_csv(index=False), "layers.csv")
         mlflow.log_figure(result.plot(), "layers.png")
@@ -65,3 +68,20 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
                     }
                 )
         return str(run.info.run_id)
+
+
+def _log_memory() -> None:
+    """Log the memory that the JVM plugin measured since the executors started; nothing without the plugin."""
+    import mlflow
+
+    spark = SparkSession.getActiveSession()
+    rows = None if spark is None else measured_memory(spark)
+    if rows is None:
+        return
+    mlflow.log_text(rows.to_csv(index=False), "memory.csv")
+    for region in ("jvm", "python", "total"):
+        of_region = rows[rows["region"] == region]
+        for name, column in (("measured_peak", "peak_bytes"), ("predicted", "predicted_bytes")):
+            largest = of_region[column].max()
+            if largest == largest:  # NaN without a value
+                mlflow.log_metric(f"{name}_{region}_bytes", float(largest))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from optimizer.memory import (
+    PLANNED_MEMORY,
     SPARK4,
     ClusterSpec,
     Downstream,
@@ -74,6 +75,10 @@ def test_a_plan_shares_its_nodes(shape: tuple[int, int, int], rows: int) -> None
     # Tasks are more than the data feeds only where partitions would be too large.
     assert plan.partitions == plan.slots or plan.tables.single_bytes / (plan.partitions - plan.slots) > 50_000_000
     conf = plan.to_spark_conf()
+    regions = dict(part.split("=") for part in conf[PLANNED_MEMORY].split(","))
+    parts = ("heap", "overhead", "off_heap", "python", "dl")
+    assert sum(int(regions[part]) for part in parts) == plan.executor_bytes
+    assert int(regions["cores"]) == plan.cores
     if not machines.local:
         instances, cores = int(conf["spark.executor.instances"]), int(conf["spark.executor.cores"])
         assert (instances, int(conf["spark.cores.max"])) == (plan.executors, instances * cores)

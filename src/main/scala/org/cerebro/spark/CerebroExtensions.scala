@@ -11,6 +11,7 @@ class CerebroExtensions extends (SparkSessionExtensions => Unit) {
       extensions.injectOptimizerRule(_ => InferencePushdown)
       extensions.injectPreCBORule(_ => InferenceReuse)
     }
+    Support.guard("the table function cerebro_memory")(MemoryTable.inject(extensions))
     ()
   }
 }

@@ -8,18 +8,32 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 /** Plugin of a Spark application: `spark.plugins=org.cerebro.spark.CerebroPlugin`. */
 class CerebroPlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new CerebroDriver
-  override def executorPlugin(): ExecutorPlugin = null
+  override def executorPlugin(): ExecutorPlugin = new CerebroExecutor
 }
 
-/** Checks at the start of an application that both classes are in its settings. */
+/** Part of the plugin in the driver: checks the settings, and collects what executors report. */
 private[spark] class CerebroDriver extends DriverPlugin {
 
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
-    Support.attempt("the check of settings") {
-      CerebroDriver.advice(context.getConf.get(CerebroDriver.Extensions, "")).foreach(Support.warn)
+    val conf = context.getConf
+    Support.guard("the check of settings") {
+      CerebroDriver.advice(conf.get(CerebroDriver.Extensions, "")).foreach(Support.warn)
+    }
+    Support.guard("memory metrics") {
+      if (MemoryMetrics.isOn(conf.get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) MemoryMetrics.collect(context)
     }
     Collections.emptyMap()
   }
+
+  override def receive(message: Any): AnyRef = {
+    message match {
+      case text: String => MemorySample.parse(text).foreach(MemoryReports.receive)
+      case _ => ()
+    }
+    null
+  }
+
+  override def shutdown(): Unit = MemoryReports.end()
 }
 
 private[spark] object CerebroDriver {
@@ -34,4 +48,20 @@ private[spark] object CerebroDriver {
         s"$Extensions must contain $name for push-down below inference, got '$extensions'. " +
           s"Add --conf $Extensions=$name, or remove org.cerebro.spark.CerebroPlugin from spark.plugins")
   }
+}
+
+/** Part of the plugin in each executor. */
+private[spark] class CerebroExecutor extends ExecutorPlugin {
+  private var metrics = Option.empty[MemoryMetrics]
+
+  override def init(context: PluginContext, extra: JMap[String, String]): Unit =
+    Support.guard("memory metrics") {
+      if (MemoryMetrics.isOn(context.conf().get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) {
+        val started = new MemoryMetrics(context)
+        started.start()
+        metrics = Some(started)
+      }
+    }
+
+  override def shutdown(): Unit = metrics.foreach(_.stop())
 }

@@ -87,10 +87,10 @@ object PluginSuite extends Suite {
     }
   }
 
-  test("the plugin has a driver part and none on executors") {
+  test("the plugin has a driver part and one on executors") {
     val plugin = new CerebroPlugin
     require(plugin.driverPlugin() != null)
-    same(plugin.executorPlugin(), null)
+    require(plugin.executorPlugin() != null)
   }
 
   test("extensions can be applied twice") {
