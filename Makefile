@@ -113,7 +113,7 @@ docs: $(DOCS)/docs.stamp
 jvm: java $(JAR)
 
 # The Scala compiler and Spark are those of pyspark's jars. The environment of the tests will do where there is one.
-$(JAR): build.sbt src/build_jar.py $(shell find src -name '*.scala') | $(or $(wildcard $(VENV)/test.stamp),$(VENV)/demo.stamp)
+$(JAR): build.sbt src/build_jar.py $(shell find src -name '*.scala') $(shell find src/main/resources -type f) | $(or $(wildcard $(VENV)/test.stamp),$(VENV)/demo.stamp)
 	$(VENV)/bin/python src/build_jar.py
 
 # The wheel is built from the sdist, so that both have what they need.

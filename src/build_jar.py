@@ -21,6 +21,7 @@ __all__ = ["compile_sources", "jar_name", "pack", "pyspark_jars", "run_suites"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MAIN, TEST = ROOT / "src" / "main" / "scala", ROOT / "src" / "test" / "scala"
+RESOURCES = ROOT / "src" / "main" / "resources"
 PACKAGE = ROOT / "udfs" / "driver"
 SUITES = "org.cerebro.spark.Suites"
 # Compilation takes seconds: a better just-in-time compiler and a parallel collector do not pay off.
@@ -60,8 +61,10 @@ def run_suites(*class_path: str | Path) -> None:
 
 
 def pack(classes: Path, jar: Path) -> None:
-    """Write class files to a jar: sorted, with the time stamps of 1980, and the licence."""
+    """Write class files and resources to a jar: sorted, with the time stamps of 1980, and the licence."""
     entries = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
+    resources = (path for path in RESOURCES.rglob("*") if path.is_file())
+    entries |= {path.relative_to(RESOURCES).as_posix(): path.read_bytes() for path in resources}
     entries["META-INF/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     manifest = (
         f"Manifest-Version: 1.0\r\nImplementation-Title: cerebro-spark\r\nImplementation-Version: {jar.stem}\r\n\r\n"

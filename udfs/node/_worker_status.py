@@ -65,7 +65,8 @@ class WorkerStatus:
         self.pid = os.getpid()
         self._started_ticks, self._thread = _start_ticks(), 0
         self._role, self._planned_bytes = "", None  # type: str, int | None
-        self._task: tuple[int, int] | None = None  # attempt and stage
+        # The stage of the last task stays after its end, so that a reader that missed the task can place its rows.
+        self._attempt, self._stage = None, None  # type: int | None, int | None
         self._depth, self._phase, self._since, self._written = 0, "", 0.0, 0.0
         self._is_on, self._has_begun = False, False
 
@@ -90,7 +91,7 @@ class WorkerStatus:
         self._thread = threading.get_ident()
         self._role = role
         self._planned_bytes = _memory_of_worker() if planned_bytes is None else planned_bytes
-        self._task = (context.taskAttemptId(), context.stageId())
+        self._attempt, self._stage = context.taskAttemptId(), context.stageId()
         if not self._has_begun:
             self._has_begun = True
             age = _process_age()
@@ -105,7 +106,7 @@ class WorkerStatus:
             return
         self._depth -= 1
         if self._depth == 0:
-            self._task = None
+            self._attempt = None
             self._write()
             self._is_on = False
 
@@ -143,12 +144,11 @@ class WorkerStatus:
 
     def _write(self) -> None:
         self._written = time.monotonic()
-        attempt, stage = self._task or (None, None)
         content = {
             "role": self._role,
             "planned_bytes": self._planned_bytes,
-            "task_attempt_id": attempt,
-            "stage_id": stage,
+            "task_attempt_id": self._attempt,
+            "stage_id": self._stage,
             "rows": self.rows,
             "seconds": {name: round(seconds, 6) for name, seconds in self.seconds.items()},
             "updated": time.time(),

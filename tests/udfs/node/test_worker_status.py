@@ -56,7 +56,7 @@ def test_the_file_has_the_fields_of_the_channel(folder: Path) -> None:
     assert list(written["seconds"]) == ["start", "load", "decode", "compute", "convert"]
     assert abs(written["updated"] - time.time()) < 60
     status.end()
-    assert content(folder)["task_attempt_id"] is None
+    assert (content(folder)["task_attempt_id"], content(folder)["stage_id"]) == (None, 3)
     assert not list(folder.glob("*.partial"))
 
 

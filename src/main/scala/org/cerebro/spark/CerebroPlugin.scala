@@ -2,8 +2,9 @@ package org.cerebro.spark
 
 import java.util.{Collections, Map => JMap}
 
-import org.apache.spark.SparkContext
+import org.apache.spark.{SparkContext, TaskFailedReason}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.cerebro.spark.ui.{ProgressReports, WorkerReporter}
 
 /** Plugin of a Spark application: `spark.plugins=org.cerebro.spark.CerebroPlugin`. */
 class CerebroPlugin extends SparkPlugin {
@@ -13,6 +14,7 @@ class CerebroPlugin extends SparkPlugin {
 
 /** Part of the plugin in the driver: checks the settings, and collects what executors report. */
 private[spark] class CerebroDriver extends DriverPlugin {
+  private var reports = Option.empty[ProgressReports]
 
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
     val conf = context.getConf
@@ -22,14 +24,18 @@ private[spark] class CerebroDriver extends DriverPlugin {
     Support.guard("memory metrics") {
       if (MemoryMetrics.isOn(conf.get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) MemoryMetrics.collect(context)
     }
+    Support.guard(ProgressReports.Feature) { reports = ProgressReports.driver(context) }
     Collections.emptyMap()
   }
 
   override def receive(message: Any): AnyRef = {
-    message match {
-      case text: String => MemorySample.parse(text).foreach(MemoryReports.receive)
-      case _ => ()
+    Support.guard("memory metrics") {
+      message match {
+        case text: String => MemorySample.parse(text).foreach(MemoryReports.receive)
+        case _ => ()
+      }
     }
+    Support.guard(ProgressReports.Feature)(reports.foreach(_.receive(message)))
     null
   }
 
@@ -53,8 +59,9 @@ private[spark] object CerebroDriver {
 /** Part of the plugin in each executor. */
 private[spark] class CerebroExecutor extends ExecutorPlugin {
   private var metrics = Option.empty[MemoryMetrics]
+  private var reporter = Option.empty[WorkerReporter]
 
-  override def init(context: PluginContext, extra: JMap[String, String]): Unit =
+  override def init(context: PluginContext, extra: JMap[String, String]): Unit = {
     Support.guard("memory metrics") {
       if (MemoryMetrics.isOn(context.conf().get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) {
         val started = new MemoryMetrics(context)
@@ -62,6 +69,17 @@ private[spark] class CerebroExecutor extends ExecutorPlugin {
         metrics = Some(started)
       }
     }
+    Support.guard(ProgressReports.Feature) { reporter = ProgressReports.executor(context) }
+  }
 
-  override def shutdown(): Unit = metrics.foreach(_.stop())
+  override def onTaskStart(): Unit = reporter.foreach(_.taskStarted())
+
+  override def onTaskSucceeded(): Unit = reporter.foreach(_.taskEnded())
+
+  override def onTaskFailed(reason: TaskFailedReason): Unit = reporter.foreach(_.taskEnded())
+
+  override def shutdown(): Unit = {
+    Support.guard("memory metrics")(metrics.foreach(_.stop()))
+    Support.guard(ProgressReports.Feature)(reporter.foreach(_.stop()))
+  }
 }

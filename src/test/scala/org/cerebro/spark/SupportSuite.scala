@@ -3,6 +3,7 @@ package org.cerebro.spark
 import java.io.File
 import java.net.URLClassLoader
 
+import org.apache.spark.cerebro.ProgressPages
 import org.apache.spark.sql.SparkSessionExtensions
 
 /** Builds of Spark that lack a class: one message, no failure. */
@@ -65,6 +66,31 @@ object SupportSuite extends Suite {
     } finally loader.close()
   }
 
+  test("a build without Spark's UI or its history server has the other features") {
+    val missing = Set("org.apache.spark.ui.SparkUITab", "org.apache.spark.ui.WebUIPage", "jakarta.servlet.http.HttpServletRequest")
+    val loader = new Without(missing)
+    try {
+      val plugin = loader.loadClass("org.cerebro.spark.CerebroPlugin").getConstructor().newInstance()
+      for (part <- Seq("driverPlugin", "executorPlugin")) require(plugin.getClass.getMethod(part).invoke(plugin) != null)
+      val support = loader.loadClass("org.cerebro.spark.Support$")
+      val module = support.getField("MODULE$").get(null)
+      val step = loader.loadClass("org.cerebro.spark.SupportSuite$Attaching").getConstructor().newInstance()
+      support.getMethods.find(_.getName == "guard").get.invoke(module, "the tab", step)
+      same(support.getMethod("isOn").invoke(module), true)
+    } finally loader.close()
+  }
+
+  test("a feature that fails to start is a warning") {
+    Support.guard("a feature")(throw new NoClassDefFoundError("org/example/Missing"))
+    Support.guard("a feature")(throw new IllegalStateException("broken"))
+    same(Support.isOn, true)
+  }
+
+  /** The start of the tab, which loads the classes of Spark's UI. */
+  class Attaching extends (() => Any) {
+    override def apply(): Any = ProgressPages.post(null, null)
+  }
+
   /** A step of the rule in a build where a method has another signature. */
   class Failing extends (() => Any) {
     override def apply(): Any = throw new NoSuchMethodError("copy")
@@ -87,10 +113,9 @@ object PluginSuite extends Suite {
     }
   }
 
-  test("the plugin has a driver part and one on executors") {
+  test("the plugin has a part in the driver and one in executors") {
     val plugin = new CerebroPlugin
-    require(plugin.driverPlugin() != null)
-    require(plugin.executorPlugin() != null)
+    require(plugin.driverPlugin() != null && plugin.executorPlugin() != null)
   }
 
   test("extensions can be applied twice") {

@@ -1,0 +1,58 @@
+package org.cerebro.spark.ui
+
+import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.api.plugin.PluginContext
+import org.apache.spark.cerebro.ProgressPages
+import org.cerebro.spark.Support
+
+/** Settings of the tab, and its parts in the driver and in executors. */
+private[spark] object ProgressReports {
+  val Feature = "the tab of cerebro-spark in Spark's UI"
+  val Enabled = "spark.cerebro.ui"
+  val StalledAfter = "spark.cerebro.ui.stalledAfter"
+
+  /** Whether a tab or an event log of the application needs reports. */
+  def isOn(conf: SparkConf): Boolean =
+    !conf.get(Enabled, "true").trim.equalsIgnoreCase("false") &&
+      (conf.getBoolean("spark.ui.enabled", defaultValue = true) ||
+        conf.getBoolean("spark.eventLog.enabled", defaultValue = false))
+
+  /** Warning about a value of the setting that is neither true nor false. */
+  def advice(value: String): Option[String] =
+    if (Seq("true", "false").exists(value.trim.equalsIgnoreCase)) None
+    else Some(s"$Enabled must be true or false, got '$value'. The tab is on; set $Enabled=false to switch it off")
+
+  /** Driver's part: posts what executors report as events, and shows them; none where no one would see them. */
+  def driver(context: SparkContext): Option[ProgressReports] = {
+    val conf = context.getConf
+    advice(conf.get(Enabled, "true")).foreach(Support.warn)
+    if (isOn(conf)) Some(new ProgressReports(context)) else None
+  }
+
+  /** Executor's part; none on a machine without `/proc`. */
+  def executor(plugin: PluginContext): Option[WorkerReporter] = {
+    val conf = plugin.conf()
+    if (!isOn(conf)) None
+    else
+      WorkerReporter.folder().map { folder =>
+        def send(workers: Seq[WorkerReport]): Unit =
+          plugin.send(
+            WorkersMessage(1, plugin.executorID(), plugin.hostname(), System.currentTimeMillis(), workers).text)
+        val reporter = new WorkerReporter(folder, send, conf.getTimeAsMs(StalledAfter, "60s"))
+        reporter.start()
+        reporter
+      }
+  }
+}
+
+private[spark] class ProgressReports private (context: SparkContext) {
+  private val board = new ProgressBoard
+  context.addSparkListener(board)
+  ProgressPages.attach(context, link => TabContent.render(board.board, link, System.currentTimeMillis()))
+
+  /** Posts a report of an executor, which the listener and the event log receive; other messages are none of it. */
+  def receive(message: Any): Unit = message match {
+    case text: String => WorkersMessage.event(text).foreach(ProgressPages.post(context, _))
+    case _ => ()
+  }
+}

@@ -1,0 +1,213 @@
+package org.cerebro.spark.ui
+
+import java.nio.file.{Files, Path}
+import java.nio.file.attribute.PosixFilePermissions
+import java.util.concurrent.{Executors, ScheduledExecutorService, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import com.fasterxml.jackson.databind.JsonNode
+
+/**
+ * Reader of the status files of the Python workers of an executor: each second while tasks run, and each ten seconds
+ * after the first minute, so that event logs stay small.
+ *
+ * @param folder
+ *   folder of the status files, which this class creates
+ * @param descendants
+ *   process ids of the executor's descendants
+ * @param stalledMillis
+ *   time without progress after which the stack of an inference worker is read
+ * @param signal
+ *   asks a worker for its stack
+ */
+private[spark] class WorkerReporter(
+    folder: Path,
+    send: Seq[WorkerReport] => Unit,
+    stalledMillis: Long,
+    proc: Path = Path.of("/proc"),
+    descendants: () => Set[Long] = WorkerReporter.descendants _,
+    signal: Long => Unit = WorkerReporter.signal) {
+  import WorkerReporter._
+
+  private val running = new AtomicInteger(0)
+  @volatile private var lastTask = 0L
+  private var thread = Option.empty[ScheduledExecutorService]
+  private var activeSeconds = 0
+  private val sent = mutable.Map.empty[Long, WorkerReport]
+  // Time of the last sign of progress for which a stack was asked.
+  private val asked = mutable.Map.empty[Long, Long]
+
+  def start(): Unit = {
+    val attributes = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+    if (!Files.isDirectory(folder)) Files.createDirectories(folder, attributes)
+    val scheduler = Executors.newSingleThreadScheduledExecutor { (task: Runnable) =>
+      val made = new Thread(task, "cerebro-worker-reports")
+      made.setDaemon(true)
+      made
+    }
+    scheduler.scheduleWithFixedDelay(() => tick(), 1, 1, TimeUnit.SECONDS)
+    thread = Some(scheduler)
+  }
+
+  /** Reports for the last time: a short application ends before the next second does. */
+  def stop(): Unit = thread.foreach { scheduler =>
+    scheduler.shutdown()
+    scheduler.awaitTermination(1, TimeUnit.SECONDS)
+    tryReport()
+    for (pid <- sent.keys; suffix <- Seq("json", "stack")) delete(folder.resolve(s"$pid.$suffix"))
+  }
+
+  def taskStarted(): Unit = running.incrementAndGet()
+
+  def taskEnded(): Unit = {
+    lastTask = System.nanoTime()
+    running.decrementAndGet()
+  }
+
+  private def tick(): Unit = {
+    val isBusy = running.get > 0
+    if (isBusy || System.nanoTime() - lastTask < QuietNanos) {
+      if (activeSeconds < FrequentSeconds || activeSeconds % RareSeconds == 0 || !isBusy) tryReport()
+      activeSeconds += 1
+    }
+  }
+
+  private def tryReport(): Unit =
+    // An executor that shuts down or a file that vanishes must not end the thread.
+    try {
+      val changed = poll(System.currentTimeMillis())
+      if (changed.nonEmpty) send(changed)
+    } catch { case NonFatal(_) | _: LinkageError => () }
+
+  /** Reads the workers and returns those that changed since the last call. */
+  private[ui] def poll(now: Long): Seq[WorkerReport] = {
+    val files = list()
+    val own = if (files.isEmpty && sent.isEmpty) Set.empty[Long] else descendants()
+    val current = files.keys.toSeq.sorted.filter(own).flatMap(pid => report(pid, now))
+    files.keys.filterNot(own).filterNot(pid => Files.exists(proc.resolve(pid.toString))).foreach { pid =>
+      files(pid).foreach(delete)
+    }
+    val ended = sent.values.toSeq.filter(before => !current.exists(isSame(_, before))).map { before =>
+      sent -= before.pid
+      asked -= before.pid
+      before.copy(task = -1, rss = 0, stack = "", ended = true)
+    }
+    val changed = current.filter(worker => !sent.get(worker.pid).exists(isLike(_, worker)))
+    changed.foreach(worker => sent(worker.pid) = worker)
+    ended ++ changed
+  }
+
+  private def list(): Map[Long, Seq[Path]] =
+    try {
+      val entries = Files.newDirectoryStream(folder)
+      try
+        entries.asScala.toSeq.flatMap { file =>
+          file.getFileName.toString.takeWhile(_ != '.').toLongOption.map(_ -> file)
+        }.groupMap(_._1)(_._2)
+      finally entries.close()
+    } catch { case NonFatal(_) => Map.empty }
+
+  private def report(pid: Long, now: Long): Option[WorkerReport] =
+    for {
+      text <- read(folder.resolve(s"$pid.json"))
+      stat <- read(proc.resolve(pid.toString).resolve("stat"))
+      started <- startTicks(stat)
+      worker <- parse(pid, text)
+      if worker.started == started
+    } yield worker.copy(rss = residentBytes(pid), stack = stackOf(worker, now))
+
+  private def stackOf(worker: WorkerReport, now: Long): String = {
+    val file = folder.resolve(s"${worker.pid}.stack")
+    val isStalled = worker.role == "inference" && worker.task >= 0 && now - worker.updated >= stalledMillis
+    // Without the file the worker has no handler, and the signal would end it.
+    if (!isStalled || !Files.exists(file)) ""
+    else {
+      if (!asked.get(worker.pid).contains(worker.updated)) {
+        asked(worker.pid) = worker.updated
+        Files.write(file, Array.emptyByteArray)
+        signal(worker.pid)
+      }
+      read(file).getOrElse("").take(StackCharacters)
+    }
+  }
+
+  private def residentBytes(pid: Long): Long =
+    read(proc.resolve(pid.toString).resolve("status")).flatMap { text =>
+      text.linesIterator.find(_.startsWith("VmRSS:")).flatMap(_.filter(_.isDigit).toLongOption)
+    }.fold(-1L)(_ * 1024)
+}
+
+private[spark] object WorkerReporter {
+  private val FrequentSeconds = 60
+  private val RareSeconds = 10
+  private val QuietNanos = 3000000000L
+  private val StackCharacters = 8000
+  private val ResidentChange = 0.05
+
+  /** Folder of the status files, as `udfs/node/_worker_status.py` has it; none on a machine without `/proc`. */
+  def folder(): Option[Path] =
+    try {
+      val user = Files.getAttribute(Path.of("/proc/self"), "unix:uid")
+      val temporary = Option(System.getenv("TMPDIR")).filter(_.nonEmpty).getOrElse("/tmp")
+      Some(Path.of(temporary, s"cerebro-spark-workers-$user"))
+    } catch { case NonFatal(_) => None }
+
+  private[ui] def parse(pid: Long, text: String): Option[WorkerReport] =
+    try {
+      val fields = WorkersMessage.mapper.readTree(text)
+      val seconds = fields.path("seconds")
+      Some(WorkerReport(
+        pid = pid,
+        started = number(fields, "started_ticks"),
+        role = fields.path("role").asText("").take(40),
+        stage = number(fields, "stage_id").toInt,
+        task = number(fields, "task_attempt_id"),
+        rows = math.max(0, number(fields, "rows")),
+        seconds = PhaseSeconds(
+          seconds.path("start").asDouble,
+          seconds.path("load").asDouble,
+          seconds.path("decode").asDouble,
+          seconds.path("compute").asDouble,
+          seconds.path("convert").asDouble),
+        updated = (fields.path("updated").asDouble * 1000).toLong,
+        rss = -1,
+        planned = number(fields, "planned_bytes")))
+    } catch { case NonFatal(_) => None }
+
+  /** The 22nd field; the second is a name in parentheses, which may contain spaces and parentheses. */
+  private[ui] def startTicks(stat: String): Option[Long] =
+    stat.drop(stat.lastIndexOf(')') + 1).trim.split("\\s+").lift(19).flatMap(_.toLongOption)
+
+  private def number(fields: JsonNode, name: String): Long =
+    Option(fields.get(name)).filter(_.canConvertToLong).fold(-1L)(_.asLong)
+
+  private def isSame(one: WorkerReport, other: WorkerReport): Boolean =
+    one.pid == other.pid && one.started == other.started
+
+  private def isLike(before: WorkerReport, now: WorkerReport): Boolean =
+    before.copy(rss = now.rss) == now && math.abs(now.rss - before.rss) <= ResidentChange * math.max(1, before.rss)
+
+  private def read(file: Path): Option[String] =
+    try Some(Files.readString(file))
+    catch { case NonFatal(_) => None }
+
+  private def delete(file: Path): Unit =
+    try Files.deleteIfExists(file)
+    catch { case NonFatal(_) => () }
+
+  private def descendants(): Set[Long] = {
+    val pids = Set.newBuilder[Long]
+    ProcessHandle.current().descendants().forEach(handle => pids += handle.pid())
+    pids.result()
+  }
+
+  private def signal(pid: Long): Unit = {
+    new ProcessBuilder("kill", "-USR1", pid.toString).start().waitFor(5, TimeUnit.SECONDS)
+    // The worker writes in its handler, at once unless it waits for the disk.
+    Thread.sleep(50)
+  }
+}

@@ -1,0 +1,298 @@
+package org.cerebro.spark.ui
+
+import java.nio.file.{Files, Path}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.SparkConf
+import org.apache.spark.cerebro.EventLogs
+import org.apache.spark.scheduler.{SparkListenerApplicationEnd, SparkListenerExecutorRemoved}
+import org.cerebro.spark.Suite
+
+private[spark] object Suites {
+  def all: Seq[Suite] = Seq(AdviceSuite, BoardSuite, ContentSuite, ReporterSuite, EventSuite)
+
+  def worker(pid: Long, rows: Long = 0, stage: Int = 3, decode: Double = 0, rss: Long = 100): WorkerReport =
+    WorkerReport(pid, 7, "inference", stage, 11, rows, PhaseSeconds(decode = decode), 5000, rss, -1)
+
+  def reported(workers: WorkerReport*): WorkersReported = WorkersReported("1", "host", 9000, workers)
+}
+
+object AdviceSuite extends Suite {
+  private def advised(word: String, seconds: PhaseSeconds): Unit = {
+    val text = Advice.of(seconds)
+    require(text.contains(word), text)
+    require(text.endsWith(".") && !text.contains("NaN"), text)
+  }
+
+  test("the phase that dominates has the advice") {
+    advised("Decoding takes 60 % of the time", PhaseSeconds(1, 1, 6, 1, 1))
+    advised("Starting Python workers takes 80 %", PhaseSeconds(start = 8, compute = 2))
+    advised("Opening the network takes 50 %", PhaseSeconds(load = 5, compute = 5))
+    advised("Writing results takes 30 %", PhaseSeconds(compute = 7, convert = 3))
+    advised("The network takes 90 %", PhaseSeconds(decode = 1, compute = 9))
+    advised("No phase dominates", PhaseSeconds(1, 1, 1, 1, 0.5))
+  }
+
+  test("without a measurement there is none") {
+    advised("No batch has been computed", PhaseSeconds())
+  }
+}
+
+object BoardSuite extends Suite {
+  import Suites._
+
+  private def board(events: WorkersReported*): ProgressBoard = {
+    val made = new ProgressBoard
+    events.foreach(made.onOtherEvent)
+    made
+  }
+
+  test("rows and seconds of a stage are the differences of reports") {
+    val stages = board(
+      reported(worker(1, 10, decode = 1), worker(2, 5, decode = 0.5)),
+      reported(worker(1, 30, decode = 4)),
+      reported(worker(1, 30, decode = 4))).board.stages
+    same(stages.map(stage => (stage.id, stage.rows, stage.seconds.decode)), Seq((3, 35L, 4.5)))
+  }
+
+  test("a later process with the same pid counts from zero") {
+    val stages = board(reported(worker(1, 10)), reported(worker(1, 4).copy(started = 99))).board.stages
+    same(stages.head.rows, 14L)
+  }
+
+  test("a worker that serves a second stage adds only what is new") {
+    val stages = board(reported(worker(1, 10)), reported(worker(1, 16, stage = 4))).board.stages
+    same(stages.map(stage => stage.id -> stage.rows), Seq(4 -> 6L, 3 -> 10L))
+  }
+
+  test("searches and servers are no inference stages, and have memory") {
+    val content = board(reported(worker(1, 10).copy(role = "hopper"))).board
+    same((content.stages, content.memory.map(_.role)), (Nil, Seq("hopper")))
+  }
+
+  test("memory is that of living workers, the peak that of the largest") {
+    val made = board(
+      reported(worker(1, rss = 100), worker(2, rss = 300).copy(planned = 250)),
+      reported(worker(2, rss = 0).copy(ended = true)))
+    val row = made.board.memory.head
+    same((row.workers, row.rss, row.peak, row.planned), (1, 100L, 300L, 250L))
+    made.onExecutorRemoved(SparkListenerExecutorRemoved(1, "1", "lost"))
+    same((made.board.memory.head.workers, made.board.memory.head.rss, made.board.memory.head.peak), (0, 0L, 300L))
+  }
+
+  test("a worker that is stalled is listed until it goes on or the application ends") {
+    val stalled = worker(1).copy(stack = "File a.py")
+    same(board(reported(stalled)).board.stalled.map(_.stack), Seq("File a.py"))
+    same(board(reported(stalled), reported(worker(1, 1))).board.stalled, Nil)
+    val made = board(reported(stalled))
+    made.onApplicationEnd(SparkListenerApplicationEnd(1))
+    same(made.board.stalled, Nil)
+  }
+
+  test("the state is bounded") {
+    val made = new ProgressBoard(keptStages = 5, keptExecutors = 4)
+    for (id <- 1 to 2000)
+      made.onOtherEvent(WorkersReported(s"executor$id", "host", id, Seq(worker(id, 1, stage = id))))
+    same(made.board.stages.map(_.id), Seq(2000, 1999, 1998, 1997, 1996))
+    same(made.board.memory.size, 4)
+  }
+
+  test("a rate needs a stage whose times are known") {
+    val stage = StageProgress(1, 0, "s", 1000, 3000, 50, PhaseSeconds(), 0)
+    same(stage.rate(99000), Some(25.0))
+    same(stage.copy(completed = 0).rate(6000), Some(10.0))
+    same(stage.copy(submitted = 0).rate(6000), None)
+    same(stage.copy(rows = 0).rate(6000), None)
+  }
+
+  test("a board survives its text") {
+    val content = board(reported(worker(1, 10, decode = 1.5).copy(stack = "a\n\"b\""))).board
+    same(Board.parse(content.toJson), Some(content))
+    same(Board.parse("{\"other\""), None)
+  }
+}
+
+object ContentSuite extends Suite {
+  private val hostile = "<script>alert('x')</script>&\"quoted\""
+  private val stage = StageProgress(4, 1, hostile, 1000, 0, 20, PhaseSeconds(1, 1, 6, 1, 1), 2000)
+  private val memory = RoleMemory(hostile, hostile, hostile, 2, 1L << 30, 3L << 30, 2L << 30)
+  private val stalled = StalledWorker("1", hostile, 9, 4, 1000, hostile)
+
+  private def html(board: Board): String = TabContent.render(board, (id, attempt) => s"/p/$id/$attempt", 61000).mkString
+
+  test("texts of users are escaped") {
+    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled)))
+    require(!text.contains("<script"), text)
+    same("&lt;script".r.findAllIn(text).size, 6)
+  }
+
+  test("stages, memory and stacks are shown") {
+    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled)))
+    for (part <- Seq("href=\"/p/4/1\"", "Decoding takes 60 %", "(running)", "3.00 GiB", "150 %", "since 60 seconds"))
+      require(text.contains(part), s"no $part in $text")
+    require(!text.contains("NaN") && !text.contains("Infinity"), text)
+  }
+
+  test("what is not known is said so") {
+    val text = html(Board(Seq(stage.copy(seconds = PhaseSeconds(), rows = 0)), Seq(memory.copy(rss = -1, planned = -1))))
+    for (part <- Seq("No batch has been computed", "not available", "no plan"))
+      require(text.contains(part), s"no $part in $text")
+    require(!text.contains("NaN"), text)
+    require(html(Board()).contains("No Python worker"))
+  }
+}
+
+object ReporterSuite extends Suite {
+  private def inFolder(body: (Path, Path) => Unit): Unit = {
+    val folder = Files.createTempDirectory("cerebro-reporter")
+    val proc = Files.createDirectory(folder.resolve("proc"))
+    try body(Files.createDirectory(folder.resolve("status")), proc)
+    finally Files.walk(folder).sorted(java.util.Comparator.reverseOrder[Path]()).iterator().asScala.foreach(Files.delete)
+  }
+
+  private def process(proc: Path, pid: Long, started: Long, kilobytes: Long = 100): Unit = {
+    val of = Files.createDirectories(proc.resolve(pid.toString))
+    Files.writeString(of.resolve("stat"), s"$pid (a (b) c) S ${Seq.fill(18)("0").mkString(" ")} $started 0 0")
+    Files.writeString(of.resolve("status"), s"Name:\tpython\nVmRSS:\t$kilobytes kB\n")
+    ()
+  }
+
+  private def status(folder: Path, pid: Long, started: Long, rows: Long = 1, updated: Double = 100): Unit = {
+    Files.writeString(
+      folder.resolve(s"$pid.json"),
+      s"""{"role": "inference", "planned_bytes": null, "task_attempt_id": 5, "stage_id": 2, "rows": $rows,
+         "seconds": {"start": 0.5, "decode": 1.5}, "updated": $updated, "started_ticks": $started}""")
+    ()
+  }
+
+  test("a worker is reported with what it wrote and its memory, and once if nothing changes") {
+    inFolder { (folder, proc) =>
+      process(proc, 41, 9)
+      status(folder, 41, 9)
+      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      val expected = WorkerReport(41, 9, "inference", 2, 5, 1, PhaseSeconds(start = 0.5, decode = 1.5), 100000, 102400, -1)
+      same(reporter.poll(100500), Seq(expected))
+      same(reporter.poll(101500), Nil)
+      process(proc, 41, 9, kilobytes = 102)
+      same(reporter.poll(101500), Nil)
+      process(proc, 41, 9, kilobytes = 200)
+      same(reporter.poll(101500).map(_.rss), Seq(204800L))
+      status(folder, 41, 9, rows = 2)
+      same(reporter.poll(102500).map(_.rows), Seq(2L))
+    }
+  }
+
+  test("files of other executors and of other processes are left out; those of dead processes are deleted") {
+    inFolder { (folder, proc) =>
+      process(proc, 41, 9)
+      process(proc, 42, 9)
+      status(folder, 41, 8)
+      status(folder, 42, 9)
+      status(folder, 43, 9)
+      Files.writeString(folder.resolve("43.stack"), "")
+      Files.writeString(folder.resolve("readme.txt"), "")
+      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      same(reporter.poll(100500), Nil)
+      val left = Files.list(folder).iterator().asScala.map(_.getFileName.toString).toSeq.sorted
+      same(left, Seq("41.json", "42.json", "readme.txt"))
+    }
+  }
+
+  test("a worker that ended is reported once as ended") {
+    inFolder { (folder, proc) =>
+      process(proc, 41, 9)
+      status(folder, 41, 9)
+      val living = scala.collection.mutable.Set(41L)
+      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => living.toSet)
+      reporter.poll(100500)
+      living.clear()
+      same(reporter.poll(100500).map(worker => (worker.ended, worker.task, worker.rows)), Seq((true, -1L, 1L)))
+      same(reporter.poll(100500), Nil)
+    }
+  }
+
+  test("the stack of a worker without progress is asked for once, and only if it has a handler") {
+    inFolder { (folder, proc) =>
+      process(proc, 41, 9)
+      status(folder, 41, 9)
+      var signals = 0
+      val stack = folder.resolve("41.stack")
+      def signal(pid: Long): Unit = { signals += 1; Files.writeString(stack, s"stack $pid"); () }
+      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L), signal)
+      same(reporter.poll(161000).map(_.stack), Seq(""))
+      same(signals, 0)
+      Files.writeString(stack, "former")
+      same(reporter.poll(159000), Nil)
+      same(reporter.poll(161000).map(_.stack), Seq("stack 41"))
+      same(reporter.poll(163000), Nil)
+      same(signals, 1)
+      status(folder, 41, 9, rows = 2, updated = 164)
+      same(reporter.poll(164500).map(_.stack), Seq(""))
+    }
+  }
+
+  test("texts that are no status are none") {
+    for (text <- Seq("", "{", "[]", "null", "{\"role\": 3")) same(WorkerReporter.parse(1, text).exists(_.rows > 0), false)
+    same(WorkerReporter.startTicks("1 (x) S"), None)
+  }
+}
+
+object EventSuite extends Suite {
+  import Suites._
+
+  private val start = """{"Event":"SparkListenerApplicationStart","App Name":"a","App ID":"i","Timestamp":1,"User":"u"}"""
+  private val unknown = """{"Event":"org.example.Unknown","field":{"a":1}}"""
+  private val event = reported(worker(1, 10, decode = 1.5).copy(stack = "File \"a.py\"\n"))
+
+  test("an event is read from the log as it was written") {
+    same(EventLogs.event(EventLogs.line(event)), event)
+    require(EventLogs.line(event).contains("\"Event\":\"org.cerebro.spark.ui.WorkersReported\""))
+  }
+
+  test("a message carries the event; other messages are none") {
+    same(WorkersMessage.event(WorkersMessage(1, "1", "host", 9000, event.workers).text), Some(event))
+    for (text <- Seq("", "{}", "{\"cerebro_memory\":1}", "{\"cerebroWorkers\":1,")) same(WorkersMessage.event(text), None)
+  }
+
+  test("the history server has the board of the log, and none for an application without inference") {
+    val board = new ProgressBoard
+    EventLogs.replay(Seq(start, EventLogs.line(event)), board)
+    same(board.board.stages.map(_.rows), Seq(10L))
+    same(EventLogs.stored(Seq(start, EventLogs.line(event))).flatMap(Board.parse), Some(board.board))
+    same(EventLogs.stored(Seq(start)), None)
+  }
+
+  test("a log with events of unknown classes is read") {
+    val board = new ProgressBoard
+    EventLogs.replay(Seq(start, unknown, EventLogs.line(event), unknown), board)
+    same(board.board.stages.map(_.rows), Seq(10L))
+  }
+
+  test("the service file names the class") {
+    val name = "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin"
+    val text = Files.readString(Path.of("src/main/resources", name)).trim
+    require(Class.forName(text).getInterfaces.exists(_.getName.endsWith("AppHistoryServerPlugin")), text)
+  }
+
+  test("reports need a tab or an event log that has them") {
+    def isOn(settings: (String, String)*): Boolean = ProgressReports.isOn(new SparkConf(false).setAll(settings))
+    val noUi = "spark.ui.enabled" -> "false"
+    same(isOn(), true)
+    same(isOn(noUi), false)
+    same(isOn(noUi, "spark.eventLog.enabled" -> "true"), true)
+    same(isOn("spark.cerebro.ui" -> "False"), false)
+    same(isOn("spark.cerebro.ui" -> "maybe"), true)
+    same(ProgressReports.advice("false"), None)
+    require(ProgressReports.advice("maybe").exists(_.contains("must be true or false, got 'maybe'")))
+  }
+
+  test("a stage has the description of its job") {
+    val board = new ProgressBoard
+    val submitted = """{"Event":"SparkListenerStageSubmitted","Stage Info":{"Stage ID":3,"Stage Attempt ID":0,
+      "Stage Name":"collect","Number of Tasks":1,"RDD Info":[],"Parent IDs":[],"Details":"","Submission Time":1000,
+      "Accumulables":[],"Resource Profile Id":0},"Properties":{"spark.job.description":"features"}}""".replace("\n", "")
+    EventLogs.replay(Seq(submitted, EventLogs.line(event)), board)
+    same(board.board.stages.map(stage => (stage.name, stage.submitted)), Seq(("features", 1000L)))
+  }
+}
