@@ -154,7 +154,12 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             mask=mask,
         )
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
-        return map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
+        return map_rows(
+            dataset,
+            rows,
+            reads={source.name: source.encoded for source in sources},
+            sends="either",
+        )
 
     def output_uncertainty(self, how: str) -> OutputUncertainty:
         """Return the function that :meth:`uncertainty` applies to the network's outputs.
@@ -209,7 +214,12 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         images = tuple(source.name for source in sources if source.kind == "image")
         function = Prediction(self.network, inputs, images, raw, self.getBatchSize())
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
-        scored = map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
+        scored = map_rows(
+            dataset,
+            rows,
+            reads={source.name: source.encoded for source in sources},
+            sends="either",
+        )
         scores = F.col(quoted(raw))
         # All columns of one call read the old values, so that each of them reads the network's own outputs.
         arrays = {raw: self._scores(scores), **({probability: self._probabilities(scores)} if probability else {})}

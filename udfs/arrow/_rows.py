@@ -134,24 +134,23 @@ class RowMap:
     ) -> Iterator[pa.StructArray]:
         """Run over some columns of one partition, the others staying with Spark: as a scalar Arrow UDF.
 
-        Batches are Spark's, or parts of them that have the function's own size. A single column comes without a tuple;
-        ``read`` has the positions of the columns that the function reads. Each struct has the fields of :attr:`schema`
-        under the names ``r0``, ``r1``, ... Raise ValueError if the policy is not ``"null"``: others take whole rows.
+        Batches have the function's own size, formed across Spark's, and follow one by one, so that Spark can stop after
+        a few of them. A single column comes without a tuple; ``read`` has the positions of the columns that the
+        function reads. Each struct has the fields of :attr:`schema` under the names ``r0``, ``r1``, ... Raise
+        ValueError if the policy is not ``"null"``: others take whole rows.
         """
         if self.policy.errors != "null":
             raise ValueError(f"errors={self.policy.errors!r} takes whole rows")
-        size = self.function.batch_size
         fields = [pa.field(f"r{place}", field.type) for place, field in enumerate(self.schema)]
         with _Opened(self, None) as opened:
-            for batch in batches:
-                arrays = batch if isinstance(batch, tuple) else (batch,)
-                parts = [
-                    pa.StructArray.from_arrays(
-                        opened([arrays[place].slice(at, size) for place in read])[0], fields=fields
-                    )
-                    for at in range(0, len(arrays[0]), size)
-                ]
-                yield pa.concat_arrays(parts) if parts else pa.array([], pa.struct(fields))
+            for batch in rebatch(map(_record_batch, batches), self.function.batch_size):
+                columns, _ = opened([batch.column(place) for place in read])
+                yield pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def _record_batch(columns: pa.Array | tuple[pa.Array, ...]) -> pa.RecordBatch:
+    arrays = list(columns) if isinstance(columns, tuple) else [columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
 
 
 class _Opened:

@@ -11,7 +11,9 @@ from optimizer import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["plugin_conf", "plugin_jar"]
+    from pyspark.sql import SparkSession
+
+__all__ = ["has_pushdown_rule", "plugin_conf", "plugin_jar"]
 
 _CLASSES = {
     "spark.plugins": "org.cerebro.spark.CerebroPlugin",
@@ -32,6 +34,20 @@ def plugin_jar() -> Path | None:
     """
     jar = Path(__file__).with_name(f"cerebro-spark_2.13-{__version__}.jar")
     return jar if jar.is_file() else None
+
+
+def has_pushdown_rule(spark: SparkSession) -> bool:
+    """Return whether a session has the optimizer rule of the plugin, and it is not disabled.
+
+    Examples
+    --------
+    >>> from pyspark.sql import SparkSession
+    >>> has_pushdown_rule(SparkSession.active())
+    False
+    """
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    enabled = spark.conf.get("spark.cerebro.pushdown", "true") or "true"
+    return _CLASSES["spark.sql.extensions"] in extensions and enabled.lower() != "false"
 
 
 def plugin_conf(conf: Mapping[str, str] | None = None) -> dict[str, str]:

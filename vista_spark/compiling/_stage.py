@@ -241,7 +241,7 @@ class TensorPipeline(
         widths = compiled.program.widths
         outputs = compiled.program.outputs
         vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
-        return map_rows(dataset, rows, reads=reads, vectors=vectors, beside=True)
+        return map_rows(dataset, rows, reads=reads, vectors=vectors, sends="columns")
 
     def _by_name(self, compiled: CompiledPipeline) -> bool:
         """Read one column per feature, not one column of vectors or arrays."""

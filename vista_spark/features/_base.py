@@ -135,10 +135,15 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         )
         rows = RowMap(inference, tuple(dataset.columns), policy)
         if self.getOutputFormat() == "array":
-            return map_rows(dataset, rows)
+            return map_rows(dataset, rows, sends="either")
         if combine is not None:
             sizes = [sum(sizes) if combine == "concat" else sizes[0]]
-        return map_rows(dataset, rows, vectors=dict(zip(inference.vectors, sizes, strict=True)))
+        return map_rows(
+            dataset,
+            rows,
+            vectors=dict(zip(inference.vectors, sizes, strict=True)),
+            sends="either",
+        )
 
     def explain(self) -> str:
         """Describe, a line per layer, what the output of the layer was recognised as and how it is pooled.

@@ -130,7 +130,13 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
         check_absent(dataset, added, "set another predictionCol, probabilityCol or rawPredictionCol, or drop it first")
         scoring = Scoring(self._network, "features", raw, probability, self.getPredictionCol(), self.getDevice())
         rows = RowMap(scoring, tuple(dataset.columns), RowPolicy("null"))
-        return map_rows(dataset, rows, reads={"features": features}, vectors=vectors)
+        return map_rows(
+            dataset,
+            rows,
+            reads={"features": features},
+            vectors=vectors,
+            sends="either",
+        )
 
 
 class MLPClassificationModel(Model, _Fitted, HasProbabilityCol, HasRawPredictionCol):

@@ -369,7 +369,12 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
         explaining = self._explaining(net.shipped(dataset.sparkSession), occlusion)
         policy = RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error)
         rows = RowMap(explaining, tuple(dataset.columns), policy)
-        return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})
+        return map_rows(
+            dataset,
+            rows,
+            vectors={output: int(np.prod(occlusion.grid.shape))},
+            sends="either",
+        )
 
     def open_explainer(self) -> RowMap:
         """Open the network in this process, for a pass over a column of images without a DataFrame.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from importlib.util import module_from_spec, spec_from_file_location
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -214,3 +215,19 @@ print("ROWS", spark.range(3).count(), spark.conf.get("spark.plugins"))
     )
     assert f"ROWS 3 {OURS['spark.plugins']}" in done.stdout, done.stderr
     assert "is off" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ({}, False),
+        ({"spark.sql.extensions": "delta.Extensions"}, False),
+        ({"spark.sql.extensions": "delta.Extensions,org.cerebro.spark.CerebroExtensions"}, True),
+        (
+            {"spark.sql.extensions": "org.cerebro.spark.CerebroExtensions", "spark.cerebro.pushdown": "false"},
+            False,
+        ),
+    ],
+)
+def test_a_session_has_the_rule_if_it_is_loaded_and_enabled(conf: dict[str, str], expected: bool) -> None:
+    assert _plugin.has_pushdown_rule(SimpleNamespace(conf=conf)) is expected  # type: ignore[arg-type]

@@ -87,8 +87,8 @@ def test_columns_stay_with_spark_but_for_those_that_are_read(spark: SparkSession
     model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
     stage = TensorPipeline(compiled=compile_pipeline(model), probabilityCol="")
     scored = stage.transform(spark.createDataFrame(iris))
-    (arguments,) = re.findall(r"run\(([^()]*)\)", plan_of(scored.select("kind", "prediction")))
-    assert arguments.count("#") == len(NAMES)
+    (arguments,) = re.findall(r"ArrowEvalPython \[run\((.*)\)#", plan_of(scored.select("kind", "prediction")))
+    assert arguments.count("#") == len(NAMES) + arguments.count("cerebro_spark_costly#")
     assert "ArrowEvalPython" not in plan_of(scored.select("kind"))
     second = scored.where("prediction = 1").select("prediction", "kind")
     assert plan_of(second).count("ArrowEvalPython") == 1
@@ -111,10 +111,10 @@ def test_vectors_of_parquet(spark: SparkSession, iris: pd.DataFrame, tmp_path: P
         assert len(found) == len(iris)
 
 
-def test_rows_go_to_python_whole_where_some_are_dropped(spark: SparkSession, iris: pd.DataFrame) -> None:
+def test_rows_go_to_python_whole_where_a_bad_one_fails_the_job(spark: SparkSession, iris: pd.DataFrame) -> None:
     """Each column once, and once more where it is cast."""
     model = RandomForestClassifier(5, random_state=0).fit(iris[NAMES], iris["target"])
-    stage = TensorPipeline(compiled=compile_pipeline(model), errors="drop")
+    stage = TensorPipeline(compiled=compile_pipeline(model), errors="raise")
     df = spark.createDataFrame(iris)
     whole = df.withColumn("petal_width", F.col("petal_width").cast("int"))
     for table, more in ((df, 0), (whole, 1)):
