@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from udfs.tensors import TensorSpec
 
-__all__ = ["free_sizes", "is_batch_size", "reads"]
+__all__ = ["free_sizes", "is_batch_size", "is_fixed_size", "reads"]
 
 _BATCH_SIZE = "batch_size"
 
@@ -40,6 +40,16 @@ def free_sizes(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> None:
 def is_batch_size(node: fx.Node) -> bool:
     """Return whether a node's value is the number of records, whatever tensor it was asked of."""
     return _BATCH_SIZE in node.meta
+
+
+def is_fixed_size(size: int | torch.SymInt) -> bool:
+    """Return whether an axis of an exported program has one size, instead of a symbol for any."""
+    if isinstance(size, int):
+        return True
+    # Imports sympy, which takes half a second in each worker and only programs of torch.export need.
+    from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
+    return is_concrete_int(size)
 
 
 def reads(node: fx.Node) -> list[fx.Node]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._batch_size import is_fixed_size
 from udfs.handlers.torch._fx import exported
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened_program import is_program
@@ -50,7 +50,7 @@ def image_shape(model: Any) -> tuple[int, ...] | None:
         for node in graph.nodes
         if node.op == "placeholder" and "val" in node.meta and (not named or node.name in named)
     ]
-    if len(shapes) != 1 or len(shapes[0]) != _IMAGE_RANK or not all(is_concrete_int(size) for size in shapes[0][1:]):
+    if len(shapes) != 1 or len(shapes[0]) != _IMAGE_RANK or not all(is_fixed_size(size) for size in shapes[0][1:]):
         return None
     return tuple(int(size) for size in shapes[0][1:])
 
@@ -69,11 +69,11 @@ def opened(model: Any, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
 def reexported(model: Any, inputs: Sequence[TensorSpec]) -> torch.export.ExportedProgram:
     """Export a user's program anew for any number of records; the paths of its modules stay."""
     module = _without_guards(model)
-    sizes = {int(shape[0]) for shape in _input_shapes(module) if is_concrete_int(shape[0])}
+    sizes = {int(shape[0]) for shape in _input_shapes(module) if is_fixed_size(shape[0])}
     try:
         program = exported(module, inputs)
         made = _as_module(program)
-        fixed = any(is_concrete_int(shape[0]) for shape in _input_shapes(made))
+        fixed = any(is_fixed_size(shape[0]) for shape in _input_shapes(made))
         if not fixed:
             _compare(module, made, inputs, min(sizes, default=2))
             return program

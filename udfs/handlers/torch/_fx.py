@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx, nn
-from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch._batch_size import free_sizes
+from udfs.handlers.torch._batch_size import free_sizes, is_fixed_size
 from udfs.handlers.torch._hidden_modules import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
@@ -391,7 +390,7 @@ def _by_export(model: nn.Module, inputs: Sequence[TensorSpec], *, learning: bool
 def _check_exported(module: fx.GraphModule) -> None:
     """Refuse writes to the model and a fixed batch size; drop writes to inputs, because feeds must not change."""
     for node in module.graph.nodes:
-        if node.op == "placeholder" and node.users and is_concrete_int(node.meta["val"].shape[0]):
+        if node.op == "placeholder" and node.users and is_fixed_size(node.meta["val"].shape[0]):
             raise TypeError(f"the batch size of {node.name} is fixed in the code")
         if node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
             if node.target is not torch.ops.aten.copy_.default or node.args[0].op != "placeholder":

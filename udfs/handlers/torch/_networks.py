@@ -12,6 +12,7 @@ from torch import nn
 from udfs.handlers._builders import building, keeps_skeleton, not_a_network
 from udfs.handlers.torch._fx import example, private
 from udfs.handlers.torch._hidden_modules import check_held, has_meta_tensor, is_lazy
+from udfs.handlers.torch._meta_device import UndrawnWeights
 from udfs.handlers.torch._opened_program import is_program, returned_paths
 from udfs.weights import fit_state_dict, read_state_dict
 
@@ -32,7 +33,7 @@ def skeleton(builder: Builder, inputs: Sequence[TensorSpec]) -> nn.Module:
     """Build on the meta device; with memory where the builder does not run there, as one that reads a file."""
     try:
         # A builder may draw numbers that the meta device does not swallow.
-        with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), UndrawnWeights(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a state dict cannot be loaded into it
             network = builder()
             if isinstance(network, nn.Module):
