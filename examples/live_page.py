@@ -30,7 +30,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 """Names of the browser's program."""
 
 
-def draw(url: str, token: str | None, path: Path) -> None:
+def draw(url: str, token: str | None, path: Path, height: int = 1250) -> None:
     """Write a picture of a page.
 
     Parameters
@@ -41,6 +41,8 @@ def draw(url: str, token: str | None, path: Path) -> None:
         Token of the server, if it requires one.
     path : Path
         File of the picture.
+    height : int
+        Height of the picture in pixels. Default 1250.
 
     Raises
     ------
@@ -53,7 +55,7 @@ def draw(url: str, token: str | None, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         # The page requests its data each second; the picture is drawn after some of its seconds.
         options = ("--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=4000", "--disable-gpu")
-        places = (f"--user-data-dir={folder}", f"--screenshot={path.resolve()}", "--window-size=1280,1250")
+        places = (f"--user-data-dir={folder}", f"--screenshot={path.resolve()}", f"--window-size=1280,{height}")
         address = f"{url}/#token={token}" if token else url
         subprocess.run([browser, *options, *places, address], check=True, stderr=subprocess.DEVNULL)
 

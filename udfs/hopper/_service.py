@@ -11,20 +11,20 @@ from pyspark import TaskContext
 from udfs.heartbeat import Heartbeat
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._group_units import GroupUnits
-from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, WorkUnit
+from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, TrainUnit, WorkUnit
 from udfs.hopper._outcomes import Outcomes
 from udfs.hopper._sessions import Sessions
 from udfs.hopper._shards import Shards
 from udfs.hopper._states import States
 from udfs.hopper._units import Units
 from udfs.hopper._uploads import Uploads
-from udfs.node import memory_limit
+from udfs.node import memory_limit, worker_status
 from udfs.rpc import Caller, Endpoint, address_towards
 from udfs.shards import ShardError
 
 if TYPE_CHECKING:
     from udfs.heartbeat import Output, Printed
-    from udfs.hopper._messages import EvaluateReport, TrainReport, UnitFailure
+    from udfs.hopper._messages import EvaluateReport, EvaluateUnit, TrainReport, UnitFailure
     from udfs.hopper._process_place import Place
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 _CALL_S = 30.0
+
+# Configurations of a fused unit that its record names.
+_NAMED = 3
 
 
 class Service:
@@ -139,7 +142,7 @@ class Service:
             if isinstance(reply, WorkUnit):
                 where = f"{reply.unit_id} on {self._worker.worker}"
                 self._output.begin(self._attempt, reply.members[0].trial_id, where)
-                report = self._place.call(partial(self._units.run, reply))
+                report = self._place.call(partial(self._run, reply))
                 printed = self._output.take(self._attempt)
                 self._place.share()
             elif self._place.has_turn:
@@ -147,6 +150,14 @@ class Service:
                 self._place.give_up()
             elif not self._place.take():
                 return
+
+    def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
+        """Run a unit in the thread that trains, and record it for the plugin of the executor."""
+        trials = ", ".join(member.trial_id for member in unit.members[:_NAMED])
+        more = f" and {len(unit.members) - _NAMED} more" if len(unit.members) > _NAMED else ""
+        kind = f"epoch {unit.epoch}" if isinstance(unit, TrainUnit) else "evaluation"
+        with worker_status().unit(trials + more, f"{kind}, shard {unit.partition}"):
+            return self._units.run(unit)
 
     def _interrupted(self) -> bool:
         return self._task is not None and bool(getattr(self._task, "isInterrupted", bool)())

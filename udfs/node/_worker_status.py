@@ -9,6 +9,7 @@ import signal
 import stat
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,6 +26,9 @@ WorkerPhase = Literal["load", "decode", "compute", "convert"]
 
 # Seconds between writes within a task.
 _INTERVAL_S = 1.0
+
+# Units of a search in the file, the latest.
+_UNITS = 64
 
 # An older process has been idle after tasks of other queries, so its start cannot be told from its idle time.
 _LONGEST_START_S = 60.0
@@ -69,6 +73,9 @@ class WorkerStatus:
         self._attempt, self._stage = None, None  # type: int | None, int | None
         self._depth, self._phase, self._since, self._written = 0, "", 0.0, 0.0
         self._is_on, self._has_begun = False, False
+        self._units: deque[dict[str, object]] = deque(maxlen=_UNITS)
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def begin(self, role: str, planned_bytes: int | None = None) -> None:
         """Register a task of this process; the first one of nested calls decides the role.
@@ -122,6 +129,30 @@ class WorkerStatus:
         finally:
             self._charge(outer)
 
+    @contextmanager
+    def unit(self, name: str, description: str) -> Iterator[None]:
+        """Record a ``with`` block as a unit of a search, with the times of its begin and end.
+
+        Parameters
+        ----------
+        name : str
+            Configuration that it trains, ``"c003"``.
+        description : str
+            Part of its training, ``"epoch 2, shard 0"``.
+        """
+        if not self._is_running_here():
+            yield
+            return
+        unit: dict[str, object] = {"name": name, "description": description, "begin": time.time(), "end": None}
+        with self._lock:
+            self._units.append(unit)
+        self._write_soon()
+        try:
+            yield
+        finally:
+            unit["end"] = time.time()
+            self._write_soon()
+
     def add_rows(self, rows: int) -> None:
         """Count rows that were computed, and write the file if a second has passed."""
         if not self._is_running_here():
@@ -142,9 +173,24 @@ class WorkerStatus:
         self._phase, self._since = name, now
         return outer
 
+    def _write_soon(self) -> None:
+        """Write the file at once if a second has passed, else when it has."""
+        remaining = self._written + _INTERVAL_S - time.monotonic()
+        if remaining <= 0:
+            self._write()
+        elif self._timer is None or not self._timer.is_alive():
+            self._timer = threading.Timer(remaining, self._write)
+            self._timer.daemon = True
+            self._timer.start()
+
     def _write(self) -> None:
-        self._written = time.monotonic()
-        content = {
+        # A timer may write as well.
+        with self._lock:
+            self._written = time.monotonic()
+            self._replace(json.dumps(self._content()).encode())
+
+    def _content(self) -> dict[str, object]:
+        return {
             "role": self._role,
             "planned_bytes": self._planned_bytes,
             "task_attempt_id": self._attempt,
@@ -154,13 +200,16 @@ class WorkerStatus:
             "updated": time.time(),
             # Tells this process from a later one with the same pid; in clock ticks after the boot.
             "started_ticks": self._started_ticks,
+            "units": list(self._units),
         }
+
+    def _replace(self, content: bytes) -> None:
         partial = f"{self._folder}/{self.pid}.partial"
         # A full disk or a folder that was deleted must not fail the task.
         with suppress(OSError):
             file = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
             try:
-                os.write(file, json.dumps(content).encode())
+                os.write(file, content)
             finally:
                 os.close(file)
             os.replace(partial, f"{self._folder}/{self.pid}.json")  # noqa: PTH105 - a Path costs more than the rename

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from waiting import until
 
 from udfs.arrow import NewColumns, RowMap, RowPolicy
 from udfs.node import WorkerStatus, _worker_status, status_folder, worker_status
@@ -156,6 +157,27 @@ def test_nested_tasks_and_other_threads_leave_the_role(folder: Path) -> None:
     assert (content(folder)["role"], content(folder)["task_attempt_id"]) == ("serving", 7)
     status.end()
     assert (content(folder)["rows"], status.seconds["decode"]) == (2, 0.0)
+
+
+def test_units_of_a_search_are_written_with_their_times(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that begins within a second of the last write is written later, and only the latest are kept."""
+    monkeypatch.setattr(_worker_status, "_INTERVAL_S", 0.2)
+    status = WorkerStatus(folder)
+    with status.unit("c000", "before the task"):
+        pass
+    status.begin("hopper")
+    with status.unit("c001", "epoch 1, shard 0"):
+        until(lambda: content(folder)["units"])
+        (unit,) = content(folder)["units"]
+        assert (unit["name"], unit["description"], unit["end"]) == ("c001", "epoch 1, shard 0", None)
+    until(lambda: content(folder)["units"][0]["end"])
+    for number in range(100):
+        with status.unit(f"c{number}", ""):
+            pass
+    status.end()
+    units = content(folder)["units"]
+    assert [unit["name"] for unit in units] == [f"c{number}" for number in range(36, 100)]
+    assert all(unit["begin"] <= unit["end"] for unit in units)
 
 
 def test_memory_that_spark_gave_the_worker_is_its_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ private[spark] object Advice {
     def share(part: Double): Long = math.round(100 * part / total)
     if (!(total > 0)) "No batch has been computed yet."
     else if (seconds.decode >= 0.5 * total)
-      s"Decoding takes ${share(seconds.decode)} % of the time: store images in the size that the network reads, or as " +
-        "JPEG, which is decoded at a fraction of its size."
+      s"Decoding takes ${share(seconds.decode)} % of the time: store smaller images, for example resized once " +
+        "to the size that the network reads."
     else if (seconds.start >= 0.4 * total)
       s"Starting Python workers takes ${share(seconds.start)} % of the time: run more rows in one session, with " +
         "spark.python.worker.reuse=true, which starts them once."

@@ -56,11 +56,26 @@ private[spark] final case class StalledWorker(
     since: Long,
     stack: String)
 
-/** Content of the tab. */
+/** Unit of a search and the worker that trains it; times in milliseconds since 1970, 0 while it runs. */
+private[spark] final case class SearchUnit(
+    executor: String,
+    pid: Long,
+    name: String,
+    description: String,
+    begin: Long,
+    end: Long)
+
+/**
+ * Content of the tab.
+ *
+ * @param units
+ *   units of the latest search by their begin
+ */
 private[spark] final case class Board(
     stages: Seq[StageProgress] = Nil,
     memory: Seq[RoleMemory] = Nil,
-    stalled: Seq[StalledWorker] = Nil) {
+    stalled: Seq[StalledWorker] = Nil,
+    units: Seq[SearchUnit] = Nil) {
   def isEmpty: Boolean = stages.isEmpty && memory.isEmpty
 
   def toJson: String = WorkersMessage.mapper.writeValueAsString(this)
@@ -78,7 +93,8 @@ private[spark] object Board {
  * State of the tab, from the events of an application: in its driver, or in a history server that reads its event log.
  * It forgets the oldest stages and executors beyond a limit.
  */
-private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 200) extends SparkListener {
+private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 200, keptUnits: Int = 2000)
+    extends SparkListener {
   private type Worker = (String, Long, Long)
 
   // Stages whether they have inference or not, because they begin before the first report.
@@ -86,13 +102,18 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
   private val stages = mutable.LinkedHashMap.empty[Int, StageProgress]
   private val workers = mutable.LinkedHashMap.empty[Worker, WorkerReport]
   private val memory = mutable.LinkedHashMap.empty[(String, String), RoleMemory]
+  private val units = mutable.LinkedHashMap.empty[(String, Long, Long, String), SearchUnit]
 
   def board: Board = synchronized {
     val stalled = workers.collect { case ((executor, pid, _), worker) if worker.stack.nonEmpty =>
       val host = memory.get((executor, worker.role)).fold("")(_.host)
       StalledWorker(executor, host, pid, worker.stage, worker.updated, worker.stack)
     }
-    Board(stages.values.toSeq.sortBy(-_.id), memory.values.toSeq.sortBy(row => (row.executor, row.role)), stalled.toSeq)
+    Board(
+      stages.values.toSeq.sortBy(-_.id),
+      memory.values.toSeq.sortBy(row => (row.executor, row.role)),
+      stalled.toSeq,
+      ProgressBoard.latestSearch(units.values.toSeq.sortBy(_.begin)))
   }
 
   override def onStageSubmitted(event: SparkListenerStageSubmitted): Unit = synchronized {
@@ -125,11 +146,13 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
 
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = synchronized {
     workers.filterInPlace((worker, _) => worker._1 != event.executorId)
+    endUnits(event.time)(_.executor == event.executorId)
     memory.mapValuesInPlace((row, kept) => if (row._1 == event.executorId) kept.copy(workers = 0, rss = 0) else kept)
   }
 
   override def onApplicationEnd(event: SparkListenerApplicationEnd): Unit = synchronized {
     workers.clear()
+    endUnits(event.time)(_ => true)
     memory.mapValuesInPlace((_, row) => row.copy(workers = 0, rss = 0))
   }
 
@@ -143,22 +166,34 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
       val key = (event.executorId, worker.pid, worker.started)
       val before = workers.get(key)
       if (worker.ended) workers -= key else workers(key) = worker
+      for (unit <- worker.units)
+        units((event.executorId, worker.pid, unit.begin, unit.name)) =
+          SearchUnit(event.executorId, worker.pid, unit.name, unit.description, unit.begin, unit.end)
+      if (worker.ended)
+        endUnits(event.time)(unit => unit.executor == event.executorId && unit.pid == worker.pid)
       if (worker.stage >= 0 && worker.role == "inference") addToStage(worker, before, event.time)
     }
     val ours = workers.collect { case ((executor, _, _), worker) if executor == event.executorId => worker }
-    for (role <- event.workers.map(_.role).distinct) {
+    // Workers that are reused change their role, so all roles of the executor are counted again.
+    val known = memory.keys.collect { case (executor, role) if executor == event.executorId => role }
+    for (role <- (known ++ event.workers.map(_.role)).toSeq.distinct) {
       val living = ours.filter(_.role == role)
+      val reported = event.workers.filter(_.role == role)
       val row = memory.getOrElse((event.executorId, role), RoleMemory(event.executorId, event.host, role, 0, 0, 0, -1))
       memory((event.executorId, role)) = row.copy(
         workers = living.size,
         rss = living.map(worker => math.max(0, worker.rss)).sum,
-        peak = math.max(row.peak, event.workers.filter(_.role == role).map(_.rss).max),
-        planned = event.workers.filter(_.role == role).map(_.planned).filter(_ > 0).maxOption.getOrElse(row.planned))
+        peak = (row.peak +: reported.map(_.rss)).max,
+        planned = reported.map(_.planned).filter(_ > 0).maxOption.getOrElse(row.planned))
     }
     trim(stages, keptStages)
     trim(workers, WorkersOfExecutor * keptExecutors)
     trim(memory, keptExecutors)
+    trim(units, keptUnits)
   }
+
+  private def endUnits(time: Long)(isOver: SearchUnit => Boolean): Unit =
+    units.mapValuesInPlace((_, unit) => if (unit.end == 0 && isOver(unit)) unit.copy(end = math.max(time, unit.begin)) else unit)
 
   private def addToStage(worker: WorkerReport, before: Option[WorkerReport], time: Long): Unit = {
     val rows = math.max(0, worker.rows - before.fold(0L)(_.rows))
@@ -175,4 +210,15 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
   /** Forgets the entries that were added first. */
   private def trim[Key, Value](entries: mutable.LinkedHashMap[Key, Value], most: Int): Unit =
     while (entries.size > most) entries -= entries.head._1
+}
+
+private[spark] object ProgressBoard {
+  private val IdleMillis = 300000L
+
+  /** Units after the last pause of five minutes, from units by their begin: searches of an application follow another. */
+  def latestSearch(units: Seq[SearchUnit]): Seq[SearchUnit] = {
+    val ends = units.scanLeft(0L)((latest, unit) => math.max(latest, if (unit.end == 0) Long.MaxValue else unit.end))
+    val pauses = units.indices.filter(place => ends(place) != Long.MaxValue && units(place).begin - ends(place) > IdleMillis)
+    units.drop(pauses.lastOption.getOrElse(0))
+  }
 }

@@ -27,7 +27,9 @@ private[spark] object TabContent {
         if (board.isEmpty)
           <p>No Python worker of cerebro-spark has reported yet. Stages and functions that run a network report here;
           reload the page to see later reports.</p>
-        else inference(board.stages, link, now) ++ memory(board.memory) ++ stalled(board.stalled, now)
+        else
+          inference(board.stages, link, now) ++ SearchChart.render(board.units, now) ++ memory(board.memory) ++
+            stalled(board.stalled, now)
       }
     </div>
 
@@ -126,9 +128,9 @@ private[spark] object TabContent {
   private def legend(name: String, colour: String): NodeSeq =
     <svg width="12" height="12"><rect width="12" height="12" fill={colour}></rect></svg> ++ Text(s" $name   ")
 
-  private def px(value: Double): String = String.format(java.util.Locale.ROOT, "%.1f", Double.box(value))
+  private[ui] def px(value: Double): String = String.format(java.util.Locale.ROOT, "%.1f", Double.box(value))
 
-  private def time(seconds: Double): String =
+  private[ui] def time(seconds: Double): String =
     if (seconds < 60) f"$seconds%.1f s" else if (seconds < 3600) f"${seconds / 60}%.1f min" else f"${seconds / 3600}%.1f h"
 
   private def bytes(value: Long): String =

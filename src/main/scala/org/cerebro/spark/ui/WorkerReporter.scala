@@ -88,17 +88,24 @@ private[spark] class WorkerReporter(
     val files = list()
     val own = if (files.isEmpty && sent.isEmpty) Set.empty[Long] else descendants()
     val current = files.keys.toSeq.sorted.filter(own).flatMap(pid => report(pid, now))
-    files.keys.filterNot(own).filterNot(pid => Files.exists(proc.resolve(pid.toString))).foreach { pid =>
-      files(pid).foreach(delete)
-    }
     val ended = sent.values.toSeq.filter(before => !current.exists(isSame(_, before))).map { before =>
       sent -= before.pid
       asked -= before.pid
-      before.copy(task = -1, rss = 0, stack = "", ended = true)
+      // What it wrote after the last call, if anything.
+      val last = read(folder.resolve(s"${before.pid}.json")).flatMap(parse(before.pid, _)).filter(isSame(_, before))
+      val units = last.fold(Seq.empty[UnitReport])(_.units).filterNot(before.units.toSet)
+      last.getOrElse(before).copy(task = -1, rss = 0, stack = "", ended = true, units = units)
+    }
+    files.keys.filterNot(own).filterNot(pid => Files.exists(proc.resolve(pid.toString))).foreach { pid =>
+      files(pid).foreach(delete)
     }
     val changed = current.filter(worker => !sent.get(worker.pid).exists(isLike(_, worker)))
+    val news = changed.map { worker =>
+      val known = sent.get(worker.pid).fold(Set.empty[UnitReport])(_.units.toSet)
+      worker.copy(units = worker.units.filterNot(known))
+    }
     changed.foreach(worker => sent(worker.pid) = worker)
-    ended ++ changed
+    ended ++ news
   }
 
   private def list(): Map[Long, Seq[Path]] =
@@ -173,9 +180,16 @@ private[spark] object WorkerReporter {
           seconds.path("decode").asDouble,
           seconds.path("compute").asDouble,
           seconds.path("convert").asDouble),
-        updated = (fields.path("updated").asDouble * 1000).toLong,
+        updated = millis(fields, "updated"),
         rss = -1,
-        planned = number(fields, "planned_bytes")))
+        planned = number(fields, "planned_bytes"),
+        units = fields.path("units").elements().asScala.toSeq.map { unit =>
+          UnitReport(
+            unit.path("name").asText("").take(60),
+            unit.path("description").asText("").take(60),
+            millis(unit, "begin"),
+            millis(unit, "end"))
+        }))
     } catch { case NonFatal(_) => None }
 
   /** The 22nd field; the second is a name in parentheses, which may contain spaces and parentheses. */
@@ -184,6 +198,8 @@ private[spark] object WorkerReporter {
 
   private def number(fields: JsonNode, name: String): Long =
     Option(fields.get(name)).filter(_.canConvertToLong).fold(-1L)(_.asLong)
+
+  private def millis(fields: JsonNode, name: String): Long = (fields.path(name).asDouble * 1000).toLong
 
   private def isSame(one: WorkerReport, other: WorkerReport): Boolean =
     one.pid == other.pid && one.started == other.started

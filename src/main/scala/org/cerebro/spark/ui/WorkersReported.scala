@@ -21,6 +21,8 @@ import org.apache.spark.scheduler.SparkListenerEvent
  *   Python stacks of its threads, if it made no progress for long
  * @param ended
  *   whether the process has ended
+ * @param units
+ *   units of a search that began or ended since the last report
  */
 final case class WorkerReport(
     pid: Long,
@@ -34,7 +36,11 @@ final case class WorkerReport(
     rss: Long,
     planned: Long,
     stack: String = "",
-    ended: Boolean = false)
+    ended: Boolean = false,
+    units: Seq[UnitReport] = Nil)
+
+/** Unit of a search, such as an epoch of a configuration on a shard; times in milliseconds since 1970, 0 while it runs. */
+final case class UnitReport(name: String, description: String, begin: Long, end: Long)
 
 /** Seconds of a worker by phase. */
 final case class PhaseSeconds(

@@ -81,6 +81,11 @@ object BoardSuite extends Suite {
     same((made.board.memory.head.workers, made.board.memory.head.rss, made.board.memory.head.peak), (0, 0L, 300L))
   }
 
+  test("a worker that changes its role counts in the new one") {
+    val rows = board(reported(worker(1, rss = 100)), reported(worker(1, rss = 300).copy(role = "hopper"))).board.memory
+    same(rows.map(row => (row.role, row.workers, row.rss, row.peak)), Seq(("hopper", 1, 300L, 300L), ("inference", 0, 0L, 100L)))
+  }
+
   test("a worker that is stalled is listed until it goes on or the application ends") {
     val stalled = worker(1).copy(stack = "File a.py")
     same(board(reported(stalled)).board.stalled.map(_.stack), Seq("File a.py"))
@@ -90,10 +95,35 @@ object BoardSuite extends Suite {
     same(made.board.stalled, Nil)
   }
 
+  private def searching(units: UnitReport*): WorkerReport = worker(1).copy(role = "hopper", units = units)
+
+  test("units of a search are updated, and end with their worker") {
+    val made = board(reported(searching(UnitReport("c1", "epoch 1", 100, 0))))
+    same(made.board.units.map(_.end), Seq(0L))
+    made.onOtherEvent(reported(searching(UnitReport("c1", "epoch 1", 100, 900), UnitReport("c2", "epoch 1", 901, 0))))
+    same(made.board.units.map(unit => (unit.name, unit.end)), Seq(("c1", 900L), ("c2", 0L)))
+    made.onOtherEvent(reported(searching().copy(ended = true)))
+    same(made.board.units.map(_.end), Seq(900L, 9000L))
+    val lost = board(reported(searching(UnitReport("c1", "epoch 1", 100, 0))))
+    lost.onExecutorRemoved(SparkListenerExecutorRemoved(777, "1", "lost"))
+    same(lost.board.units.map(_.end), Seq(777L))
+  }
+
+  test("the chart has the units of the latest search") {
+    def unit(begin: Long, end: Long) = SearchUnit("1", 1, "c1", "", begin, end)
+    val (first, second) = (Seq(unit(0, 100), unit(50, 60)), Seq(unit(400200, 0), unit(800000, 800001)))
+    same(ProgressBoard.latestSearch(first ++ second), second)
+    same(ProgressBoard.latestSearch(Seq(unit(0, 400000), unit(400200, 0))).size, 2)
+    same(ProgressBoard.latestSearch(Nil), Nil)
+  }
+
   test("the state is bounded") {
-    val made = new ProgressBoard(keptStages = 5, keptExecutors = 4)
-    for (id <- 1 to 2000)
-      made.onOtherEvent(WorkersReported(s"executor$id", "host", id, Seq(worker(id, 1, stage = id))))
+    val made = new ProgressBoard(keptStages = 5, keptExecutors = 4, keptUnits = 3)
+    for (id <- 1 to 2000) {
+      val units = Seq(UnitReport("c", "", id, id))
+      made.onOtherEvent(WorkersReported(s"executor$id", "host", id, Seq(worker(id, 1, stage = id).copy(units = units))))
+    }
+    same(made.board.units.map(_.begin), Seq(1998L, 1999L, 2000L))
     same(made.board.stages.map(_.id), Seq(2000, 1999, 1998, 1997, 1996))
     same(made.board.memory.size, 4)
   }
@@ -119,12 +149,14 @@ object ContentSuite extends Suite {
   private val memory = RoleMemory(hostile, hostile, hostile, 2, 1L << 30, 3L << 30, 2L << 30)
   private val stalled = StalledWorker("1", hostile, 9, 4, 1000, hostile)
 
+  private val unit = SearchUnit(hostile, 9, hostile, hostile, 1000, 0)
+
   private def html(board: Board): String = TabContent.render(board, (id, attempt) => s"/p/$id/$attempt", 61000).mkString
 
   test("texts of users are escaped") {
-    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled)))
+    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled), Seq(unit)))
     require(!text.contains("<script"), text)
-    same("&lt;script".r.findAllIn(text).size, 6)
+    same("&lt;script".r.findAllIn(text).size, 10)
   }
 
   test("stages, memory and stacks are shown") {
@@ -132,6 +164,19 @@ object ContentSuite extends Suite {
     for (part <- Seq("href=\"/p/4/1\"", "Decoding takes 60 %", "(running)", "3.00 GiB", "150 %", "since 60 seconds"))
       require(text.contains(part), s"no $part in $text")
     require(!text.contains("NaN") && !text.contains("Infinity"), text)
+  }
+
+  test("a search has a bar per unit and a row per worker") {
+    val units = Seq(
+      SearchUnit("1", 7, "c1", "epoch 1", 1000, 3000),
+      SearchUnit("2", 8, "c2", "epoch 1", 2000, 0),
+      SearchUnit("1", 7, "c1", "epoch 2", 3000, 3000))
+    val text = html(Board(memory = Seq(memory), units = units))
+    same("<rect".r.findAllIn(SearchChart.render(units, 61000).mkString).size, 3)
+    for (part <- Seq("2 configurations on 2 workers", "3 units in 1.0 min, 1 running", "c1: epoch 1, 2.0 s", "executor 2, 8"))
+      require(text.contains(part), s"no $part in $text")
+    require(!text.contains("NaN") && !text.contains("Infinity"), text)
+    require(!SearchChart.render(Seq(units.last), 3000).mkString.contains("NaN"))
   }
 
   test("what is not known is said so") {
@@ -199,6 +244,31 @@ object ReporterSuite extends Suite {
     }
   }
 
+  test("a unit is reported when it begins and when it ends, and not between") {
+    inFolder { (folder, proc) =>
+      process(proc, 41, 9)
+      def write(updated: Int, units: String): Unit = {
+        Files.writeString(
+          folder.resolve("41.json"),
+          s"""{"role": "hopper", "updated": $updated, "started_ticks": 9, "units": [$units]}""")
+        ()
+      }
+      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      def polled: Seq[UnitReport] = reporter.poll(100500).flatMap(_.units)
+      val (begun, ended) = (
+        """{"name": "c1", "description": "epoch 1", "begin": 1.5, "end": null}""",
+        """{"name": "c1", "description": "epoch 1", "begin": 1.5, "end": 2.5}""")
+      write(1, begun)
+      same(polled, Seq(UnitReport("c1", "epoch 1", 1500, 0)))
+      write(2, begun)
+      same(polled, Nil)
+      write(3, ended)
+      same(polled, Seq(UnitReport("c1", "epoch 1", 1500, 2500)))
+      write(4, ended)
+      same(polled, Nil)
+    }
+  }
+
   test("a worker that ended is reported once as ended") {
     inFolder { (folder, proc) =>
       process(proc, 41, 9)
@@ -207,7 +277,12 @@ object ReporterSuite extends Suite {
       val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => living.toSet)
       reporter.poll(100500)
       living.clear()
-      same(reporter.poll(100500).map(worker => (worker.ended, worker.task, worker.rows)), Seq((true, -1L, 1L)))
+      Files.delete(proc.resolve("41/stat"))
+      Files.delete(proc.resolve("41/status"))
+      Files.delete(proc.resolve("41"))
+      status(folder, 41, 9, rows = 3)
+      same(reporter.poll(100500).map(worker => (worker.ended, worker.task, worker.rows)), Seq((true, -1L, 3L)))
+      same(Files.exists(folder.resolve("41.json")), false)
       same(reporter.poll(100500), Nil)
     }
   }
@@ -243,7 +318,7 @@ object EventSuite extends Suite {
 
   private val start = """{"Event":"SparkListenerApplicationStart","App Name":"a","App ID":"i","Timestamp":1,"User":"u"}"""
   private val unknown = """{"Event":"org.example.Unknown","field":{"a":1}}"""
-  private val event = reported(worker(1, 10, decode = 1.5).copy(stack = "File \"a.py\"\n"))
+  private val event = reported(worker(1, 10, decode = 1.5).copy(stack = "File \"a.py\"\n", units = Seq(UnitReport("c", "e", 1, 2))))
 
   test("an event is read from the log as it was written") {
     same(EventLogs.event(EventLogs.line(event)), event)
