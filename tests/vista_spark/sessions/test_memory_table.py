@@ -25,29 +25,41 @@ if TYPE_CHECKING:
 MIB = 2**20
 PLAN = {"cores": 2, "heap": 700 * MIB, "overhead": 100 * MIB, "off_heap": 0, "python": 300 * MIB, "dl": 500 * MIB}
 
-# A task holds 200 MiB until the driver has seen it.
+# A task holds 200 MiB until the driver has seen it, for a minute at most.
 _QUERY = """
 import json, sys, threading, time
+from pathlib import Path
 import numpy as np
 from vista_spark import memory, session
+
+SEEN = Path(sys.argv[2])
 
 def held(batches):
     for batch in batches:
         block = np.ones(25 * 2**20)
-        time.sleep(6)
+        end = time.monotonic() + 60
+        while not SEEN.exists() and time.monotonic() < end:
+            time.sleep(0.1)
         yield batch
+
+def measured():
+    return [row.asDict() for row in memory(spark).drop("sampled_at").collect()]
 
 if __name__ == "__main__":
     spark = session("local[2]", conf=json.loads(sys.argv[1]))
     job = threading.Thread(target=lambda: spark.range(0, 1, 1, 1).mapInArrow(held, "id long").collect())
     job.start()
-    rows = []
-    while job.is_alive():
+    rows = measured()
+    while job.is_alive() and not SEEN.exists():
         time.sleep(0.2)
-        rows = max(rows, [row.asDict() for row in memory(spark).drop("sampled_at").collect()], key=len)
+        rows = measured()
+        if any(row["region"].startswith("worker") and row["peak_bytes"] >= 200 * 2**20 for row in rows):
+            SEEN.touch()
     job.join()
-    time.sleep(1.5)
-    after = [row.asDict() for row in memory(spark).drop("sampled_at").collect()]
+    after = measured()
+    while any(row["region"] == "task" and row["measured_bytes"] for row in after):
+        time.sleep(0.2)
+        after = measured()
     print("ROWS", json.dumps([rows, after]))
 """
 
@@ -57,7 +69,7 @@ def _run(folder: Path, **conf: str) -> str:
     script.write_text(_QUERY)
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", **conf}
     done = subprocess.run(
-        [sys.executable, str(script), json.dumps(settings)],
+        [sys.executable, str(script), json.dumps(settings), str(folder / "seen")],
         capture_output=True,
         text=True,
         check=False,
