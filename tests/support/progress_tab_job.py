@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pushdown_plans
 import pyarrow as pa
+import torch
 from PIL import Image
 from pyspark import cloudpickle
 
+from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from udfs.arrow import NewColumns, RowMap, RowPolicy
 from udfs.driver import map_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
 
 __all__ = ["main"]
 
@@ -52,6 +57,30 @@ def photograph(number: int) -> bytes:
     return buffer.getvalue()
 
 
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    """Build a linear classifier of one number."""
+    net = torch.nn.Linear(1, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
+    return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"])
+
+
+def search(spark: SparkSession) -> None:
+    """Search over two configurations on two workers."""
+    table = spark.range(64).selectExpr("CAST(id AS DOUBLE) / 64 AS x", "id % 2 AS label")
+    with tempfile.TemporaryDirectory() as folder:
+        GridSearch(
+            backend=SparkBackend(spark, num_workers=2, threads=1),
+            store=Store.from_uri(folder),
+            trainer_fn=trainer,
+            search_space={"lr": [0.1, 0.01]},
+            num_epochs=1,
+            feature_columns=["x"],
+            label_columns=["label"],
+            metric="accuracy",
+            progress=False,
+        ).fit(table)
+
+
 def main(settings: dict[str, str], images: int = IMAGES) -> None:
     """Run featurization and, unless there are no images, a stage that is stuck; print the addresses."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -67,6 +96,7 @@ def main(settings: dict[str, str], images: int = IMAGES) -> None:
         context.setJobDescription("features of <photographs>")
         features = CNNFeaturizer(inputCol="image", model="resnet18", layers=["avgpool"], seed=1).transform(table)
         found["rows"] = len(features.drop("image").collect())
+        search(spark)
         context.setJobDescription("stuck stage")
         stuck = map_rows(spark.range(1), RowMap(Stuck(), (), RowPolicy("null")))
         threading.Thread(target=stuck.collect, daemon=True).start()

@@ -155,7 +155,7 @@ class Service:
         """Run a unit in the thread that trains, and record it for the plugin of the executor."""
         trials = ", ".join(member.trial_id for member in unit.members[:_NAMED])
         more = f" and {len(unit.members) - _NAMED} more" if len(unit.members) > _NAMED else ""
-        kind = f"epoch {unit.epoch}" if isinstance(unit, TrainUnit) else "evaluation"
+        kind = f"epoch {unit.epoch + 1}" if isinstance(unit, TrainUnit) else "evaluation"
         with worker_status().unit(trials + more, f"{kind}, shard {unit.partition}"):
             return self._units.run(unit)
 

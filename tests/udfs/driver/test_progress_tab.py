@@ -136,6 +136,25 @@ def test_a_worker_without_progress_has_its_stack(running: dict[str, Any]) -> Non
     assert "in wait_for_a_lock" in page
 
 
+def test_the_search_has_a_bar_per_unit(running: dict[str, Any]) -> None:
+    page = text_of(f"{running['ui']}/cerebro/")
+    chart = page[page.index("<h4>Search</h4>") : page.index("<h4>Memory of Python workers</h4>")]
+    shown = re.search(r"2 configurations on 2 workers, (\d+) units in [\d.]+ s\.", chart)
+    assert shown is not None, chart
+    titles = re.findall(r"<title>(c00\d): ([^<]+)</title>", chart)
+    assert len(titles) == int(shown[1])
+    assert {name for name, _ in titles} == {"c000", "c001"}
+    assert any(text.startswith("epoch 1, shard") for _, text in titles), titles
+    assert any(text.startswith("evaluation, shard") for _, text in titles), titles
+
+
+def test_memory_of_the_executor_is_by_region(running: dict[str, Any]) -> None:
+    until(lambda: shows(f"{running['ui']}/cerebro/", "Memory of executors"), 30)
+    page = text_of(f"{running['ui']}/cerebro/")
+    for region in ("jvm", "python", "total"):
+        assert re.search(rf"<td>driver</td><td>[^<]+</td><td>{region}</td>\s*<td>[\d.]+ [MG]iB</td>", page), region
+
+
 def test_links_lead_to_the_stages(running: dict[str, Any]) -> None:
     page = text_of(f"{running['ui']}/cerebro/")
     links = re.findall(r'href="(/stages/stage/[^"]+)"', page)
@@ -152,7 +171,8 @@ def test_nothing_is_cut(running: dict[str, Any], folder: Path, width: int) -> No
         page.wait("document.querySelectorAll('.cerebro rect').length > 5")
         page.picture(folder / f"tab{width}.png")
         assert page.value(CUT) == []
-        assert page.value("document.querySelector('.cerebro rect title').textContent").startswith("start of workers")
+        titles = page.value("[...document.querySelectorAll('.cerebro rect title')].map(each => each.textContent)")
+        assert any(title.startswith("start of workers: ") for title in titles), titles
         assert page.value("document.querySelectorAll('.cerebro script').length") == 0
 
 
@@ -169,7 +189,8 @@ def test_the_history_server_shows_the_tab_from_the_event_log(folder: Path, tmp_p
         pass
     (log,) = tmp_path.glob(f"*{found['application']}*")
     lines = [line for file in [log, *log.glob("events*")] if file.is_file() for line in file.read_text().splitlines()]
-    assert [line for line in lines if '"org.cerebro.spark.ui.WorkersReported"' in line]
+    for event in ("WorkersReported", "MemoryReported"):
+        assert [line for line in lines if f'"org.cerebro.spark.ui.{event}"' in line]
     assert not list((tmp_path / "job").glob("cerebro-spark-workers-*/*.json")), "status files are left"
     application = f"history/{found['application']}"
     with history_server(tmp_path / "job", tmp_path, str(plugin_jar())) as address:

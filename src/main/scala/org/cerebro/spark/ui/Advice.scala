@@ -4,10 +4,10 @@ package org.cerebro.spark.ui
 private[spark] object Advice {
 
   /** One sentence. */
-  def of(seconds: PhaseSeconds): String = {
+  def of(rows: Long, seconds: PhaseSeconds): String = {
     val total = seconds.total
     def share(part: Double): Long = math.round(100 * part / total)
-    if (!(total > 0)) "No batch has been computed yet."
+    if (rows <= 0 || !(total > 0)) "No batch has been computed yet."
     else if (seconds.decode >= 0.5 * total)
       s"Decoding takes ${share(seconds.decode)} % of the time: store smaller images, for example resized once " +
         "to the size that the network reads."

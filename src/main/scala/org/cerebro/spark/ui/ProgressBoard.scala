@@ -70,12 +70,15 @@ private[spark] final case class SearchUnit(
  *
  * @param units
  *   units of the latest search by their begin
+ * @param regions
+ *   latest memory of each executor
  */
 private[spark] final case class Board(
     stages: Seq[StageProgress] = Nil,
     memory: Seq[RoleMemory] = Nil,
     stalled: Seq[StalledWorker] = Nil,
-    units: Seq[SearchUnit] = Nil) {
+    units: Seq[SearchUnit] = Nil,
+    regions: Seq[MemoryReported] = Nil) {
   def isEmpty: Boolean = stages.isEmpty && memory.isEmpty
 
   def toJson: String = WorkersMessage.mapper.writeValueAsString(this)
@@ -102,7 +105,11 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
   private val stages = mutable.LinkedHashMap.empty[Int, StageProgress]
   private val workers = mutable.LinkedHashMap.empty[Worker, WorkerReport]
   private val memory = mutable.LinkedHashMap.empty[(String, String), RoleMemory]
+  private val regions = mutable.LinkedHashMap.empty[String, MemoryReported]
   private val units = mutable.LinkedHashMap.empty[(String, Long, Long, String), SearchUnit]
+
+  // The last reports arrive after the end of the application.
+  private var isOver = false
 
   def board: Board = synchronized {
     val stalled = workers.collect { case ((executor, pid, _), worker) if worker.stack.nonEmpty =>
@@ -113,7 +120,8 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
       stages.values.toSeq.sortBy(-_.id),
       memory.values.toSeq.sortBy(row => (row.executor, row.role)),
       stalled.toSeq,
-      ProgressBoard.latestSearch(units.values.toSeq.sortBy(_.begin)))
+      ProgressBoard.latestSearch(units.values.toSeq.sortBy(_.begin)),
+      regions.values.toSeq.sortBy(_.executorId))
   }
 
   override def onStageSubmitted(event: SparkListenerStageSubmitted): Unit = synchronized {
@@ -151,13 +159,19 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
   }
 
   override def onApplicationEnd(event: SparkListenerApplicationEnd): Unit = synchronized {
-    workers.clear()
+    isOver = true
+    workers.mapValuesInPlace((_, worker) => worker.copy(stack = ""))
     endUnits(event.time)(_ => true)
     memory.mapValuesInPlace((_, row) => row.copy(workers = 0, rss = 0))
   }
 
   override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
     case reported: WorkersReported => synchronized(report(reported))
+    case reported: MemoryReported =>
+      synchronized {
+        regions(reported.executorId) = reported
+        trim(regions, keptExecutors)
+      }
     case _ => ()
   }
 
@@ -165,11 +179,12 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
     for (worker <- event.workers) {
       val key = (event.executorId, worker.pid, worker.started)
       val before = workers.get(key)
-      if (worker.ended) workers -= key else workers(key) = worker
+      workers(key) = if (isOver) worker.copy(stack = "") else worker
       for (unit <- worker.units)
         units((event.executorId, worker.pid, unit.begin, unit.name)) =
           SearchUnit(event.executorId, worker.pid, unit.name, unit.description, unit.begin, unit.end)
-      if (worker.ended)
+      if (worker.ended) workers -= key
+      if (worker.ended || isOver)
         endUnits(event.time)(unit => unit.executor == event.executorId && unit.pid == worker.pid)
       if (worker.stage >= 0 && worker.role == "inference") addToStage(worker, before, event.time)
     }
@@ -177,7 +192,7 @@ private[spark] class ProgressBoard(keptStages: Int = 100, keptExecutors: Int = 2
     // Workers that are reused change their role, so all roles of the executor are counted again.
     val known = memory.keys.collect { case (executor, role) if executor == event.executorId => role }
     for (role <- (known ++ event.workers.map(_.role)).toSeq.distinct) {
-      val living = ours.filter(_.role == role)
+      val living = if (isOver) Nil else ours.filter(_.role == role).toSeq
       val reported = event.workers.filter(_.role == role)
       val row = memory.getOrElse((event.executorId, role), RoleMemory(event.executorId, event.host, role, 0, 0, 0, -1))
       memory((event.executorId, role)) = row.copy(

@@ -3,7 +3,7 @@ package org.cerebro.spark.ui
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.cerebro.ProgressPages
-import org.cerebro.spark.Support
+import org.cerebro.spark.{MemoryReports, MemorySample, PlannedMemory, Support}
 
 /** Settings of the tab, and its parts in the driver and in executors. */
 private[spark] object ProgressReports {
@@ -35,10 +35,13 @@ private[spark] object ProgressReports {
     if (!isOn(conf)) None
     else
       WorkerReporter.folder().map { folder =>
-        def send(workers: Seq[WorkerReport]): Unit =
-          plugin.send(
-            WorkersMessage(1, plugin.executorID(), plugin.hostname(), System.currentTimeMillis(), workers).text)
-        val reporter = new WorkerReporter(folder, send, conf.getTimeAsMs(StalledAfter, "60s"))
+        def message(workers: Seq[WorkerReport]): String =
+          WorkersMessage(1, plugin.executorID(), plugin.hostname(), System.currentTimeMillis(), workers).text
+        val reporter = new WorkerReporter(
+          folder,
+          workers => plugin.send(message(workers)),
+          workers => { plugin.ask(message(workers)); () },
+          conf.getTimeAsMs(StalledAfter, "60s"))
         reporter.start()
         reporter
       }
@@ -50,9 +53,19 @@ private[spark] class ProgressReports private (context: SparkContext) {
   context.addSparkListener(board)
   ProgressPages.attach(context, link => TabContent.render(board.board, link, System.currentTimeMillis()))
 
+  private val memory = new MemoryEvents(MemoryReports.planned.getOrElse(PlannedMemory.None))
+
   /** Posts a report of an executor, which the listener and the event log receive; other messages are none of it. */
   def receive(message: Any): Unit = message match {
-    case text: String => WorkersMessage.event(text).foreach(ProgressPages.post(context, _))
+    case text: String =>
+      val event = WorkersMessage.event(text).map(withPlan).orElse(MemorySample.parse(text).flatMap(memory.event))
+      event.foreach(ProgressPages.post(context, _))
     case _ => ()
   }
+
+  /** Plan of workers that have none of their own: an equal share of the plan of the executor. */
+  private def withPlan(event: WorkersReported): WorkersReported =
+    MemoryReports.planned.flatMap(_.share).fold(event) { share =>
+      event.copy(workers = event.workers.map(worker => if (worker.planned > 0) worker else worker.copy(planned = share)))
+    }
 }

@@ -29,7 +29,7 @@ private[spark] object TabContent {
           reload the page to see later reports.</p>
         else
           inference(board.stages, link, now) ++ SearchChart.render(board.units, now) ++ memory(board.memory) ++
-            stalled(board.stalled, now)
+            regions(board.regions) ++ stalled(board.stalled, now)
       }
     </div>
 
@@ -52,7 +52,7 @@ private[spark] object TabContent {
       <td>{stage.name.take(200)}{if (stage.completed > 0) "" else " (running)"}</td>
       <td>{f"${stage.rows}%,d"}</td>
       <td>{stage.rate(now).fold("-")(rate => f"$rate%.1f")}</td>
-      <td>{phases(stage.seconds)}<div class="cerebro-advice">{Advice.of(stage.seconds)}</div></td>
+      <td>{phases(stage.seconds)}<div class="cerebro-advice">{Advice.of(stage.rows, stage.seconds)}</div></td>
     </tr>
 
   private def phases(seconds: PhaseSeconds): Elem = {
@@ -91,16 +91,38 @@ private[spark] object TabContent {
             <tr>
               <td>{row.executor}</td><td>{row.host}</td><td>{row.role}</td><td>{row.workers.toString}</td>
               <td>{bytes(row.rss)}</td><td>{bytes(row.peak)}</td>
-              <td>{if (row.planned > 0) bytes(row.planned) else "no plan"}</td><td>{against(row)}</td>
+              <td>{if (row.planned > 0) bytes(row.planned) else "no plan"}</td><td>{against(row.peak, row.planned)}</td>
             </tr>
           }
         }</tbody>
       </table>
 
-  private def against(row: RoleMemory): Node =
-    if (row.planned <= 0 || row.peak <= 0) Text("-")
+  private def regions(executors: Seq[MemoryReported]): NodeSeq =
+    if (executors.isEmpty) NodeSeq.Empty
+    else
+      <h4>Memory of executors</h4>
+      <p>Measured each second; the table function cerebro_memory() has all regions. The plan of the container is its
+      limit.</p>
+      <table class="table table-bordered table-sm table-striped">
+        <thead><tr>
+          <th>Executor</th><th>Host</th><th>Region</th><th>Measured</th><th>Peak</th><th>Plan</th>
+          <th>Peak against plan</th>
+        </tr></thead>
+        <tbody>{
+          for (executor <- executors; region <- executor.regions)
+            yield <tr>
+              <td>{executor.executorId}</td><td>{executor.host}</td><td>{region.region}</td>
+              <td>{bytes(region.measured)}</td><td>{bytes(region.peak)}</td>
+              <td>{if (region.planned > 0) bytes(region.planned) else "no plan"}</td>
+              <td>{against(region.peak, region.planned)}</td>
+            </tr>
+        }</tbody>
+      </table>
+
+  private def against(peak: Long, planned: Long): Node =
+    if (planned <= 0 || peak <= 0) Text("-")
     else {
-      val share = row.peak.toDouble / row.planned
+      val share = peak.toDouble / planned
       val scale = MemoryWidth / math.max(1.0, share)
       val colour = if (share > 1) "#c0392b" else "#4e79a7"
       <div>

@@ -17,6 +17,10 @@ import com.fasterxml.jackson.databind.JsonNode
  *
  * @param folder
  *   folder of the status files, which this class creates
+ * @param send
+ *   sends reports to the driver
+ * @param sendLast
+ *   sends them and waits until the driver has them
  * @param descendants
  *   process ids of the executor's descendants
  * @param stalledMillis
@@ -27,6 +31,7 @@ import com.fasterxml.jackson.databind.JsonNode
 private[spark] class WorkerReporter(
     folder: Path,
     send: Seq[WorkerReport] => Unit,
+    sendLast: Seq[WorkerReport] => Unit,
     stalledMillis: Long,
     proc: Path = Path.of("/proc"),
     descendants: () => Set[Long] = WorkerReporter.descendants _,
@@ -53,11 +58,14 @@ private[spark] class WorkerReporter(
     thread = Some(scheduler)
   }
 
-  /** Reports for the last time: a short application ends before the next second does. */
+  /**
+   * Reports for the last time: a short application ends before the next second does. The driver stops its listener bus
+   * right after its executors, so this waits for it, but not for a driver that is gone.
+   */
   def stop(): Unit = thread.foreach { scheduler =>
+    scheduler.execute(() => tryReport(sendLast))
     scheduler.shutdown()
-    scheduler.awaitTermination(1, TimeUnit.SECONDS)
-    tryReport()
+    scheduler.awaitTermination(LastSeconds, TimeUnit.SECONDS)
     for (pid <- sent.keys; suffix <- Seq("json", "stack")) delete(folder.resolve(s"$pid.$suffix"))
   }
 
@@ -71,16 +79,16 @@ private[spark] class WorkerReporter(
   private def tick(): Unit = {
     val isBusy = running.get > 0
     if (isBusy || System.nanoTime() - lastTask < QuietNanos) {
-      if (activeSeconds < FrequentSeconds || activeSeconds % RareSeconds == 0 || !isBusy) tryReport()
+      if (activeSeconds < FrequentSeconds || activeSeconds % RareSeconds == 0 || !isBusy) tryReport(send)
       activeSeconds += 1
     }
   }
 
-  private def tryReport(): Unit =
+  private def tryReport(report: Seq[WorkerReport] => Unit): Unit =
     // An executor that shuts down or a file that vanishes must not end the thread.
     try {
       val changed = poll(System.currentTimeMillis())
-      if (changed.nonEmpty) send(changed)
+      if (changed.nonEmpty) report(changed)
     } catch { case NonFatal(_) | _: LinkageError => () }
 
   /** Reads the workers and returns those that changed since the last call. */
@@ -152,6 +160,7 @@ private[spark] object WorkerReporter {
   private val FrequentSeconds = 60
   private val RareSeconds = 10
   private val QuietNanos = 3000000000L
+  private val LastSeconds = 3L
   private val StackCharacters = 8000
   private val ResidentChange = 0.05
 

@@ -7,10 +7,10 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkConf
 import org.apache.spark.cerebro.EventLogs
 import org.apache.spark.scheduler.{SparkListenerApplicationEnd, SparkListenerExecutorRemoved}
-import org.cerebro.spark.Suite
+import org.cerebro.spark.{MemorySample, PlannedMemory, Suite}
 
 private[spark] object Suites {
-  def all: Seq[Suite] = Seq(AdviceSuite, BoardSuite, ContentSuite, ReporterSuite, EventSuite)
+  def all: Seq[Suite] = Seq(AdviceSuite, BoardSuite, ContentSuite, MemoryEventsSuite, ReporterSuite, EventSuite)
 
   def worker(pid: Long, rows: Long = 0, stage: Int = 3, decode: Double = 0, rss: Long = 100): WorkerReport =
     WorkerReport(pid, 7, "inference", stage, 11, rows, PhaseSeconds(decode = decode), 5000, rss, -1)
@@ -19,8 +19,8 @@ private[spark] object Suites {
 }
 
 object AdviceSuite extends Suite {
-  private def advised(word: String, seconds: PhaseSeconds): Unit = {
-    val text = Advice.of(seconds)
+  private def advised(word: String, seconds: PhaseSeconds, rows: Long = 1): Unit = {
+    val text = Advice.of(rows, seconds)
     require(text.contains(word), text)
     require(text.endsWith(".") && !text.contains("NaN"), text)
   }
@@ -36,6 +36,7 @@ object AdviceSuite extends Suite {
 
   test("without a measurement there is none") {
     advised("No batch has been computed", PhaseSeconds())
+    advised("No batch has been computed", PhaseSeconds(load = 1), rows = 0)
   }
 }
 
@@ -117,6 +118,31 @@ object BoardSuite extends Suite {
     same(ProgressBoard.latestSearch(Nil), Nil)
   }
 
+  test("a report after the end of the application counts its rows and no worker") {
+    val made = board(reported(worker(1, 10)))
+    made.onApplicationEnd(SparkListenerApplicationEnd(1))
+    made.onOtherEvent(reported(worker(1, 25), searching(UnitReport("c1", "", 1, 0)).copy(pid = 2)))
+    made.onOtherEvent(reported(worker(1, 26).copy(stack = "File a.py")))
+    same((made.board.stages.map(_.rows), made.board.stalled), (Seq(26L), Nil))
+    same(made.board.memory.map(row => (row.workers, row.rss)), Seq((0, 0L), (0, 0L)))
+    same(made.board.units.map(_.end), Seq(9000L))
+  }
+
+  test("the last report is sent so that the driver has it") {
+    val folder = Files.createTempDirectory("cerebro-last")
+    val last = scala.collection.mutable.ListBuffer.empty[Long]
+    val pid = ProcessHandle.current().pid()
+    val started = WorkerReporter.startTicks(Files.readString(Path.of("/proc/self/stat"))).get
+    Files.writeString(folder.resolve(s"$pid.json"), s"""{"role": "inference", "rows": 3, "started_ticks": $started}""")
+    val reporter = new WorkerReporter(
+      folder, _ => (), workers => last ++= workers.map(_.rows), 60000, Path.of("/proc"), () => Set(pid))
+    reporter.start()
+    reporter.stop()
+    same(last.toSeq, Seq(3L))
+    same(Files.list(folder).count(), 0L)
+    Files.delete(folder)
+  }
+
   test("the state is bounded") {
     val made = new ProgressBoard(keptStages = 5, keptExecutors = 4, keptUnits = 3)
     for (id <- 1 to 2000) {
@@ -151,12 +177,14 @@ object ContentSuite extends Suite {
 
   private val unit = SearchUnit(hostile, 9, hostile, hostile, 1000, 0)
 
+  private val regions = MemoryReported(hostile, hostile, 1, Seq(RegionReport(hostile, 2L << 30, -1, 1L << 30)))
+
   private def html(board: Board): String = TabContent.render(board, (id, attempt) => s"/p/$id/$attempt", 61000).mkString
 
   test("texts of users are escaped") {
-    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled), Seq(unit)))
+    val text = html(Board(Seq(stage), Seq(memory), Seq(stalled), Seq(unit), Seq(regions)))
     require(!text.contains("<script"), text)
-    same("&lt;script".r.findAllIn(text).size, 10)
+    same("&lt;script".r.findAllIn(text).size, 13)
   }
 
   test("stages, memory and stacks are shown") {
@@ -188,6 +216,39 @@ object ContentSuite extends Suite {
   }
 }
 
+object MemoryEventsSuite extends Suite {
+  private val plan = PlannedMemory.parse("cores=2,heap=1000,overhead=100,off_heap=0,python=400,dl=600")
+
+  private def sample(time: Long, peak: Long = 500, executor: String = "1"): MemorySample =
+    MemorySample(executor, "host", time, Some(400), 100, peaks = Map("jvm" -> peak))
+
+  test("regions have their plan, and -1 where something is not known") {
+    val regions = new MemoryEvents(plan).event(sample(1000)).get.regions
+    same(regions.find(_.region == "jvm"), Some(RegionReport("jvm", 1100, 400, 500)))
+    same(regions.find(_.region == "storage"), Some(RegionReport("storage", -1, -1, -1)))
+    same(regions.exists(_.region == "user"), false)
+  }
+
+  test("an event is posted each ten seconds, and if a peak rises") {
+    val events = new MemoryEvents(plan)
+    def times(samples: MemorySample*): Seq[Long] = samples.flatMap(events.event(_)).map(_.time)
+    same(times(sample(0), sample(1000), sample(9999), sample(10000), sample(11000)), Seq(0L, 10000L))
+    same(times(sample(12000, peak = 520), sample(13000, peak = 600), sample(14000, peak = 600)), Seq(13000L))
+    same(times(sample(15000, executor = "2")), Seq(15000L))
+  }
+
+  test("the board keeps the latest of each executor, and the event survives the log") {
+    val board = new ProgressBoard(keptExecutors = 2)
+    for (executor <- Seq("1", "2", "3", "3")) {
+      val event = new MemoryEvents(plan).event(sample(executor.toLong, executor = executor)).get
+      same(EventLogs.event(EventLogs.line(event)), event)
+      board.onOtherEvent(event)
+    }
+    same(board.board.regions.map(_.executorId), Seq("2", "3"))
+    same(Board.parse(board.board.toJson), Some(board.board))
+  }
+}
+
 object ReporterSuite extends Suite {
   private def inFolder(body: (Path, Path) => Unit): Unit = {
     val folder = Files.createTempDirectory("cerebro-reporter")
@@ -215,7 +276,7 @@ object ReporterSuite extends Suite {
     inFolder { (folder, proc) =>
       process(proc, 41, 9)
       status(folder, 41, 9)
-      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      val reporter = new WorkerReporter(folder, _ => (), _ => (), 60000, proc, () => Set(41L))
       val expected = WorkerReport(41, 9, "inference", 2, 5, 1, PhaseSeconds(start = 0.5, decode = 1.5), 100000, 102400, -1)
       same(reporter.poll(100500), Seq(expected))
       same(reporter.poll(101500), Nil)
@@ -237,7 +298,7 @@ object ReporterSuite extends Suite {
       status(folder, 43, 9)
       Files.writeString(folder.resolve("43.stack"), "")
       Files.writeString(folder.resolve("readme.txt"), "")
-      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      val reporter = new WorkerReporter(folder, _ => (), _ => (), 60000, proc, () => Set(41L))
       same(reporter.poll(100500), Nil)
       val left = Files.list(folder).iterator().asScala.map(_.getFileName.toString).toSeq.sorted
       same(left, Seq("41.json", "42.json", "readme.txt"))
@@ -253,7 +314,7 @@ object ReporterSuite extends Suite {
           s"""{"role": "hopper", "updated": $updated, "started_ticks": 9, "units": [$units]}""")
         ()
       }
-      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L))
+      val reporter = new WorkerReporter(folder, _ => (), _ => (), 60000, proc, () => Set(41L))
       def polled: Seq[UnitReport] = reporter.poll(100500).flatMap(_.units)
       val (begun, ended) = (
         """{"name": "c1", "description": "epoch 1", "begin": 1.5, "end": null}""",
@@ -274,7 +335,7 @@ object ReporterSuite extends Suite {
       process(proc, 41, 9)
       status(folder, 41, 9)
       val living = scala.collection.mutable.Set(41L)
-      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => living.toSet)
+      val reporter = new WorkerReporter(folder, _ => (), _ => (), 60000, proc, () => living.toSet)
       reporter.poll(100500)
       living.clear()
       Files.delete(proc.resolve("41/stat"))
@@ -294,7 +355,7 @@ object ReporterSuite extends Suite {
       var signals = 0
       val stack = folder.resolve("41.stack")
       def signal(pid: Long): Unit = { signals += 1; Files.writeString(stack, s"stack $pid"); () }
-      val reporter = new WorkerReporter(folder, _ => (), 60000, proc, () => Set(41L), signal)
+      val reporter = new WorkerReporter(folder, _ => (), _ => (), 60000, proc, () => Set(41L), signal)
       same(reporter.poll(161000).map(_.stack), Seq(""))
       same(signals, 0)
       Files.writeString(stack, "former")
