@@ -102,6 +102,8 @@ def main(settings: dict[str, str], images: int = IMAGES) -> None:
         threading.Thread(target=stuck.collect, daemon=True).start()
     else:
         found["rows"] = len(pushdown_plans.stage(pushdown_plans.table(spark))[0].collect())
+        # Executors report soon after their last task; an application that stops before has an incomplete log.
+        time.sleep(2)
     sys.stdout.write(f"FOUND{json.dumps(found)}\n")
     sys.stdout.flush()
     sys.stdin.read()

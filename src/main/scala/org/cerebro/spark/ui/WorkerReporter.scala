@@ -3,7 +3,7 @@ package org.cerebro.spark.ui
 import java.nio.file.{Files, Path}
 import java.nio.file.attribute.PosixFilePermissions
 import java.util.concurrent.{Executors, ScheduledExecutorService, TimeUnit}
-import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -41,7 +41,9 @@ private[spark] class WorkerReporter(
   private val running = new AtomicInteger(0)
   @volatile private var lastTask = 0L
   private var thread = Option.empty[ScheduledExecutorService]
-  private var activeSeconds = 0
+  @volatile private var activeSeconds = 0
+  @volatile private var lastReport = 0L
+  private val isReportDue = new AtomicBoolean(false)
   private val sent = mutable.Map.empty[Long, WorkerReport]
   // Time of the last sign of progress for which a stack was asked.
   private val asked = mutable.Map.empty[Long, Long]
@@ -71,9 +73,20 @@ private[spark] class WorkerReporter(
 
   def taskStarted(): Unit = running.incrementAndGet()
 
+  /** Reports soon after the last task, because an application may end then. */
   def taskEnded(): Unit = {
     lastTask = System.nanoTime()
-    running.decrementAndGet()
+    if (running.decrementAndGet() <= 0 && isReportDue.compareAndSet(false, true)) {
+      val gap = if (activeSeconds < FrequentSeconds) ShortGapMillis else LongGapMillis
+      val wait = math.max(0, gap - (System.nanoTime() - lastReport) / 1000000)
+      val report: Runnable = () => {
+        isReportDue.set(false)
+        tryReport(send)
+      }
+      // A scheduler that has been shut down refuses; it reports for the last time itself.
+      try thread.foreach(_.schedule(report, wait, TimeUnit.MILLISECONDS))
+      catch { case NonFatal(_) => () }
+    }
   }
 
   private def tick(): Unit = {
@@ -87,6 +100,7 @@ private[spark] class WorkerReporter(
   private def tryReport(report: Seq[WorkerReport] => Unit): Unit =
     // An executor that shuts down or a file that vanishes must not end the thread.
     try {
+      lastReport = System.nanoTime()
       val changed = poll(System.currentTimeMillis())
       if (changed.nonEmpty) report(changed)
     } catch { case NonFatal(_) | _: LinkageError => () }
@@ -161,6 +175,8 @@ private[spark] object WorkerReporter {
   private val RareSeconds = 10
   private val QuietNanos = 3000000000L
   private val LastSeconds = 3L
+  private val ShortGapMillis = 250L
+  private val LongGapMillis = 1000L
   private val StackCharacters = 8000
   private val ResidentChange = 0.05
 

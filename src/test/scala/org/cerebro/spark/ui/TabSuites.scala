@@ -138,6 +138,8 @@ object BoardSuite extends Suite {
       folder, _ => (), workers => last ++= workers.map(_.rows), 60000, Path.of("/proc"), () => Set(pid))
     reporter.start()
     reporter.stop()
+    reporter.taskStarted()
+    reporter.taskEnded()
     same(last.toSeq, Seq(3L))
     same(Files.list(folder).count(), 0L)
     Files.delete(folder)
