@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from places import IMPORTS
+from places import IMPORTS, SUPPORT
 from standalone import SparkConnectServer, StandaloneCluster, spark_environment
 
 from udfs.driver import plugin_conf, plugin_jar
@@ -126,3 +126,17 @@ def test_memory_through_connect(tmp_path: Path) -> None:
     with SparkConnectServer(tmp_path / "server", "local[2]", Path(sys.executable), conf) as server:
         rows = _measured(_run(tmp_path, sys.executable, "-c", _MEMORY.format(master=repr(server.url), conf={})))
     assert rows["driver", "python"][0] > 10 << 20
+
+
+def test_an_executor_survives_tasks_that_do_not_fit(tmp_path: Path) -> None:
+    """One of two tasks is ended and tried again alone; the executor and its other task go on."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with StandaloneCluster(tmp_path / "wide", Path(sys.executable), workers=1, cores=2) as wide:
+        printed = _run(tmp_path, sys.executable, str(SUPPORT / "memory_hogs.py"), "pairs", wide.url, str(marks))
+        started = list(wide.folder.glob("worker-0/work/*/*/stderr"))
+        log = "".join(file.read_text() for file in started)
+    assert "ROWS [0, 1]" in printed
+    assert [file.parent.name for file in started] == ["0"], "an executor was lost"
+    assert log.count("of work are computed again") == 1
+    assert len(list(marks.glob("begun-*-1"))) == 1

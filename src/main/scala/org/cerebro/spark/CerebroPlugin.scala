@@ -15,6 +15,7 @@ class CerebroPlugin extends SparkPlugin {
 /** Part of the plugin in the driver: checks the settings, and collects what executors report. */
 private[spark] class CerebroDriver extends DriverPlugin {
   private var reports = Option.empty[ProgressReports]
+  private var kills = Option.empty[(SparkContext, MemoryKills)]
 
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
     val conf = context.getConf
@@ -22,21 +23,27 @@ private[spark] class CerebroDriver extends DriverPlugin {
       CerebroDriver.advice(conf.get(CerebroDriver.Extensions, "")).foreach(Support.warn)
     }
     Support.guard("memory metrics") {
-      if (MemoryMetrics.isOn(conf.get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) MemoryMetrics.collect(context)
+      if (MemoryMetrics.isOn(conf.get(MemoryMetrics.Enabled, "true"), MemoryMetrics.Enabled)) {
+        val counted = new MemoryKills(conf.getInt(MemoryGuard.Retries, MemoryKills.Budget))
+        MemoryMetrics.collect(context, counted)
+        kills = Some(context -> counted)
+      }
     }
     Support.guard(ProgressReports.Feature) { reports = ProgressReports.driver(context) }
     Collections.emptyMap()
   }
 
   override def receive(message: Any): AnyRef = {
-    Support.guard("memory metrics") {
+    val answer = Support.guard("memory metrics") {
       message match {
-        case text: String => MemorySample.parse(text).foreach(MemoryReports.receive)
-        case _ => ()
+        case text: String =>
+          MemorySample.parse(text).foreach(MemoryReports.receive)
+          kills.flatMap { case (context, counted) => counted.receive(text, context.cancelStage(_, _)) }
+        case _ => None
       }
     }
     Support.guard(ProgressReports.Feature)(reports.foreach(_.receive(message)))
-    null
+    answer.flatten.orNull
   }
 
   override def shutdown(): Unit = MemoryReports.end()
@@ -72,7 +79,10 @@ private[spark] class CerebroExecutor extends ExecutorPlugin {
     Support.guard(ProgressReports.Feature) { reporter = ProgressReports.executor(context) }
   }
 
-  override def onTaskStart(): Unit = reporter.foreach(_.taskStarted())
+  override def onTaskStart(): Unit = {
+    metrics.foreach(_.startTask())
+    reporter.foreach(_.taskStarted())
+  }
 
   override def onTaskSucceeded(): Unit = reporter.foreach(_.taskEnded())
 

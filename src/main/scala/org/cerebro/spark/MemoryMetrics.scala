@@ -1,7 +1,7 @@
 package org.cerebro.spark
 
 import java.net.InetAddress
-import java.util.concurrent.{Executors, ScheduledExecutorService, TimeUnit}
+import java.util.concurrent.{Executors, RejectedExecutionException, ScheduledExecutorService, TimeUnit}
 
 import scala.util.control.NonFatal
 
@@ -9,7 +9,7 @@ import com.codahale.metrics.{Gauge, MetricRegistry}
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.cerebro.ExecutorInternals
-import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved, SparkListenerStageCompleted}
 
 /**
  * Memory of an executor, as Spark metrics and as messages to the driver.
@@ -31,33 +31,46 @@ private[spark] class MemoryMetrics(context: PluginContext) {
   @volatile private var latest: Option[MemorySample] = None
   private var sent = Option.empty[MemorySample]
   private var hasFailed = false
+  private val tasks = new RunningTasks(context, context.conf().getTimeAsMs(MemoryGuard.Wait, MemoryGuard.LongestWait))
+  private val guard = Support.guard("the memory guard")(MemoryGuard.of(context, sampler, tasks)).flatten
 
   def start(): Unit = {
     if (!sampler.isAvailable)
       Support.warn("memory metrics of processes are not available: this machine has no /proc. The heap is measured")
     folder.foreach(folder => MemorySampler.optional(WorkerStatus.ask(folder)))
     register(context.metricRegistry())
-    scheduler.scheduleWithFixedDelay(() => step(), 0, PeriodMillis, TimeUnit.MILLISECONDS)
-    ()
+    next(0)
   }
+
+  /** Registers the task of this thread, and lets it wait for others if its workers were ended before. */
+  def startTask(): Unit = if (guard.isDefined) tasks.start()
 
   def stop(): Unit = {
     scheduler.shutdownNow()
     folder.foreach(WorkerStatus.clean(_))
   }
 
-  private def step(): Unit =
+  private def next(millis: Long): Unit = {
+    try scheduler.schedule((() => next(step())): Runnable, millis, TimeUnit.MILLISECONDS)
+    catch { case _: RejectedExecutionException => () }
+    ()
+  }
+
+  /** Takes a sample, and returns the milliseconds until the next. */
+  private def step(): Long =
     try {
-      val sample = sampler.sample()
+      val sample = sampler.sample(guard.exists(_.isUrgent))
       latest = Some(sample)
-      if (sent.forall(differs(_, sample))) {
+      if (sent.forall(before => sample.time - before.time >= PeriodMillis - 100 && differs(before, sample))) {
         context.send(sample.toJson)
         sent = Some(sample)
       }
+      guard.fold(PeriodMillis)(_.check(sample))
     } catch {
       case failure @ (_: LinkageError | NonFatal(_)) =>
         if (!hasFailed && !scheduler.isShutdown) Support.warn(s"a memory sample is skipped: $failure")
         hasFailed = true
+        PeriodMillis
     }
 
   private def register(registry: MetricRegistry): Unit =
@@ -75,7 +88,8 @@ private[spark] object MemoryMetrics {
   /** Value of a gauge that this machine does not have. */
   val Missing = -1L
 
-  private val PeriodMillis = 1000L
+  /** Time between samples. */
+  val PeriodMillis = 1000L
 
   /** An unchanged sample is sent this often, so that the driver knows how old it is. */
   private val QuietMillis = 10000L
@@ -102,11 +116,13 @@ private[spark] object MemoryMetrics {
   def isOn(value: String, name: String): Boolean =
     value.trim.toBooleanOption.getOrElse(throw new IllegalArgumentException(s"$name must be true or false, got '$value'"))
 
-  /** Begins to collect samples in the driver. */
-  def collect(context: SparkContext): Unit = {
+  /** Begins to collect samples, and to count kills, in the driver. */
+  def collect(context: SparkContext, kills: MemoryKills): Unit = {
     MemoryReports.begin(PlannedMemory.parse(context.getConf.get(PlannedMemory.Setting, "")))
     context.addSparkListener(new SparkListener {
       override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = MemoryReports.remove(event.executorId)
+
+      override def onStageCompleted(event: SparkListenerStageCompleted): Unit = kills.forget(event.stageInfo.stageId)
     })
   }
 

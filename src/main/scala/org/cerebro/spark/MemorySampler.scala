@@ -19,7 +19,8 @@ private[spark] class MemorySampler(executor: String, host: String, statusFolder:
   import MemorySampler._
 
   private val memory = new ProcessMemory
-  private val jvm = ProcessHandle.current().pid()
+  /** Process id of the executor. */
+  val jvm: Long = ProcessHandle.current().pid()
   private val hasProcesses = memory.isAvailable
   private val listsChildren = Files.exists(Path.of(s"/proc/$jvm/task/$jvm/children"))
   private val heap = ManagementFactory.getMemoryMXBean
@@ -35,15 +36,23 @@ private[spark] class MemorySampler(executor: String, host: String, statusFolder:
   private var peaks = Map.empty[String, Long]
   private var mapsTasks = true
 
+  /** Limit of the container; none without one. */
+  def containerLimit: Option[Long] = group.map(_.limit)
+
   /** Whether this machine has `/proc`. */
   def isAvailable: Boolean = hasProcesses
 
-  /** Reads everything that is due. */
-  def sample(): MemorySample = {
+  /**
+   * Reads everything that is due.
+   *
+   * @param isUrgent
+   *   leaves out proportional sets, which may take a tenth of a second
+   */
+  def sample(isUrgent: Boolean = false): MemorySample = {
     val now = System.currentTimeMillis()
     val jvmRss = if (hasProcesses) memory.status(jvm).map(_.rss) else None
     val workers = if (hasProcesses) readWorkers() else Nil
-    if (isDue(now, workers)) readProportional(workers)
+    if (!isUrgent && isDue(now, workers)) readProportional(workers)
     val inUse = optional(ExecutorInternals.memoryInUse())
     val fresh = MemorySample(
       executor = executor,
@@ -76,9 +85,10 @@ private[spark] class MemorySampler(executor: String, host: String, statusFolder:
     val pids = if (listsChildren) memory.withDescendants(daemons) else allDescendants()
     started.filterInPlace((pid, _) => pids.contains(pid))
     val tasks = if (pids.isEmpty) Map.empty[Long, Long] else tasksOfWorkers()
+    val helpers = tasks.flatMap { case (pid, task) => helpersOf(pid).map(_ -> task) }
     pids.flatMap { pid =>
       // A JVM that has forked and not yet run a command looks like a second JVM; ended processes have no memory.
-      memory.status(pid).filter(status => status.isPython && status.rss > 0).map { status =>
+      memory.status(pid).filter(status => (status.isPython || helpers.contains(pid)) && status.rss > 0).map { status =>
         val start = started.getOrElseUpdate(pid, memory.started(pid).getOrElse(0L))
         val written = statusFolder.flatMap(WorkerStatus.of(pid, Some(start), _))
         WorkerMemory(
@@ -86,12 +96,20 @@ private[spark] class MemorySampler(executor: String, host: String, statusFolder:
           rss = status.rss,
           peak = status.peak,
           started = start,
-          task = tasks.get(pid).orElse(written.flatMap(_.task)),
+          task = tasks.get(pid).orElse(helpers.get(pid)).orElse(written.flatMap(_.task)),
           role = written.fold("")(_.role),
           planned = written.flatMap(_.plannedBytes))
       }
     }
   }
+
+  /** Processes that a worker started, whose memory is that of its task. */
+  def helpersOf(pid: Long): Seq[Long] =
+    if (listsChildren) memory.withDescendants(memory.children(pid)) else Nil
+
+  /** Whether a process is still the one that was sampled, and not a later one with its id. */
+  def isRunning(worker: WorkerMemory): Boolean =
+    memory.started(worker.pid).contains(worker.started) && memory.status(worker.pid).exists(_.rss > 0)
 
   private def isDue(now: Long, workers: Seq[WorkerMemory]): Boolean = {
     val bytes = workers.map(_.rss).sum

@@ -29,12 +29,13 @@ private[spark] object Support {
         false
     }
 
-  /** Runs a step of a feature that others do not depend on; any failure of it becomes a warning. */
-  def guard(feature: String)(step: => Unit): Unit =
-    try step
+  /** Result of a feature that others do not depend on; any failure of it becomes a warning. */
+  def guard[Result](feature: String)(step: => Result): Option[Result] =
+    try Option(step)
     catch {
       case failure @ (_: LinkageError | NonFatal(_)) =>
         log.warn(s"$feature is off: $failure. Everything else works without it")
+        None
     }
 
   /** Result of a step on a plan, or the plan as it was if the step fails. */

@@ -30,7 +30,7 @@ abstract class Suite {
 /** Runs all suites and exits with 1 if a test fails. */
 object Suites {
   def main(arguments: Array[String]): Unit =
-    finish((Seq(PushdownSuite, ReuseSuite, SupportSuite, PluginSuite, MemorySuite) ++ ui.Suites.all).flatMap(_.failures()))
+    finish((Seq(PushdownSuite, ReuseSuite, SupportSuite, PluginSuite, MemorySuite, GuardSuite) ++ ui.Suites.all).flatMap(_.failures()))
 
   def finish(failures: Seq[String]): Unit = {
     failures.foreach(line => println(s"FAILED $line"))

@@ -4,7 +4,7 @@ import java.lang.reflect.Field
 
 import scala.collection.mutable
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.{BarrierTaskContext, SparkEnv, TaskContext, TaskContextImpl}
 
 /**
  * State of an executor that Spark keeps to itself: memory in use, and which Python worker computes which task.
@@ -42,12 +42,35 @@ object ExecutorInternals {
     }
   }
 
-  private def pidsOfWorkers(): Map[AnyRef, Long] = {
-    val env = SparkEnv.get
-    val factories = env.synchronized {
-      valueOf(env, "pythonWorkers").asInstanceOf[mutable.HashMap[AnyRef, AnyRef]].values.toSeq
+  /** Marks a task as killed: whatever fails in it afterwards is reported as this, and not as a failure that counts. */
+  def kill(task: TaskContext, reason: String): Unit = task match {
+    case context: TaskContextImpl => context.markInterrupted(reason)
+    case other => throw new UnsupportedOperationException(s"a task of ${other.getClass.getName} cannot be killed")
+  }
+
+  def isBarrier(task: TaskContext): Boolean = task.isInstanceOf[BarrierTaskContext]
+
+  /**
+   * Ends the Python workers that wait for a task and keep the memory of earlier ones, as Spark does after a minute.
+   *
+   * @return
+   *   their number
+   */
+  def endIdleWorkers(): Int = factories().map { factory =>
+    factory.synchronized {
+      val idle = valueOf(factory, "idleWorkers").asInstanceOf[mutable.Queue[AnyRef]].size
+      if (idle > 0) factory.getClass.getMethods.find(_.getName.endsWith("cleanupIdleWorkers")).get.invoke(factory)
+      idle
     }
-    factories.flatMap { factory =>
+  }.sum
+
+  private def factories(): Seq[AnyRef] = {
+    val env = SparkEnv.get
+    env.synchronized(valueOf(env, "pythonWorkers").asInstanceOf[mutable.HashMap[AnyRef, AnyRef]].values.toSeq)
+  }
+
+  private def pidsOfWorkers(): Map[AnyRef, Long] =
+    factories().flatMap { factory =>
       factory.synchronized {
         Seq("daemonWorkers", "simpleWorkers").flatMap { name =>
           valueOf(factory, name).asInstanceOf[mutable.Map[AnyRef, AnyRef]].toSeq.map {
@@ -58,7 +81,6 @@ object ExecutorInternals {
         }
       }
     }.toMap
-  }
 
   private def threads(): Seq[Thread] = {
     var group = Thread.currentThread.getThreadGroup
