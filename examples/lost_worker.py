@@ -56,7 +56,9 @@ def kill_the_busiest(store: Path) -> None:
     workers: list[tuple[float, psutil.Process]] = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and "pyspark.daemon" in " ".join(process.cmdline()):
+            # Spark's daemon, which forks the tasks' processes, is a child of the JVM.
+            parent = " ".join(psutil.Process(process.ppid()).cmdline())
+            if "pyspark.worker" in parent and process.status() != psutil.STATUS_ZOMBIE:
                 workers.append((process.cpu_times().user, process))
         except psutil.Error:
             continue  # it ended meanwhile

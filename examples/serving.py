@@ -255,7 +255,9 @@ def kill_a_backend() -> int:
     tasks: list[tuple[float, psutil.Process]] = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "pyspark.daemon" in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+            # Spark's daemon, which forks the tasks' processes, is a child of the JVM.
+            parent = " ".join(psutil.Process(process.ppid()).cmdline())
+            if "pyspark.worker" in parent and process.status() != psutil.STATUS_ZOMBIE:
                 tasks.append((process.cpu_times().user, process))
         except psutil.Error:
             continue  # it ended meanwhile

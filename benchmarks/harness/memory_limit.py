@@ -196,7 +196,7 @@ class _Watch(threading.Thread):
         for process in family:
             try:
                 command = " ".join(process.cmdline())
-                kind = "jvm" if "java" in process.name() else "worker" if "pyspark.daemon" in command else "driver"
+                kind = "jvm" if "java" in process.name() else "worker" if "pyspark.worker" in command else "driver"
                 found.append((process.pid, kind, process.memory_full_info().pss))
             except psutil.Error:
                 continue

@@ -77,7 +77,7 @@ def footprint(spark: SparkSession, folders: Sequence[Path]) -> Footprint:
             continue  # it ended meanwhile
         if "heartbeat of" in command:
             heartbeats += 1
-        elif "pyspark.daemon" in command:
+        elif "pyspark.worker" in command:
             workers.append(resident)
         else:
             jvm = max(jvm, resident)

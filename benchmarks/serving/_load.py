@@ -150,7 +150,7 @@ def cpu_of_parts() -> Part:
             name, command, times = process.name(), " ".join(process.cmdline()), process.cpu_times()
         except psutil.Error:
             continue  # it ended meanwhile
-        if "pyspark.daemon" in command:
+        if "pyspark.worker" in command:
             tasks += times.user + times.system
         elif name == "java":
             jvm += times.user + times.system
@@ -163,7 +163,9 @@ def backend_processes() -> list[psutil.Process]:
     found: list[tuple[float, psutil.Process]] = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "pyspark.daemon" in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+            # Spark's daemon, which forks the tasks' processes, is a child of the JVM.
+            parent = " ".join(psutil.Process(process.ppid()).cmdline())
+            if "pyspark.worker" in parent and process.status() != psutil.STATUS_ZOMBIE:
                 found.append((process.cpu_times().user, process))
         except psutil.Error:
             continue

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from udfs.driver._java import JAVA_REMEDY, JavaNotFoundError, find_java
 from udfs.driver._plugin import plugin_conf
+from udfs.driver._preloading import preloading_conf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,8 @@ __all__ = ["launch"]
 def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSession:
     """Start Spark, or join the session that is there.
 
-    A JVM that starts here loads the plugin if this installation has its jar.
+    A JVM that starts here loads the plugin if this installation has its jar. A local one forks its workers from a
+    process that has imported torch.
 
     Parameters
     ----------
@@ -53,9 +55,9 @@ def launch(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSe
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings |= {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
     settings |= dict(conf)
-    # Only a JVM that starts now can load a jar; options of spark-submit in the environment are the user's choice.
+    # Only a JVM that starts now takes these; options of spark-submit in the environment are the user's choice.
     if java is not None and not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"}:
-        settings |= plugin_conf(settings)
+        settings |= plugin_conf(settings) | preloading_conf(master, settings)
     builder = _configured(builder, settings)
     try:
         return builder.getOrCreate()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["has_pushdown_rule", "plugin_conf", "plugin_jar"]
+__all__ = ["default_conf", "has_pushdown_rule", "plugin_conf", "plugin_jar"]
 
 _CLASSES = {
     "spark.plugins": "org.cerebro.spark.CerebroPlugin",
@@ -73,7 +73,7 @@ def plugin_conf(conf: Mapping[str, str] | None = None) -> dict[str, str]:
     # Spark splits lists of jars at commas.
     if jar is None or "," in str(jar):
         return {}
-    before = _defaults() | dict(conf or {})
+    before = default_conf() | dict(conf or {})
     return {
         name: _appended(before.get(name, ""), value) for name, value in {"spark.jars": str(jar), **_CLASSES}.items()
     }
@@ -84,7 +84,7 @@ def _appended(values: str, value: str) -> str:
     return ",".join(names if value in names else [*names, value])
 
 
-def _defaults() -> dict[str, str]:
+def default_conf() -> dict[str, str]:
     """Read ``spark-defaults.conf``, whose values a setting of the session would replace."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
