@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._replay_record import Recorded
     from udfs.hopper import AdaptationSettings
     from udfs.shards import PreparedData
+    from udfs.training import Folds
 
 __all__ = ["RunContext"]
 
@@ -30,7 +31,8 @@ class RunContext:
 
     ``trainer_fn`` returns the trainer of a configuration's params. ``unit_timeout_s`` is by default 20 times the
     longest unit so far of its trials, plus a minute. ``recorded`` is the run whose visits this run repeats.
-    ``adaptation`` trains on the outputs of frozen layers of :class:`udfs.shards.GrowingData`.
+    ``adaptation`` trains on the outputs of frozen layers of :class:`udfs.shards.GrowingData`. ``folds`` are those of
+    the rows, of which each trial leaves one out.
     """
 
     spec: RunSpec
@@ -43,6 +45,7 @@ class RunContext:
     recorded: Recorded | None = None
     grouping: Grouping = field(default_factory=Singles)
     adaptation: AdaptationSettings | None = None
+    folds: Folds | None = None
 
     @property
     def num_shards(self) -> int:
@@ -100,6 +103,7 @@ class RunContext:
             memory_bytes=self.backend.memory_bytes,
             device=self.backend.device,
             adaptation=self.adaptation,
+            folds=self.folds,
             task=self.probed.session.sums.decision,
             larger_is_better=self.spec.larger_is_better,
             frameworks=self.probed.frameworks,

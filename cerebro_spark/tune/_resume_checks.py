@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.tune._train import metric_and_mode
+from udfs.training import HELD_OUT_FOLD
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
@@ -15,13 +16,17 @@ __all__ = ["check_no_replay", "check_same", "check_weights"]
 
 
 def check_no_replay(spec: RunSpec) -> None:
-    """Refuse a run that repeats another: its store has not the visits that are to be repeated.
+    """Refuse a run that repeats another or leaves folds out: its store has not the visits or the folds.
 
     Raises
     ------
     RunError
-        It is a replay.
+        It is a replay, or the cross-fitting of :func:`cerebro_spark.debugging.find_label_errors`.
     """
+    if any(HELD_OUT_FOLD in configuration for configuration in spec.configs):
+        raise RunError(
+            f"run {spec.run!r} trains models without folds of rows, and is not resumed: call find_label_errors again"
+        )
     if spec.replays:
         raise RunError(
             f"run {spec.run!r} is a replay of {spec.replays!r}, and is not resumed: call replay of that one again, "

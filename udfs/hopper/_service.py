@@ -68,7 +68,12 @@ class Service:
         )
         outcomes = Outcomes(self._sessions, self._states, self._uploads, self._interrupted)
         self._units: Units | GroupUnits = Units(
-            worker.seed, self._shard, self._sessions, outcomes, one_order=worker.adaptation is not None
+            worker.seed,
+            self._shard,
+            self._sessions,
+            outcomes,
+            one_order=worker.adaptation is not None,
+            folds=worker.folds,
         )
         if worker.adaptation is not None:
             self._units = GroupUnits(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from udfs.handlers import Framework
     from udfs.hopper._adaptation import AdaptationSettings
     from udfs.shards import PreparedData
-    from udfs.training import TaskDecision
+    from udfs.training import Folds, TaskDecision
 
 __all__ = ["WorkerSettings"]
 
@@ -40,6 +40,8 @@ class WorkerSettings:
     device: str = "cpu"  # "cpu" (default), "cuda" or "auto"
     # Settings of a run that trains on outputs of frozen layers. Default None: each trial trains its whole model.
     adaptation: AdaptationSettings | None = None
+    # Folds of the rows, of which each trial leaves one out. Default None: trials train on all rows.
+    folds: Folds | None = None
     # Task of the run's first configuration. Default None: the rows that a configuration evaluates decide.
     task: TaskDecision | None = None
     # Direction of the metric of the search, for schedulers that follow it. Default None: unknown.

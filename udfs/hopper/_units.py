@@ -17,10 +17,14 @@ from udfs.training import row_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from udfs.hopper._messages import EvaluateUnit, Member, MemberFailure, TrainedMember, UnitFailure
     from udfs.hopper._outcomes import Outcomes
     from udfs.hopper._sessions import Sessions
     from udfs.shards import Tensors
+    from udfs.training import Folds
 
 __all__ = ["Units"]
 
@@ -34,6 +38,8 @@ class Units:
         Gives the rows of a split's partition.
     one_order : bool
         Whether all trials read the rows of a shard in the same order. Default: each in its own.
+    folds : Folds, optional
+        Folds of the rows; each trial leaves one out. By default trials train on all rows.
     """
 
     def __init__(
@@ -44,12 +50,15 @@ class Units:
         outcomes: Outcomes,
         *,
         one_order: bool = False,
+        folds: Folds | None = None,
     ) -> None:
         self._seed = seed
         self._shard = shard
         self._sessions = sessions
         self._outcomes = outcomes
         self._one_order = one_order
+        self._folds = folds
+        self._fold_numbers: dict[int, NDArray[np.int64]] = {}
 
     def run(self, unit: TrainUnit | EvaluateUnit, *, fetched: int = 0) -> TrainReport | EvaluateReport | UnitFailure:
         """Run a unit, and say what came of it.
@@ -75,6 +84,8 @@ class Units:
             session, nbytes = self._sessions.at(member)
             name = "" if self._one_order else member.trial_id
             order = row_order(self._seed, name, unit.epoch, unit.partition, rows.rows)
+            if self._folds is not None:
+                order = self._folds.training_order(order, self._numbers(unit.partition, rows), member.params)
             begun = time.perf_counter()
             self._sessions.begin(member.trial_id)
             with self._sessions.settings(member.trial_id):
@@ -85,6 +96,13 @@ class Units:
             return self._outcomes.trained(unit, member, session, sums, fetched=fetched + nbytes, seconds=seconds)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
             return self._outcomes.failed(member, error)
+
+    def _numbers(self, partition: int, rows: Tensors) -> NDArray[np.int64]:
+        """Return the fold of each row of a shard, computed once."""
+        assert self._folds is not None
+        if partition not in self._fold_numbers:
+            self._fold_numbers[partition] = self._folds.assign(rows.inputs)
+        return self._fold_numbers[partition]
 
     def _evaluate(self, member: Member, rows: Tensors, fetched: int) -> EvaluatedMember | MemberFailure:
         try:

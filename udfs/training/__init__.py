@@ -4,6 +4,7 @@
 """
 
 from udfs.training._errors import Diverged, TrainerError, TrainingError
+from udfs.training._folds import HELD_OUT_FOLD, Folds
 from udfs.training._freezing import check_phases, frozen_up_to
 from udfs.training._functions import TrainingFunctions
 from udfs.training._known_losses import KERAS_LOSSES, TORCH_LOSSES, LossFacts
@@ -16,11 +17,13 @@ from udfs.training._task_sums import TaskDecision, TaskSums
 from udfs.training._weights import batch_weights
 
 __all__ = [
+    "HELD_OUT_FOLD",
     "KERAS_LOSSES",
     "TORCH_LOSSES",
     "BatchWeights",
     "Diverged",
     "Ending",
+    "Folds",
     "LossFacts",
     "Rows",
     "Session",
