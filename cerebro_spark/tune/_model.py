@@ -106,6 +106,21 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         """Trained network."""
         return PortableNetwork(self._facts["framework"], self._network)
 
+    @property
+    def task(self) -> Task:
+        """Meaning of the labels and of the network's outputs."""
+        return self._task
+
+    @property
+    def inputs(self) -> tuple[TensorGroup, ...]:
+        """Inputs of the network, with the columns that they are read from."""
+        return tuple(_group(group) for group in self._facts["inputs"])
+
+    @property
+    def label_column(self) -> str:
+        """Label column that the network was trained on."""
+        return str(self._facts["label"])
+
     setPredictionCol = setter(HasPredictionCol.predictionCol, "the column for predictions")
     setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column for the network's outputs")
     setProbabilityCol = setter(HasProbabilityCol.probabilityCol, 'the column of probabilities; "" for none')
@@ -143,7 +158,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         """
         uncertainty = self.output_uncertainty(how)
         check_absent(dataset, [output], "name another column, or drop it")
-        inputs = tuple(_group(group) for group in self._facts["inputs"])
+        inputs = self.inputs
         sources = choose_features(dataset, inputs)
         images = tuple(source.name for source in sources if source.kind == "image")
         mask = next((source.name for source in sources if source.name == "attention_mask"), None)
@@ -197,14 +212,14 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
                 f"the label {self._facts['label']!r} is {several}, and a function gives one number a row: "
                 "use the stage's transform"
             )
-        inputs = tuple(_group(group) for group in self._facts["inputs"])
+        inputs = self.inputs
         columns = tuple(dict.fromkeys(column for group in inputs for column in group.columns))
         images = tuple(column.name for column in columns if column.dtype == "uint8")
         prediction = Prediction(self.network, inputs, images, "raw", self.getBatchSize())
         return SQLModel(prediction, columns, self._task)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        inputs = tuple(_group(group) for group in self._facts["inputs"])
+        inputs = self.inputs
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         probability = self.getProbabilityCol() if self._task.has_probabilities else ""
         vectors = [raw, *([probability] if probability else [])]

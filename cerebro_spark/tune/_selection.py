@@ -106,6 +106,28 @@ class Selection(Results, Model, MLWritable):
         with settings_kept():
             return TunedModel.of(self._restored(trial, state()), self.prepared)
 
+    def epoch_states(self, trial_id: str) -> dict[int, Callable[[], bytes]]:
+        """List the epochs whose states the store keeps of a configuration.
+
+        Parameters
+        ----------
+        trial_id : str
+            Id of the configuration.
+
+        Returns
+        -------
+        dict of int to callable
+            Epochs, counted from 1, each with a function that reads the state, on the driver or in a worker. Only a
+            search with ``keep="epochs"`` keeps all.
+
+        Raises
+        ------
+        NoModelError
+            There is no such configuration, or it has not been trained at all.
+        """
+        trial, _ = self._checkpoint(trial_id)
+        return {epoch: self._checkpoint(trial_id, epoch)[1] for epoch in self._kept_epochs(trial)}
+
     def _checkpoint(self, trial_id: str, epoch: int | None = None) -> tuple[Trial, Callable[[], bytes]]:
         """Return a trial and a function that reads the state of its model, on the driver or in a worker."""
         known = {trial.trial_id: trial for trial in self._trials}
@@ -282,11 +304,7 @@ class Selection(Results, Model, MLWritable):
     def _version(self, trial: Trial, epoch: int | None) -> int:
         """Find the checkpoint of an epoch, or the one that stands for a trial."""
         units = len(self.prepared.partitions)
-        kept = [
-            number
-            for number in range(1, len(trial.history) + 1)
-            if trial.digests[number * units] in trial.stored.get(number * units, ())
-        ]
+        kept = self._kept_epochs(trial)
         if epoch is None and (self.spec.keep == "last" or not trial.history):
             return trial.durable_version
         wanted = ranked_epoch(trial, self.spec) if epoch is None else epoch
@@ -296,3 +314,11 @@ class Selection(Results, Model, MLWritable):
                 f"keep={self.spec.keep!r} are of epochs {', '.join(map(str, kept)) or 'none'}"
             )
         return wanted * units
+
+    def _kept_epochs(self, trial: Trial) -> list[int]:
+        units = len(self.prepared.partitions)
+        return [
+            number
+            for number in range(1, len(trial.history) + 1)
+            if trial.digests[number * units] in trial.stored.get(number * units, ())
+        ]

@@ -21,7 +21,16 @@ PROGRAMS = sorted(
 
 def test_all_systems_have_programs() -> None:
     systems = {program.split(".")[1] for program in PROGRAMS}
-    assert systems == {"adaptation", "compiling", "hopper", "occlusion", "procedures", "serving", "transfer"}
+    assert systems == {
+        "adaptation",
+        "compiling",
+        "debugging",
+        "hopper",
+        "occlusion",
+        "procedures",
+        "serving",
+        "transfer",
+    }
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

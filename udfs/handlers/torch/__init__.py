@@ -7,5 +7,18 @@ from udfs.handlers.torch._fx import exported
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import Mean
 from udfs.handlers.torch._model import TorchModel
+from udfs.handlers.torch._row_gradients import RowGradients, last_layer, learning_rate, row_gradients
 
-__all__ = ["FRAMEWORK", "Extraction", "Mean", "TorchModel", "exported", "has_hooks", "load_program"]
+__all__ = [
+    "FRAMEWORK",
+    "Extraction",
+    "Mean",
+    "RowGradients",
+    "TorchModel",
+    "exported",
+    "has_hooks",
+    "last_layer",
+    "learning_rate",
+    "load_program",
+    "row_gradients",
+]
