@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import signal
 import stat
 import threading
 import time
+import traceback
 from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ from pyspark import TaskContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 __all__ = ["WorkerPhase", "WorkerStatus", "status_folder", "worker_status"]
 
@@ -215,14 +216,22 @@ class WorkerStatus:
             os.replace(partial, f"{self._folder}/{self.pid}.json")  # noqa: PTH105 - a Path costs more than the rename
 
     def _register_stack(self) -> None:
-        """Let SIGUSR1 write the stacks of all threads to ``<pid>.stack``, unless the signal is in use."""
-        if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
+        """Let SIGUSR1 write the stack of the main thread to ``<pid>.stack``, unless the signal is in use.
+
+        The handler runs between two instructions of Python. One of faulthandler runs at once, and ended workers that
+        were importing torch.
+        """
+        if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL or threading.current_thread() != threading.main_thread():
             return
-        with suppress(OSError, RuntimeError):
-            # faulthandler writes to the descriptor for the rest of the process.
-            flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND
-            file = os.open(self._folder / f"{self.pid}.stack", flags, 0o600)
-            faulthandler.register(signal.SIGUSR1, file=file, all_threads=True)
+        path = self._folder / f"{self.pid}.stack"
+
+        def write(_: int, frame: FrameType | None) -> None:
+            with suppress(OSError):
+                path.write_text("".join(reversed(traceback.format_stack(frame))))
+
+        with suppress(OSError, ValueError):
+            path.write_text("")
+            signal.signal(signal.SIGUSR1, write)
 
 
 _status: WorkerStatus | None = None
