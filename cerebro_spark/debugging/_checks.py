@@ -12,12 +12,14 @@ from cerebro_spark.errors import ColumnError, EmptyInputError, LabelError
 from udfs.driver import check_present, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from udfs.training import Task
 
-__all__ = ["check_classes", "check_ids", "class_numbers", "label_counts", "label_of"]
+__all__ = ["check_classes", "check_ids", "check_result_names", "class_numbers", "label_counts", "label_of"]
 
 
 def check_ids(df: DataFrame, id_column: str, what: str) -> int:
@@ -51,6 +53,14 @@ def check_ids(df: DataFrame, id_column: str, what: str) -> int:
             f"values in {what}, such as {', '.join(repr(row[0]) for row in examples)}. Name a unique column"
         )
     return int(rows)
+
+
+def check_result_names(id_column: str, names: Sequence[str]) -> None:
+    """Raise ColumnError if the id column has the name of a column of the result."""
+    if id_column in names:
+        raise ColumnError(
+            f"id_column must differ from the columns of the result, {', '.join(names)}, got {id_column!r}. Rename it"
+        )
 
 
 def check_classes(task: Task, label_column: str) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
-from cerebro_spark.debugging._checks import check_ids
+from cerebro_spark.debugging._checks import check_ids, check_result_names
 from cerebro_spark.errors import EmptyInputError, InvalidArgumentError, LabelError
 from optimizer.arguments import whole
 from udfs.arrow import RowMap, RowPolicy
@@ -115,6 +115,7 @@ def find_influential_rows(
         find_influential_rows(selection, train, mistakes, id_column="id", k=5)
     """
     whole("k", k)
+    check_result_names(id_column, ("target_id", "kind", _RANK, "influence", _OWN))
     checkpoints = _checkpoints(selection, trial_id)
     labels = selection.prepared.labels
     if len(labels) != 1:

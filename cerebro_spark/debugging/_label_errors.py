@@ -9,7 +9,14 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
-from cerebro_spark.debugging._checks import check_classes, check_ids, class_numbers, label_counts, label_of
+from cerebro_spark.debugging._checks import (
+    check_classes,
+    check_ids,
+    check_result_names,
+    class_numbers,
+    label_counts,
+    label_of,
+)
 from cerebro_spark.debugging._cross_fit import configuration_of, fold_models
 from cerebro_spark.errors import EmptyInputError, LabelError, MissingPackageError
 from cerebro_spark.tune import Search, TunedModel
@@ -30,6 +37,7 @@ __all__ = ["find_label_errors"]
 _LOG = logging.getLogger(__name__)
 
 _SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
+_COLUMNS = ("given_label", "suggested_label", "score", "is_error", "rank")
 _ID, _LABEL, _PROBABILITIES = "id", "label", "probabilities"
 
 
@@ -111,12 +119,12 @@ def find_label_errors(
     """
     _check_installed()
     one_of("score", score, _SCORES)
+    check_result_names(id_column, _COLUMNS)
     check_ids(df, id_column, "df")
     if isinstance(source, TunedModel):
         label_column, rule = source.label_column, None
         models: tuple[TunedModel, ...] = (source,)
         check_classes(source.task, label_column)
-        label_counts(df, label_column, "df")
     else:
         configuration, epochs = configuration_of(source, params, num_epochs)
         label_column = source.label_columns[0]

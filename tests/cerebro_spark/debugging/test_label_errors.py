@@ -172,6 +172,7 @@ def test_a_model_scores_a_held_out_table(spark: SparkSession, store: Store, tabl
     ("change", "options", "error", "message"),
     [
         ({}, {"id_column": "idd"}, ColumnError, "has no column 'idd'; did you mean 'id'"),
+        ({}, {"id_column": "rank"}, ColumnError, "must differ from the columns of the result, .*, got 'rank'"),
         ({"id": ["x"] * 40}, {}, ColumnError, "a different value in each row, got 'id' with 39 repeated"),
         ({"id": [None] + ["x"] * 39}, {}, ColumnError, "must have no nulls, got 'id' with 1"),
         ({"label": [1.5] * 40}, {}, LabelError, "must have class numbers, got 1.5"),
