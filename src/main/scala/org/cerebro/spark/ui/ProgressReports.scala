@@ -2,7 +2,7 @@ package org.cerebro.spark.ui
 
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.api.plugin.PluginContext
-import org.apache.spark.cerebro.ProgressPages
+import org.apache.spark.cerebro.{ExecutorInternals, ProgressPages}
 import org.cerebro.spark.{MemoryReports, MemorySample, PlannedMemory, Support}
 
 /** Settings of the tab, and its parts in the driver and in executors. */
@@ -36,7 +36,7 @@ private[spark] object ProgressReports {
     else
       WorkerReporter.folder().map { folder =>
         def message(workers: Seq[WorkerReport]): String =
-          WorkersMessage(1, plugin.executorID(), plugin.hostname(), System.currentTimeMillis(), workers).text
+          WorkersMessage(1, plugin.executorID(), ExecutorInternals.host(), System.currentTimeMillis(), workers).text
         val reporter = new WorkerReporter(
           folder,
           workers => plugin.send(message(workers)),
