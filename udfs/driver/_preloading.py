@@ -19,9 +19,10 @@ __all__ = ["preloading_conf"]
 _LOG = logging.getLogger(__name__)
 _NAME = "spark.python.daemon.module"
 _PYTHON = "spark.pyspark.python"
+# A folder named udfs in the working directory hides ours, and has no check_packages.
 _PROBE = (
-    "import sys; from importlib.util import find_spec; "
-    f"sys.exit(not all(map(find_spec, ['torch', 'pyspark.daemon', {DAEMON_MODULE!r}])))"
+    "import sys, udfs; from importlib.util import find_spec; sys.exit(not hasattr(udfs, 'check_packages') or "
+    f"not all(map(find_spec, ['torch', 'pyspark.daemon', {DAEMON_MODULE!r}])))"
 )
 
 
