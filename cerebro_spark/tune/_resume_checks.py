@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
     from udfs.shards import PreparedData
 
-__all__ = ["check_no_replay", "check_same", "check_weights"]
+__all__ = ["check_resumable", "check_same", "check_weights"]
 
 
-def check_no_replay(spec: RunSpec) -> None:
-    """Refuse a run that repeats another or leaves folds out: its store has not the visits or the folds.
+def check_resumable(spec: RunSpec) -> None:
+    """Refuse a run that cannot be resumed: a replay, whose store lacks the visits, or one that leaves folds out.
 
     Raises
     ------

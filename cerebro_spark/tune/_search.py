@@ -30,7 +30,7 @@ from cerebro_spark.hopper import (
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
-from cerebro_spark.tune._resume_checks import check_no_replay, check_same, check_weights
+from cerebro_spark.tune._resume_checks import check_resumable, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._setting_checks import check_settings
 from cerebro_spark.tune._shared_parameters import with_parameters
@@ -485,7 +485,7 @@ class Search(Estimator[Selection]):
         self._followers.check_server()
         journal = Journal(self.store, run_id)
         spec = journal.spec()
-        check_no_replay(spec)
+        check_resumable(spec)
         if spec.procedure != type(self).__name__:
             raise RunError(
                 f"run_id must name a run of a {type(self).__name__}, got {run_id!r}, a run of a {spec.procedure}. "

@@ -17,7 +17,7 @@ from cerebro_spark.tune._placements import on_workers
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
-from cerebro_spark.tune._resume_checks import check_no_replay
+from cerebro_spark.tune._resume_checks import check_resumable
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
@@ -199,7 +199,7 @@ class Selection(Results, Model, MLWritable):
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
-        check_no_replay(spec)
+        check_resumable(spec)
         if spec.procedure != "GridSearch":
             raise InvalidArgumentError(
                 f"run {run_id!r} is a {spec.procedure}, whose settings are not in the store: make the search again and "
