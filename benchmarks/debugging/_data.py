@@ -46,7 +46,7 @@ class DataSet:
     image_size: int | None = None
 
     def flipped(self, share: float, seed: int) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
-        """Give a share of the rows another label each; return the table, and the rows that are wrong."""
+        """Flip the labels of a share of the rows; return the table, and whether each row is wrong, of shape (rows,)."""
         random = np.random.default_rng(seed)
         labels = self.train["label"].to_numpy()
         wrong = np.zeros(len(labels), np.bool_)

@@ -33,17 +33,16 @@ private[spark] class CerebroDriver extends DriverPlugin {
     Collections.emptyMap()
   }
 
-  override def receive(message: Any): AnyRef = {
-    val answer = Support.guard("memory metrics") {
-      message match {
-        case text: String =>
-          MemorySample.parse(text).foreach(MemoryReports.receive)
-          kills.flatMap { case (context, counted) => counted.receive(text, context.cancelStage(_, _)) }
-        case _ => None
+  override def receive(message: Any): AnyRef = message match {
+    case text: String =>
+      val sample = Support.guard("memory metrics")(MemorySample.parse(text)).flatten
+      val answer = Support.guard("memory metrics") {
+        sample.foreach(MemoryReports.receive)
+        kills.flatMap { case (context, counted) => counted.receive(text, context.cancelStage(_, _)) }
       }
-    }
-    Support.guard(ProgressReports.Feature)(reports.foreach(_.receive(message)))
-    answer.flatten.orNull
+      Support.guard(ProgressReports.Feature)(reports.foreach(_.receive(text, sample)))
+      answer.flatten.orNull
+    case _ => null
   }
 
   override def shutdown(): Unit = MemoryReports.end()
@@ -89,7 +88,8 @@ private[spark] class CerebroExecutor extends ExecutorPlugin {
   override def onTaskFailed(reason: TaskFailedReason): Unit = reporter.foreach(_.taskEnded())
 
   override def shutdown(): Unit = {
-    Support.guard("memory metrics")(metrics.foreach(_.stop()))
+    // The metrics delete status files at their end, of which the reporter reads the last ones.
     Support.guard(ProgressReports.Feature)(reporter.foreach(_.stop()))
+    Support.guard("memory metrics")(metrics.foreach(_.stop()))
   }
 }

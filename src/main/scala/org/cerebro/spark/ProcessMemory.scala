@@ -76,7 +76,8 @@ private[spark] object ProcessMemory {
     try Some(Files.readString(path))
     catch { case NonFatal(_) => None }
 
-  private def list(path: Path): Seq[Path] =
+  /** Entries of a folder; none if it is missing. */
+  private[spark] def list(path: Path): Seq[Path] =
     try {
       val entries = Files.newDirectoryStream(path)
       try entries.asScala.toList

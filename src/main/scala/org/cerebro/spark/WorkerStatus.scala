@@ -3,7 +3,6 @@ package org.cerebro.spark
 import java.nio.file.{Files, Path}
 import java.nio.file.attribute.PosixFilePermissions
 
-import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.ObjectMapper
@@ -23,6 +22,7 @@ private[spark] final case class WorkerStatus(role: String, plannedBytes: Option[
 private[spark] object WorkerStatus {
   private val mapper = new ObjectMapper()
 
+  /** Folder of the status files, as `udfs/node/_worker_status.py` has it; fails on a machine without `/proc`. */
   def folder: Path = {
     val user = Files.getAttribute(Path.of("/proc/self"), "unix:uid")
     Path.of(Option(System.getenv("TMPDIR")).filter(_.nonEmpty).getOrElse("/tmp"), s"cerebro-spark-workers-$user")
@@ -47,13 +47,17 @@ private[spark] object WorkerStatus {
       else Some(WorkerStatus(fields.path("role").asText(""), number("planned_bytes"), number("task_attempt_id")))
     } catch { case NonFatal(_) => None }
 
+  /** Process ids of the files, in order. */
+  def pids(folder: Path): Seq[Long] = files(folder).map(_._1).distinct.sorted
+
   /** Deletes the files of processes that have ended. */
   def clean(folder: Path, proc: Path = Path.of("/proc")): Unit =
-    try {
-      val files = Files.newDirectoryStream(folder)
-      try files.asScala.foreach { file =>
-        val pid = file.getFileName.toString.takeWhile(_.isDigit)
-        if (pid.nonEmpty && !Files.exists(proc.resolve(pid))) Files.deleteIfExists(file)
-      } finally files.close()
-    } catch { case NonFatal(_) => () }
+    for ((pid, file) <- files(folder) if !Files.exists(proc.resolve(pid.toString)))
+      try Files.deleteIfExists(file)
+      catch { case NonFatal(_) => () }
+
+  private def files(folder: Path): Seq[(Long, Path)] =
+    ProcessMemory.list(folder).flatMap { file =>
+      file.getFileName.toString.takeWhile(_ != '.').toLongOption.map(_ -> file)
+    }
 }

@@ -47,7 +47,7 @@ private[spark] final case class RoleMemory(
     peak: Long,
     planned: Long)
 
-/** Worker that made no progress for long, with the Python stacks of its threads. */
+/** Worker that made no progress for long, with the Python stack of its main thread. */
 private[spark] final case class StalledWorker(
     executor: String,
     host: String,

@@ -55,13 +55,14 @@ private[spark] class ProgressReports private (context: SparkContext) {
 
   private val memory = new MemoryEvents(MemoryReports.planned.getOrElse(PlannedMemory.None))
 
-  /** Posts a report of an executor, which the listener and the event log receive; other messages are none of it. */
-  def receive(message: Any): Unit = message match {
-    case text: String =>
-      val event = WorkersMessage.event(text).map(withPlan).orElse(MemorySample.parse(text).flatMap(memory.event))
-      event.foreach(ProgressPages.post(context, _))
-    case _ => ()
-  }
+  /**
+   * Posts a message of an executor as an event, which the listener and the event log receive.
+   *
+   * @param sample
+   *   memory sample that the message is, if it is one
+   */
+  def receive(text: String, sample: Option[MemorySample]): Unit =
+    WorkersMessage.event(text).map(withPlan).orElse(sample.flatMap(memory.event)).foreach(ProgressPages.post(context, _))
 
   /** Plan of workers that have none of their own: an equal share of the plan of the executor. */
   private def withPlan(event: WorkersReported): WorkersReported =

@@ -1,7 +1,6 @@
 package org.cerebro.spark.ui
 
 import java.nio.file.{Files, Path}
-import java.nio.file.attribute.PosixFilePermissions
 import java.util.concurrent.{Executors, ScheduledExecutorService, TimeUnit}
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
@@ -10,6 +9,8 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
+import org.cerebro.spark.{MemorySampler, ProcessMemory, WorkerStatus}
+import org.cerebro.spark.ProcessMemory.read
 
 /**
  * Reader of the status files of the Python workers of an executor: each second while tasks run, and each ten seconds
@@ -38,6 +39,7 @@ private[spark] class WorkerReporter(
     signal: Long => Unit = WorkerReporter.signal) {
   import WorkerReporter._
 
+  private val processes = new ProcessMemory(proc)
   private val running = new AtomicInteger(0)
   @volatile private var lastTask = 0L
   private var thread = Option.empty[ScheduledExecutorService]
@@ -49,8 +51,7 @@ private[spark] class WorkerReporter(
   private val asked = mutable.Map.empty[Long, Long]
 
   def start(): Unit = {
-    val attributes = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
-    if (!Files.isDirectory(folder)) Files.createDirectories(folder, attributes)
+    WorkerStatus.ask(folder)
     val scheduler = Executors.newSingleThreadScheduledExecutor { (task: Runnable) =>
       val made = new Thread(task, "cerebro-worker-reports")
       made.setDaemon(true)
@@ -107,9 +108,9 @@ private[spark] class WorkerReporter(
 
   /** Reads the workers and returns those that changed since the last call. */
   private[ui] def poll(now: Long): Seq[WorkerReport] = {
-    val files = list()
-    val own = if (files.isEmpty && sent.isEmpty) Set.empty[Long] else descendants()
-    val current = files.keys.toSeq.sorted.filter(own).flatMap(pid => report(pid, now))
+    val pids = WorkerStatus.pids(folder)
+    val own = if (pids.isEmpty && sent.isEmpty) Set.empty[Long] else descendants()
+    val current = pids.filter(own).flatMap(pid => report(pid, now))
     val ended = sent.values.toSeq.filter(before => !current.exists(isSame(_, before))).map { before =>
       sent -= before.pid
       asked -= before.pid
@@ -118,9 +119,7 @@ private[spark] class WorkerReporter(
       val units = last.fold(Seq.empty[UnitReport])(_.units).filterNot(before.units.toSet)
       last.getOrElse(before).copy(task = -1, rss = 0, stack = "", ended = true, units = units)
     }
-    files.keys.filterNot(own).filterNot(pid => Files.exists(proc.resolve(pid.toString))).foreach { pid =>
-      files(pid).foreach(delete)
-    }
+    WorkerStatus.clean(folder, proc)
     val changed = current.filter(worker => !sent.get(worker.pid).exists(isLike(_, worker)))
     val news = changed.map { worker =>
       val known = sent.get(worker.pid).fold(Set.empty[UnitReport])(_.units.toSet)
@@ -130,24 +129,13 @@ private[spark] class WorkerReporter(
     ended ++ news
   }
 
-  private def list(): Map[Long, Seq[Path]] =
-    try {
-      val entries = Files.newDirectoryStream(folder)
-      try
-        entries.asScala.toSeq.flatMap { file =>
-          file.getFileName.toString.takeWhile(_ != '.').toLongOption.map(_ -> file)
-        }.groupMap(_._1)(_._2)
-      finally entries.close()
-    } catch { case NonFatal(_) => Map.empty }
-
   private def report(pid: Long, now: Long): Option[WorkerReport] =
     for {
       text <- read(folder.resolve(s"$pid.json"))
-      stat <- read(proc.resolve(pid.toString).resolve("stat"))
-      started <- startTicks(stat)
+      started <- processes.started(pid)
       worker <- parse(pid, text)
       if worker.started == started
-    } yield worker.copy(rss = residentBytes(pid), stack = stackOf(worker, now))
+    } yield worker.copy(rss = processes.status(pid).fold(-1L)(_.rss), stack = stackOf(worker, now))
 
   private def stackOf(worker: WorkerReport, now: Long): String = {
     val file = folder.resolve(s"${worker.pid}.stack")
@@ -163,11 +151,6 @@ private[spark] class WorkerReporter(
       read(file).getOrElse("").take(StackCharacters)
     }
   }
-
-  private def residentBytes(pid: Long): Long =
-    read(proc.resolve(pid.toString).resolve("status")).flatMap { text =>
-      text.linesIterator.find(_.startsWith("VmRSS:")).flatMap(_.filter(_.isDigit).toLongOption)
-    }.fold(-1L)(_ * 1024)
 }
 
 private[spark] object WorkerReporter {
@@ -180,13 +163,8 @@ private[spark] object WorkerReporter {
   private val StackCharacters = 8000
   private val ResidentChange = 0.05
 
-  /** Folder of the status files, as `udfs/node/_worker_status.py` has it; none on a machine without `/proc`. */
-  def folder(): Option[Path] =
-    try {
-      val user = Files.getAttribute(Path.of("/proc/self"), "unix:uid")
-      val temporary = Option(System.getenv("TMPDIR")).filter(_.nonEmpty).getOrElse("/tmp")
-      Some(Path.of(temporary, s"cerebro-spark-workers-$user"))
-    } catch { case NonFatal(_) => None }
+  /** Folder of the status files; none on a machine without `/proc`. */
+  def folder(): Option[Path] = MemorySampler.optional(WorkerStatus.folder)
 
   private[ui] def parse(pid: Long, text: String): Option[WorkerReport] =
     try {
@@ -217,10 +195,6 @@ private[spark] object WorkerReporter {
         }))
     } catch { case NonFatal(_) => None }
 
-  /** The 22nd field; the second is a name in parentheses, which may contain spaces and parentheses. */
-  private[ui] def startTicks(stat: String): Option[Long] =
-    stat.drop(stat.lastIndexOf(')') + 1).trim.split("\\s+").lift(19).flatMap(_.toLongOption)
-
   private def number(fields: JsonNode, name: String): Long =
     Option(fields.get(name)).filter(_.canConvertToLong).fold(-1L)(_.asLong)
 
@@ -231,10 +205,6 @@ private[spark] object WorkerReporter {
 
   private def isLike(before: WorkerReport, now: WorkerReport): Boolean =
     before.copy(rss = now.rss) == now && math.abs(now.rss - before.rss) <= ResidentChange * math.max(1, before.rss)
-
-  private def read(file: Path): Option[String] =
-    try Some(Files.readString(file))
-    catch { case NonFatal(_) => None }
 
   private def delete(file: Path): Unit =
     try Files.deleteIfExists(file)

@@ -18,7 +18,7 @@ import org.apache.spark.scheduler.SparkListenerEvent
  * @param updated
  *   time of its last sign of progress, in milliseconds since 1970
  * @param stack
- *   Python stacks of its threads, if it made no progress for long
+ *   Python stack of its main thread, if it made no progress for long
  * @param ended
  *   whether the process has ended
  * @param units

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkConf
 import org.apache.spark.cerebro.EventLogs
 import org.apache.spark.scheduler.{SparkListenerApplicationEnd, SparkListenerExecutorRemoved}
-import org.cerebro.spark.{MemorySample, PlannedMemory, Suite}
+import org.cerebro.spark.{MemorySample, PlannedMemory, ProcessMemory, Suite}
 
 private[spark] object Suites {
   def all: Seq[Suite] = Seq(AdviceSuite, BoardSuite, ContentSuite, MemoryEventsSuite, ReporterSuite, EventSuite)
@@ -132,7 +132,7 @@ object BoardSuite extends Suite {
     val folder = Files.createTempDirectory("cerebro-last")
     val last = scala.collection.mutable.ListBuffer.empty[Long]
     val pid = ProcessHandle.current().pid()
-    val started = WorkerReporter.startTicks(Files.readString(Path.of("/proc/self/stat"))).get
+    val started = ProcessMemory.parseStart(Files.readString(Path.of("/proc/self/stat"))).get
     Files.writeString(folder.resolve(s"$pid.json"), s"""{"role": "inference", "rows": 3, "started_ticks": $started}""")
     val reporter = new WorkerReporter(
       folder, _ => (), workers => last ++= workers.map(_.rows), 60000, Path.of("/proc"), () => Set(pid))
@@ -372,7 +372,7 @@ object ReporterSuite extends Suite {
 
   test("texts that are no status are none") {
     for (text <- Seq("", "{", "[]", "null", "{\"role\": 3")) same(WorkerReporter.parse(1, text).exists(_.rows > 0), false)
-    same(WorkerReporter.startTicks("1 (x) S"), None)
+    same(ProcessMemory.parseStart("1 (x) S"), None)
   }
 }
 
