@@ -130,6 +130,13 @@ def test_the_tab_shows_the_stages(running: dict[str, Any]) -> None:
     assert ">Cerebro<" in text_of(f"{running['ui']}/jobs/")
 
 
+def test_metrics_have_the_id_of_the_application(running: dict[str, Any], folder: Path) -> None:
+    gauges = json.loads(text_of(f"{running['ui']}/metrics/json"))["gauges"]
+    name = f"{running['application']}.driver.plugin.org.cerebro.spark.CerebroPlugin.memory.jvm.rss.bytes"
+    assert gauges[name]["value"] > 2**20
+    assert "MetricsSystem: Using default name" not in (folder / "log").read_text()
+
+
 def test_a_worker_without_progress_has_its_stack(running: dict[str, Any]) -> None:
     page = text_of(f"{running['ui']}/cerebro/")
     assert "Workers without progress" in page

@@ -31,6 +31,7 @@ private[spark] class MemoryMetrics(context: PluginContext) {
   @volatile private var latest: Option[MemorySample] = None
   private var sent = Option.empty[MemorySample]
   private var hasFailed = false
+  private var isRegistered = false
   private val tasks = new RunningTasks(context, context.conf().getTimeAsMs(MemoryGuard.Wait, MemoryGuard.LongestWait))
   private val guard = Support.guard("the memory guard")(MemoryGuard.of(context, sampler, tasks)).flatten
 
@@ -38,7 +39,8 @@ private[spark] class MemoryMetrics(context: PluginContext) {
     if (!sampler.isAvailable)
       Support.warn("memory metrics of processes are not available: this machine has no /proc. The heap is measured")
     folder.foreach(folder => MemorySampler.optional(WorkerStatus.ask(folder)))
-    register(context.metricRegistry())
+    isRegistered = isNamed
+    if (isRegistered) register(context.metricRegistry())
     next(0)
   }
 
@@ -61,6 +63,12 @@ private[spark] class MemoryMetrics(context: PluginContext) {
     try {
       val sample = sampler.sample(guard.exists(_.isUrgent))
       latest = Some(sample)
+      if (!isRegistered && isNamed) {
+        isRegistered = true
+        val registry = new MetricRegistry
+        register(registry)
+        ExecutorInternals.registerMetrics(s"plugin.${classOf[CerebroPlugin].getName}", registry)
+      }
       if (sent.forall(before => sample.time - before.time >= PeriodMillis - 100 && differs(before, sample))) {
         context.send(sample.toJson)
         sent = Some(sample)
@@ -72,6 +80,12 @@ private[spark] class MemoryMetrics(context: PluginContext) {
         hasFailed = true
         PeriodMillis
     }
+
+  /**
+   * Whether the application has its id, which begins the names of metrics. In local mode plugins start before, and Spark
+   * would warn about names without it.
+   */
+  private def isNamed: Boolean = context.conf().contains("spark.app.id")
 
   private def register(registry: MetricRegistry): Unit =
     Gauges.foreach { case (name, value) =>

@@ -4,7 +4,10 @@ import java.lang.reflect.Field
 
 import scala.collection.mutable
 
+import com.codahale.metrics.MetricRegistry
+
 import org.apache.spark.{BarrierTaskContext, SparkEnv, TaskContext, TaskContextImpl}
+import org.apache.spark.metrics.source.Source
 
 /**
  * State of an executor that Spark keeps to itself: memory in use, and which Python worker computes which task.
@@ -17,6 +20,13 @@ object ExecutorInternals {
 
   /** Host of this executor, as Spark's UI shows it; `PluginContext.hostname()` fails in executors of a cluster. */
   def host(): String = SparkEnv.get.blockManager.blockManagerId.host
+
+  /** Adds metrics to those of this executor, under a name behind that of the executor. */
+  def registerMetrics(name: String, registry: MetricRegistry): Unit =
+    SparkEnv.get.metricsSystem.registerSource(new Source {
+      override val sourceName: String = name
+      override val metricRegistry: MetricRegistry = registry
+    })
 
   /** Bytes of cached tables and of joins, sorts and aggregates, as Spark's memory manager counts them. */
   def memoryInUse(): (Long, Long) = {
