@@ -105,6 +105,7 @@ def test_the_function_that_a_run_names_is_not_imported(
     with caplog.at_level(logging.WARNING), pytest.raises(AdmittedError):
         Selection.resume(store, run, backend=backend, trainer_fn=trainer)
     assert "antigravity" not in sys.modules
-    assert f"began with the trainer_fn antigravity:fly and goes on with {__name__}:trainer" in caplog.text
+    expected = f"began with the trainer_fn antigravity:fly and goes on with {__name__}:trainer"
+    assert expected in "\n".join(caplog.messages)
     with pytest.raises(InvalidArgumentError, match="trainer_fn must be a function, got 'antigravity:fly'"):
         Selection.resume(store, run, backend=backend, trainer_fn=cast("Any", "antigravity:fly"))

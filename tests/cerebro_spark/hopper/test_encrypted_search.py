@@ -93,7 +93,7 @@ def test_a_server_that_does_not_tell_its_settings_counts_as_one_that_does_not_en
 
     spark: Any = session_of(Silent())
     assert not SparkBackend(spark, num_workers=1).encrypts
-    assert "does not tell whether Spark encrypts" in caplog.text
+    assert "does not tell whether Spark encrypts" in "\n".join(caplog.messages)
 
 
 def test_what_is_no_truth_value_is_refused(spark: SparkSession) -> None:

@@ -218,7 +218,7 @@ def test_a_long_trial_is_logged_once(
     def waits_for_the_notice(params: dict[str, Any]) -> ModelTrainer:
         made = trainer({})
         if params["slow"]:
-            while "unit_timeout_s limits it" not in caplog.text:
+            while "unit_timeout_s limits it" not in "\n".join(caplog.messages):
                 time.sleep(0.01)
             time.sleep(0.5)
         return made

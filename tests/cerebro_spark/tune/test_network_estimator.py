@@ -178,7 +178,7 @@ def test_the_models_of_threads_are_of_one_run(
     assert sorted(got) == [0, 1, 2]
     (run,) = runs(tmp_path)
     assert trials(run) == 2, "equal configurations train once"
-    assert f"run {run.name} trained 2 configurations" in caplog.text
+    assert f"run {run.name} trained 2 configurations" in "\n".join(caplog.messages)
     assert [got[number].getPredictionCol() for number in range(3)] == ["prediction", "guess", "prediction"]
     assert np.array_equal(scores(got[0], table), scores(got[1], table))
     assert not np.array_equal(scores(got[0], table), scores(got[2], table))

@@ -121,7 +121,7 @@ def test_a_row_without_weight_is_as_if_it_were_not_there(
         again = search(spark, store, weight_column="w", errors="raise", **SETTINGS).fit(
             table.union(table.withColumn("w", F.lit(0.0))).union(bad)
         )
-    assert f"{2 * ROWS} rows have the weight 0 in 'w'" in caplog.text
+    assert f"{2 * ROWS} rows have the weight 0 in 'w'" in "\n".join(caplog.messages)
     assert again.prepared == weighted.prepared
     assert (again.prepared.zero_weights, weighted.prepared.zero_weights) == (2 * ROWS, 0)
     assert_equal(again, weighted)

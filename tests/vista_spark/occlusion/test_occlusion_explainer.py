@@ -137,7 +137,7 @@ def test_fit_chooses_what_reaches_the_likeness(df: DataFrame, caplog: pytest.Log
     assert np.mean([abs(told[number] - likeness[number]) for number in told]) < 0.1
     assert "measured on 4 images" in model.explain()
     assert re.search(r"repaid (after \d+ images|never)", model.explain())
-    assert model.explain() in caplog.text
+    assert model.explain() in "\n".join(caplog.messages)
 
 
 def test_a_model_that_chooses_places_per_image_reaches_the_target_on_each(spark: SparkSession) -> None:
