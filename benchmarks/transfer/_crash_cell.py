@@ -66,7 +66,10 @@ def main(wanted: dict[str, Any]) -> None:
         spark = session(plan=choice.physical, conf=conf)
     else:
         heap = f"{int(wanted['heap'] or _HABIT * wanted['limit']) >> 20}m"
-        spark = session(f"local[{wanted['slots']}]", conf=conf | {"spark.driver.memory": heap})
+        conf |= {"spark.driver.memory": heap}
+        if wanted["guard"]:
+            conf |= {"spark.cerebro.memory.limit": str(wanted["limit"])}
+        spark = session(f"local[{wanted['slots']}]", conf=conf)
     job = FeatureTransfer(
         model=wanted["model"],
         layers=wanted["layers"],

@@ -3,9 +3,10 @@
 ``python -m benchmarks.transfer.crash_matrix`` runs every plan for every model under every limit, each in processes of
 its own, all of them together under one limit (a cgroup where this user may make one, a watchdog like YARN's
 otherwise). The naive plans run as one would set Spark up by habit: three quarters of the memory for the JVM, a task
-on every core, as many partitions as Spark chooses. Ours runs as `vista plan` says. Every cell extracts the same
-layers from the same photographs and trains the same models. What counts: ours never crashes, finishes where it said
-that it would, and stays below its prediction.
+on every core, as many partitions as Spark chooses. ``--guard`` runs each of them once more with the JVM plugin's memory
+guard. Ours runs as `vista plan` says. Every cell extracts the same layers from the same photographs and trains the same
+models. What counts: ours never crashes, finishes where it said that it would, and stays below its prediction; with the
+guard a naive plan finishes, or fails with ``PythonWorkerMemoryExceeded``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ _OURS = ("ours", "auto", 0)
 _MEMORY = re.compile("OutOfMemory|not enough memory|heap space|cannot allocate memory", re.IGNORECASE)
 
 _FEW = ("lazy, all cores",)
+
+_GUARD = ", guard"
+_EXCEEDED = "PythonWorkerMemoryExceeded"
 
 # A naive plan that takes so many times ours is stopped.
 _PATIENCE = 2
@@ -118,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default="no",
         help="2 to 4 of the paper's four, after or instead of the matrix",
     )
+    parser.add_argument("--guard", action="store_true", help="run the naive plans with the memory guard as well")
     parser.add_argument("--limits", default="3g", help="of all processes together, with commas")
     parser.add_argument("--images", type=int, default=32)
     parser.add_argument("--layers", type=int, default=3, help="the top so many")
@@ -129,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for model in models:
         profile(model)  # measured before, and outside of any limit
     plans = [plan for plan in _PLANS if options.plans == "all" or plan[0] in _FEW]
+    if options.guard:
+        plans += [(f"{name}{_GUARD}", logical, slots) for name, logical, slots in plans]
     cells = []
     for model in models:
         for limit in options.limits.split(","):
@@ -165,6 +172,7 @@ def _run(
             "layers": options.layers,
             "answer": str(answer),
             "scratch": folder,
+            "guard": name.endswith(_GUARD),
             **_USUAL,
             **scenario,
             "plan": logical,
@@ -179,6 +187,8 @@ def _run(
         verdict = "refused"
     elif outcome.returncode == 0 and said.get("scores"):
         verdict = "finished"
+    elif _EXCEEDED in outcome.output and not outcome.killed:
+        verdict = "refused"
     elif outcome.killed or _MEMORY.search(outcome.output):
         verdict = "crashed"
     else:
@@ -228,12 +238,21 @@ def _report(cells: list[Cell], options: argparse.Namespace) -> None:
     report.ratio(
         "crashes_ours", sum(cell.verdict in failed for cell in ours), f"cells of {len(ours)} in which ours crashed", 0
     )
+    guarded = [cell for cell in cells if cell.plan.endswith(_GUARD)]
+    naive = [cell for cell in cells if not cell.plan.endswith(("ours", _GUARD))]
     report.ratio(
         "crashes_naive",
-        sum(cell.verdict in failed for cell in cells if not cell.plan.endswith("ours")),
-        f"cells of {len(cells) - len(ours)} in which a naive plan crashed",
+        sum(cell.verdict in failed for cell in naive),
+        f"cells of {len(naive)} in which a naive plan crashed",
         1,
     )
+    if guarded:
+        report.ratio(
+            "crashes_guarded",
+            sum(cell.verdict in failed for cell in guarded),
+            f"cells of {len(guarded)} in which a naive plan crashed with the guard",
+            0,
+        )
     ratios = [ratio for cell in ours if cell.verdict == "finished" and (ratio := cell.measured_over_predicted)]
     if ratios:
         report.ratio("measured_over_predicted_min", min(ratios), "peak measured / predicted, ours, the lowest", 0.7)
