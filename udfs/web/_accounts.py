@@ -1,0 +1,219 @@
+"""Users, programs and sessions, in the server's database."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING, cast, get_args
+
+from sqlalchemy import Column, Float, MetaData, String, Table, delete, insert, select, update
+
+from optimizer.errors import InvalidArgumentError
+from udfs.web._passwords import hash_password, is_password
+from udfs.web._principals import Principal, Role
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+__all__ = ["ACCOUNTS_METADATA", "SESSION_S", "Accounts"]
+
+SESSION_S = 7 * 24 * 3600
+"""Seconds for which a session is valid."""
+
+ACCOUNTS_METADATA = MetaData()
+"""Tables of users and sessions, for migrations."""
+
+_USERS = Table(
+    "users",
+    ACCOUNTS_METADATA,
+    Column("name", String, primary_key=True),
+    Column("role", String, nullable=False),
+    Column("password", String, nullable=False, default=""),
+    Column("token", String, unique=True),
+    Column("created", Float, nullable=False),
+)
+_SESSIONS = Table(
+    "sessions",
+    ACCOUNTS_METADATA,
+    Column("digest", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("expires", Float, nullable=False),
+)
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
+_SHORTEST_PASSWORD = 8
+_LONGEST_PASSWORD = 1000
+
+
+class Accounts:
+    """Users, programs and sessions, in the server's database.
+
+    The database contains hashes of passwords, of access tokens and of sessions, so that a copy of it is no key.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Engine of the database; missing tables are created.
+
+    Examples
+    --------
+    >>> from sqlalchemy import create_engine
+    >>> accounts = Accounts(create_engine("sqlite://"))
+    >>> accounts.set_user("ada", "editor", "correct horse")
+    >>> accounts.sign_in("ada", "correct horse")
+    Principal(name='ada', role='editor')
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._one_time: dict[str, Principal] = {}
+        self._lock = threading.Lock()
+        ACCOUNTS_METADATA.create_all(engine)
+
+    def set_user(self, name: str, role: Role, password: str) -> None:
+        """Create a user, or replace the role and the password; the sessions of the user end.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The name, the role or the password is not valid.
+        """
+        if role not in {"viewer", "editor"}:
+            raise InvalidArgumentError(f"role must be 'viewer' or 'editor', got {role!r}.")
+        if not _SHORTEST_PASSWORD <= len(password) <= _LONGEST_PASSWORD:
+            raise InvalidArgumentError(
+                f"password must have {_SHORTEST_PASSWORD} to {_LONGEST_PASSWORD} characters, got {len(password)}."
+            )
+        self._store(name, role, password=hash_password(password))
+
+    def set_program(self, name: str, role: Role, token: str = "") -> str:
+        """Create a program, or replace its role and access token.
+
+        Parameters
+        ----------
+        name : str
+            Name of the program.
+        role : {"runner", "editor", "viewer", "owner"}
+            Role of the program.
+        token : str, optional
+            Access token. Default: a random one.
+
+        Returns
+        -------
+        str
+            The access token, which the database does not contain.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The name or the role is not valid.
+
+        Examples
+        --------
+        >>> from sqlalchemy import create_engine
+        >>> accounts = Accounts(create_engine("sqlite://"))
+        >>> accounts.principal_of_token(accounts.set_program("cluster", "runner"))
+        Principal(name='cluster', role='runner')
+        """
+        if role not in get_args(Role):
+            raise InvalidArgumentError(f"role must be one of {', '.join(get_args(Role))}, got {role!r}.")
+        token = token or secrets.token_urlsafe(32)
+        self._store(name, role, token=_digest(token))
+        return token
+
+    def remove(self, name: str) -> None:
+        """Delete a user or program, and end its sessions."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(_USERS).where(_USERS.c.name == name))
+            connection.execute(delete(_SESSIONS).where(_SESSIONS.c.name == name))
+
+    def has_password(self) -> bool:
+        """Return True if a user has a password."""
+        with self._engine.connect() as connection:
+            return connection.execute(select(_USERS.c.name).where(_USERS.c.password != "")).first() is not None
+
+    def sign_in(self, name: str, password: str) -> Principal | None:
+        """Return the user with a name and a password, or ``None``."""
+        with self._engine.connect() as connection:
+            row = connection.execute(select(_USERS.c.role, _USERS.c.password).where(_USERS.c.name == name)).first()
+        if not is_password(password[:_LONGEST_PASSWORD], row.password if row else ""):
+            return None
+        return Principal(name, cast("Role", row.role)) if row else None
+
+    def principal_of_token(self, token: str) -> Principal | None:
+        """Return the program with an access token, or ``None``."""
+        with self._engine.connect() as connection:
+            row = connection.execute(
+                select(_USERS.c.name, _USERS.c.role).where(_USERS.c.token == _digest(token))
+            ).first()
+        return Principal(row.name, cast("Role", row.role)) if row else None
+
+    def create_one_time_token(self, principal: Principal) -> str:
+        """Return a token that signs a principal in once, while this process runs.
+
+        Examples
+        --------
+        >>> from sqlalchemy import create_engine
+        >>> accounts = Accounts(create_engine("sqlite://"))
+        >>> token = accounts.create_one_time_token(Principal("ada", "editor"))
+        >>> accounts.redeem(token), accounts.redeem(token)
+        (Principal(name='ada', role='editor'), None)
+        """
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._one_time[_digest(token)] = principal
+        return token
+
+    def redeem(self, token: str) -> Principal | None:
+        """Return the principal of a one-time token and invalidate it, or ``None``."""
+        with self._lock:
+            return self._one_time.pop(_digest(token), None)
+
+    def open_session(self, principal: Principal) -> str:
+        """Store a session, delete expired ones, and return the value of its cookie."""
+        session, now = secrets.token_urlsafe(32), time.time()
+        with self._engine.begin() as connection:
+            connection.execute(delete(_SESSIONS).where(_SESSIONS.c.expires <= now))
+            connection.execute(
+                insert(_SESSIONS).values(
+                    digest=_digest(session),
+                    name=principal.name,
+                    role=principal.role,
+                    created=now,
+                    expires=now + SESSION_S,
+                )
+            )
+        return session
+
+    def principal_of_session(self, session: str) -> Principal | None:
+        """Return the principal of a session, or ``None`` if it has ended."""
+        with self._engine.connect() as connection:
+            row = connection.execute(
+                select(_SESSIONS.c.name, _SESSIONS.c.role).where(
+                    _SESSIONS.c.digest == _digest(session), _SESSIONS.c.expires > time.time()
+                )
+            ).first()
+        return Principal(row.name, cast("Role", row.role)) if row else None
+
+    def end_session(self, session: str) -> None:
+        """End a session."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(_SESSIONS).where(_SESSIONS.c.digest == _digest(session)))
+
+    def _store(self, name: str, role: str, password: str = "", token: str | None = None) -> None:
+        if not _NAME.fullmatch(name):
+            raise InvalidArgumentError(f"name must have 1 to 100 printable characters, got {name!r}.")
+        values = {"role": role, "password": password, "token": token}
+        with self._engine.begin() as connection:
+            connection.execute(delete(_SESSIONS).where(_SESSIONS.c.name == name))
+            changed = connection.execute(update(_USERS).where(_USERS.c.name == name).values(values))
+            if not changed.rowcount:
+                connection.execute(insert(_USERS).values(name=name, created=time.time(), **values))
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

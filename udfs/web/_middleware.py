@@ -1,0 +1,123 @@
+"""Middleware that adds security headers, and refuses unknown hosts and large bodies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from udfs.web._replies import error_reply, failure_reply
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from udfs.web._settings import WebSettings
+
+__all__ = ["BodyLimit", "HostCheck", "SecurityHeaders"]
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; "
+        "connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not no-referrer: browsers then send "Origin: null" with forms, which the check of origins refuses.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds security headers to each response, also to those of unexpected errors.
+
+    WebSockets are refused: no page uses them, and the checks of origins and tokens are those of HTTP.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            if started:
+                raise
+            await failure_reply(error)(scope, receive, send_with_headers)
+
+
+class HostCheck:
+    """ASGI middleware that refuses requests whose Host header names another server.
+
+    A page of an attacker whose name resolves to this address (DNS rebinding) sends the attacker's name.
+    """
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app, self._hosts = app, settings.hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it before its body is read."""
+        if scope["type"] == "http":
+            names = Headers(scope=scope).getlist("host")
+            if len(names) != 1 or names[0].lower() not in self._hosts:
+                shown = ", ".join(names)[:200]
+                reason = f"Host must be an address of this server, got {shown!r}. Add it to allowed_hosts."
+                await error_reply(421, "host", reason, {"Connection": "close"})(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """ASGI middleware that reads the body of a request, and refuses one above the limit."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app, self._limit = app, settings.body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its complete body, so that a route never starts on a body that is too large."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = Headers(scope=scope).get("content-length", "")
+        body, more, is_large = bytearray(), True, length.isdigit() and int(length) > self._limit
+        while more and not is_large:
+            message = await receive()
+            if message["type"] != "http.request":
+                return  # the client disconnected
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            is_large = len(body) > self._limit
+        if is_large:
+            reason = f"The body must have at most {self._limit:,} bytes. Send several smaller requests."
+            await error_reply(413, "large", reason, {"Connection": "close"})(scope, receive, send)
+            return
+        is_read = False
+
+        async def replay() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, replay, send)

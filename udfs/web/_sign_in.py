@@ -1,0 +1,93 @@
+"""Routes that sign users in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from udfs.web._accounts import SESSION_S
+from udfs.web._attempts import Attempts
+from udfs.web._authentication import SIGN_IN, SIGN_OUT, cookie_name
+from udfs.web._errors import ApiError
+from udfs.web._rendering import render
+
+if TYPE_CHECKING:
+    from udfs.web._accounts import Accounts
+    from udfs.web._principals import Principal
+    from udfs.web._settings import WebSettings
+
+__all__ = ["sign_in_router"]
+
+_ATTEMPTS = 10
+_USED_LINK = (
+    "This link was used before, or the server was started again. Open the address that the server printed last."
+)
+_WRONG = "The name or the password is wrong."
+
+
+def sign_in_router(settings: WebSettings, accounts: Accounts) -> APIRouter:
+    """Return the routes that sign users in and out."""
+    router, attempts = APIRouter(include_in_schema=False), Attempts(_ATTEMPTS)
+
+    @router.get(SIGN_IN)
+    async def sign_in_page(request: Request, token: str = "") -> Response:
+        if not token:
+            return render(request, "sign_in.html", title="Sign in")
+        keys = [_client(request)]
+        _check_rate(attempts, keys)
+        principal = accounts.redeem(token)
+        if principal is None:
+            return render(request, "sign_in.html", 403, title="Sign in", message=_USED_LINK)
+        attempts.forget(keys)
+        return await open_session(request, principal)
+
+    @router.post(SIGN_IN)
+    async def sign_in(request: Request) -> Response:
+        fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=10)
+        name, password = (fields.get(field, [""])[0] for field in ("name", "password"))
+        keys = [_client(request), f"user {name[:100]}"]
+        _check_rate(attempts, keys)
+        principal = await run_in_threadpool(accounts.sign_in, name, password)
+        if principal is None:
+            return render(request, "sign_in.html", 403, title="Sign in", message=_WRONG)
+        attempts.forget(keys)
+        return await open_session(request, principal)
+
+    @router.post(SIGN_OUT)
+    async def sign_out(request: Request) -> Response:
+        await run_in_threadpool(accounts.end_session, request.state.session)
+        response = Response(status_code=204)
+        response.delete_cookie(cookie_name(settings), path=settings.root_path or "/", httponly=True, samesite="strict")
+        return response
+
+    async def open_session(request: Request, principal: Principal) -> Response:
+        if request.state.session:
+            await run_in_threadpool(accounts.end_session, request.state.session)
+        response = RedirectResponse(f"{settings.root_path}/", 303)
+        response.set_cookie(
+            cookie_name(settings),
+            await run_in_threadpool(accounts.open_session, principal),
+            max_age=SESSION_S,
+            path=settings.root_path or "/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    return router
+
+
+def _client(request: Request) -> str:
+    return f"address {request.client.host if request.client else ''}"
+
+
+def _check_rate(attempts: Attempts, keys: list[str]) -> None:
+    if not attempts.begin(keys):
+        raise ApiError(
+            429, "attempts", f"At most {_ATTEMPTS} sign-ins per minute may fail. Wait a minute.", {"Retry-After": "60"}
+        )
