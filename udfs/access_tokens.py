@@ -115,11 +115,13 @@ def create_program_token() -> str:
 def _read(path: Path) -> str | None:
     """Read a token file that only its owner can read."""
     try:
-        with path.open() as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            if mode & 0o077:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            status = os.fstat(file.fileno())
+            mode = status.st_mode & 0o777
+            if os.name == "posix" and (mode & 0o077 or status.st_uid != os.getuid()):
                 raise TokenFileError(
-                    f"{path} must be readable by its owner only, got mode {mode:o}. Run chmod 600 {path}."
+                    f"{path} must belong to you and have mode 600, got user {status.st_uid} and mode {mode:o}. "
+                    f"Run chmod 600 {path}, or set CEREBRO_TOKEN."
                 )
             return file.read().strip() or None
     except FileNotFoundError:

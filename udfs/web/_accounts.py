@@ -47,6 +47,7 @@ _SESSIONS = Table(
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 _SHORTEST_PASSWORD = 8
 _LONGEST_PASSWORD = 1000
+_SHORTEST_TOKEN = 16
 
 
 class Accounts:
@@ -71,11 +72,14 @@ class Accounts:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._one_time: dict[str, Principal] = {}
+        self._trusted: dict[str, Principal] = {}
         self._lock = threading.Lock()
         ACCOUNTS_METADATA.create_all(engine)
 
     def set_user(self, name: str, role: Role, password: str) -> None:
-        """Create a user, or replace the role and the password; the sessions of the user end.
+        """Create a user, or replace the role and the password of one. Its sessions end.
+
+        An account may have a password and an access token; both have its role.
 
         Raises
         ------
@@ -88,10 +92,10 @@ class Accounts:
             raise InvalidArgumentError(
                 f"password must have {_SHORTEST_PASSWORD} to {_LONGEST_PASSWORD} characters, got {len(password)}."
             )
-        self._store(name, role, password=hash_password(password))
+        self._store(name, role, {"password": hash_password(password)})
 
     def set_program(self, name: str, role: Role, token: str = "") -> str:
-        """Create a program, or replace its role and access token.
+        """Create a program, or replace the role and the access token of an account. Its sessions end.
 
         Parameters
         ----------
@@ -110,7 +114,7 @@ class Accounts:
         Raises
         ------
         InvalidArgumentError
-            The name or the role is not valid.
+            The name, the role or the token is not valid.
 
         Examples
         --------
@@ -121,9 +125,27 @@ class Accounts:
         """
         if role not in get_args(Role):
             raise InvalidArgumentError(f"role must be one of {', '.join(get_args(Role))}, got {role!r}.")
-        token = token or secrets.token_urlsafe(32)
-        self._store(name, role, token=_digest(token))
+        token = _checked(token) if token else secrets.token_urlsafe(32)
+        self._store(name, role, {"token": _digest(token)})
         return token
+
+    def trust(self, token: str, principal: Principal) -> None:
+        """Accept an access token while this process runs, without storing it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The token is short enough to be guessed.
+
+        Examples
+        --------
+        >>> from sqlalchemy import create_engine
+        >>> accounts = Accounts(create_engine("sqlite://"))
+        >>> accounts.trust("a token of the token file", Principal("ada", "owner"))
+        >>> accounts.principal_of_token("a token of the token file")
+        Principal(name='ada', role='owner')
+        """
+        self._trusted[_digest(_checked(token))] = principal
 
     def remove(self, name: str) -> None:
         """Delete a user or program, and end its sessions."""
@@ -146,10 +168,11 @@ class Accounts:
 
     def principal_of_token(self, token: str) -> Principal | None:
         """Return the program with an access token, or ``None``."""
+        digest = _digest(token)
+        if digest in self._trusted:
+            return self._trusted[digest]
         with self._engine.connect() as connection:
-            row = connection.execute(
-                select(_USERS.c.name, _USERS.c.role).where(_USERS.c.token == _digest(token))
-            ).first()
+            row = connection.execute(select(_USERS.c.name, _USERS.c.role).where(_USERS.c.token == digest)).first()
         return Principal(row.name, cast("Role", row.role)) if row else None
 
     def create_one_time_token(self, principal: Principal) -> str:
@@ -204,15 +227,21 @@ class Accounts:
         with self._engine.begin() as connection:
             connection.execute(delete(_SESSIONS).where(_SESSIONS.c.digest == _digest(session)))
 
-    def _store(self, name: str, role: str, password: str = "", token: str | None = None) -> None:
+    def _store(self, name: str, role: str, credential: dict[str, str]) -> None:
         if not _NAME.fullmatch(name):
             raise InvalidArgumentError(f"name must have 1 to 100 printable characters, got {name!r}.")
-        values = {"role": role, "password": password, "token": token}
+        values = {"role": role, **credential}
         with self._engine.begin() as connection:
             connection.execute(delete(_SESSIONS).where(_SESSIONS.c.name == name))
             changed = connection.execute(update(_USERS).where(_USERS.c.name == name).values(values))
             if not changed.rowcount:
                 connection.execute(insert(_USERS).values(name=name, created=time.time(), **values))
+
+
+def _checked(token: str) -> str:
+    if len(token) < _SHORTEST_TOKEN:
+        raise InvalidArgumentError(f"token must have at least {_SHORTEST_TOKEN} characters, got {len(token)}.")
+    return token
 
 
 def _digest(token: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from starlette.middleware import Middleware
@@ -12,9 +12,9 @@ from starlette.staticfiles import StaticFiles
 from optimizer import __version__
 from udfs.web._authentication import Authentication
 from udfs.web._events import Changes
-from udfs.web._middleware import BodyLimit, HostCheck, SecurityHeaders
+from udfs.web._middleware import BodyLimit, HostCheck, PathPrefix, SecurityHeaders
 from udfs.web._rendering import render, template_environment
-from udfs.web._replies import add_error_replies
+from udfs.web._replies import ErrorDocument, add_error_replies
 from udfs.web._sign_in import sign_in_router
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ def create_app(settings: WebSettings, accounts: Accounts, pages: Sequence[Page] 
     app = FastAPI(
         title="cerebro-spark",
         version=__version__,
-        root_path=settings.root_path,
         openapi_url="/api/v1/openapi.json",
         # The pages of Swagger load scripts from another host.
         docs_url=None,
         redoc_url=None,
+        # Redirects would contain the Host header, which is another one behind a proxy.
+        redirect_slashes=False,
+        responses={"4XX": {"model": ErrorDocument, "description": "The request was refused."}},
         middleware=[
+            Middleware(PathPrefix, settings=settings),
             Middleware(SecurityHeaders),
             Middleware(HostCheck, settings=settings),
             Middleware(Authentication, settings=settings, accounts=accounts),
@@ -75,12 +78,22 @@ def create_app(settings: WebSettings, accounts: Accounts, pages: Sequence[Page] 
     add_error_replies(app)
     app.include_router(sign_in_router(settings, accounts))
     for package in dict.fromkeys(["udfs.web", *(page.package for page in pages if page.package)]):
-        app.mount(f"/static/{package}", StaticFiles(packages=[(package, "static")]), name=package)
+        app.mount(f"/static/{package}", _StaticFiles(packages=[(package, "static")]), name=package)
     for page in pages:
         app.include_router(page.router)
     if all(page.path != "/" for page in pages):
         app.add_api_route("/", _home, include_in_schema=False)
     return app
+
+
+class _StaticFiles(StaticFiles):
+    """Static files that browsers keep, and ask for again only if they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return a file, or the status 304."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 async def _home(request: Request) -> Response:

@@ -46,7 +46,9 @@ class Attempts:
         now = self._clock()
         with self._lock:
             if len(self._times) > _KEYS:
-                self._times = {key: times for key, times in self._times.items() if times[-1] > now - _WINDOW_S}
+                self._times = {
+                    key: times for key, times in self._times.items() if times and times[-1] > now - _WINDOW_S
+                }
             counts = [self._times.setdefault(key, deque(maxlen=self._limit)) for key in keys]
             if any(len(times) == self._limit and times[0] > now - _WINDOW_S for times in counts):
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -10,6 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
+from udfs.web._cookies import cookie_name, csrf_token
+from udfs.web._paths import is_api, route_path
 from udfs.web._replies import error_reply
 
 if TYPE_CHECKING:
@@ -20,23 +23,13 @@ if TYPE_CHECKING:
     from udfs.web._principals import Principal
     from udfs.web._settings import WebSettings
 
-__all__ = ["SIGN_IN", "SIGN_OUT", "Authentication", "cookie_name", "csrf_token"]
+__all__ = ["SIGN_IN", "SIGN_OUT", "Authentication"]
 
 SIGN_IN = "/sign-in"
 SIGN_OUT = "/sign-out"
 _PUBLIC_PATHS = frozenset({SIGN_IN})
 _PUBLIC_FOLDER = "/static/"
 _READING = frozenset({"GET", "HEAD"})
-
-
-def cookie_name(settings: WebSettings) -> str:
-    """Return the name of the session cookie, which contains the port: browsers share cookies between ports."""
-    return f"cerebro-session-{settings.port}"
-
-
-def csrf_token(session: str) -> str:
-    """Return the token that a page of a session sends with each change."""
-    return hmac.digest(session.encode(), b"csrf", "sha256").hex()
 
 
 class Authentication:
@@ -59,6 +52,8 @@ class Authentication:
         session, bearer = request.cookies.get(self._cookie, ""), _bearer(request)
         principal = await self._principal(session, bearer)
         request.state.principal = principal
+        # Streams of events call it again: a session may end while they are open.
+        request.state.authenticate = partial(self._principal, session, bearer)
         request.state.session = "" if bearer is not None or principal is None else session
         refusal = self._refusal(request, principal, is_program=bearer is not None)
         await (refusal or self._app)(scope, receive, send)
@@ -69,7 +64,7 @@ class Authentication:
         return await run_in_threadpool(self._accounts.principal_of_session, session) if session else None
 
     def _refusal(self, request: Request, principal: Principal | None, *, is_program: bool) -> Response | None:
-        path, is_change = _route_path(request), request.method not in _READING
+        path, is_change = route_path(request), request.method not in _READING
         if is_change and not is_program and request.headers.get("origin", "") not in self._origins:
             return _closing(403, "origin", "Origin must be this server. Open the page at an address in allowed_hosts.")
         if path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDER):
@@ -80,7 +75,7 @@ class Authentication:
         return _refused_change(request, path, principal, is_program=is_program) if is_change else None
 
     def _sign_in_first(self, request: Request, path: str) -> Response:
-        is_page = request.method == "GET" and not path.startswith("/api/")
+        is_page = request.method == "GET" and not is_api(request)
         if not is_page or "text/html" not in request.headers.get("accept", ""):
             message = "The request must have a session or an access token: Authorization: Bearer TOKEN. Sign in."
             return _closing(401, "signed_out", message, {"WWW-Authenticate": "Bearer"})
@@ -104,12 +99,6 @@ def _bearer(request: Request) -> str | None:
         return None
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _route_path(request: Request) -> str:
-    """Return the path below the prefix of the proxy, which some proxies remove and others pass on."""
-    path, prefix = str(request.scope["path"]), str(request.scope.get("root_path", ""))
-    return path.removeprefix(prefix) if prefix and f"{path}/".startswith(f"{prefix}/") else path
 
 
 def _has_csrf_token(request: Request) -> bool:

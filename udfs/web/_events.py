@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ class StreamEvent:
     @property
     def text(self) -> str:
         """Text of the event in a stream."""
-        return f"id: {self.id}\nevent: {self.name}\ndata: {json.dumps(self.data)}\n\n"
+        return f"id: {self.id}\nevent: {self.name}\ndata: {json.dumps(self.data, allow_nan=False)}\n\n"
 
 
 class Subscription:
@@ -152,7 +153,7 @@ class EventSource:
 
 
 class EventStream(StreamingResponse):
-    """Response with the events of a log, until the client or the server closes it.
+    """Response with the events of a log, until the client or the server closes it, or the session ends.
 
     ``Last-Event-ID``, or ``since`` in the query, is the position after which the events start; 0 by default. A comment
     every 15 seconds keeps proxies from closing the connection.
@@ -184,13 +185,18 @@ class EventStream(StreamingResponse):
             raise ApiError(422, "since", f"Last-Event-ID must be the id of an event, got {position[:50]!r}.")
         # nginx buffers responses unless told otherwise.
         headers = {"X-Accel-Buffering": "no"}
-        super().__init__(_stream(source, int(position)), media_type="text/event-stream", headers=headers)
+        super().__init__(_stream(request, source, int(position)), media_type="text/event-stream", headers=headers)
 
 
-async def _stream(source: EventSource, position: int) -> AsyncIterator[str]:
+async def _stream(request: Request, source: EventSource, position: int) -> AsyncIterator[str]:
+    checked = time.monotonic()
     with source.changes.subscribe() as subscription:
         yield ": open\n\n"  # an answer before the first event, so that the browser knows the connection is open
         while not subscription.is_closed:
+            if time.monotonic() - checked > HEARTBEAT_S:
+                checked = time.monotonic()
+                if await request.state.authenticate() is None:
+                    return
             subscription.clear()
             events = await run_in_threadpool(source.since, position, _BATCH)
             if events:

@@ -1,4 +1,4 @@
-"""Middleware that adds security headers, and refuses unknown hosts and large bodies."""
+"""Middleware that sets the path prefix, adds security headers, and refuses unknown hosts and large bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from udfs.web._settings import WebSettings
 
-__all__ = ["BodyLimit", "HostCheck", "SecurityHeaders"]
+__all__ = ["BodyLimit", "HostCheck", "PathPrefix", "SecurityHeaders"]
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -28,6 +28,19 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+class PathPrefix:
+    """ASGI middleware that sets the prefix of a proxy, whether the proxy removes it from paths or passes it on."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app, self._prefix = app, settings.root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] == "http":
+            scope["root_path"] = self._prefix
+        await self._app(scope, receive, send)
 
 
 class SecurityHeaders:

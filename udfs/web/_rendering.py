@@ -8,7 +8,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, Stric
 from starlette.responses import HTMLResponse
 
 from optimizer import __version__
-from udfs.web._authentication import csrf_token
+from udfs.web._cookies import csrf_token
 from udfs.web._principals import principal_of
 
 if TYPE_CHECKING:

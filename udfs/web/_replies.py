@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from udfs.web._errors import ApiError
+from udfs.web._paths import is_api
+from udfs.web._rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,10 +22,25 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
     from starlette.responses import Response
 
-__all__ = ["add_error_replies", "error_reply", "failure_reply"]
+__all__ = ["ErrorDetail", "ErrorDocument", "add_error_replies", "error_reply", "failure_reply"]
+
+
+class ErrorDetail(BaseModel):
+    """Code and message of an error."""
+
+    code: str
+    message: str
+
+
+class ErrorDocument(BaseModel):
+    """JSON document of an error."""
+
+    error: ErrorDetail
+
 
 _LOG = logging.getLogger(__name__)
 _LONGEST = 200
+_FIELDS = 10
 
 
 def error_reply(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -52,20 +70,32 @@ def add_error_replies(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid_request)
 
 
-async def _api_error(_request: Request, error: Exception) -> Response:
+async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_reply(error.status, error.code, str(error), error.headers)
+    return _reply(request, error.status, error.code, str(error), error.headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = HTTPStatus(error.status_code).name.lower()
     message = f"{error.detail}: {request.method} {request.url.path[:_LONGEST]}"
-    return error_reply(error.status_code, code, message, error.headers)
+    return _reply(request, error.status_code, code, message, error.headers)
 
 
-async def _invalid_request(_request: Request, error: Exception) -> Response:
+async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # The input itself may be large, so only the names of the fields and the reasons are replied.
-    fields = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10]]
-    return error_reply(422, "invalid", f"The request must have valid fields, got {'; '.join(fields)}."[:2000])
+    fields = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}"[:_LONGEST] for each in error.errors()[:_FIELDS]]
+    return _reply(request, 422, "invalid", f"The request must have valid fields, got {'; '.join(fields)}.")
+
+
+def _reply(
+    request: Request, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the error as a page to a browser that opened an address, as JSON otherwise."""
+    is_page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if not is_page or is_api(request):
+        return error_reply(status, code, message, headers)
+    page = render(request, "error.html", status, title=HTTPStatus(status).phrase, message=message)
+    page.headers.update(dict(headers or {}))
+    return page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import getpass
 import socket
@@ -75,6 +76,8 @@ class WebServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                host=settings.host,
+                port=settings.port,
                 ws="none",
                 lifespan="on",
                 # The log of requests would contain the one-time token.
@@ -130,11 +133,12 @@ def serve(app: FastAPI, settings: WebSettings, announce: Callable[[str], object]
     accounts: Accounts = app.state.accounts
     check_exposure(settings, accounts)
     user = getpass.getuser()
-    accounts.set_program(f"{user} (programs)", "owner", create_program_token())
+    accounts.trust(create_program_token(), Principal(user, "owner"))
     with _listening(settings) as listener:
         token = accounts.create_one_time_token(Principal(user, "editor"))
         announce(f"{settings.url}?token={token}")
-        WebServer(app, settings).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):
+            WebServer(app, settings).run(sockets=[listener])
 
 
 def _listening(settings: WebSettings) -> socket.socket:

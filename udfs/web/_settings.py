@@ -13,6 +13,7 @@ __all__ = ["WebSettings"]
 _PORTS = 65_535
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~@-]+)*")
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - only compared with
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -96,7 +97,9 @@ class WebSettings:
     def hosts(self) -> frozenset[str]:
         """Values of the Host header that the server answers, in lower case."""
         scheme = "https" if self.certificate else "http"
-        names = LOOPBACK_HOSTS if self.is_loopback else LOOPBACK_HOSTS | {self.host}
+        names = (
+            LOOPBACK_HOSTS if self.is_loopback or self.host in _ANY_ADDRESS else LOOPBACK_HOSTS | {self.host.lower()}
+        )
         listening = {f"{_bracketed(name)}:{self.port}" for name in names}
         if self.port == _DEFAULT_PORTS[scheme]:
             listening |= {_bracketed(name) for name in names}
@@ -111,7 +114,8 @@ class WebSettings:
     @property
     def url(self) -> str:
         """Address that a browser opens."""
-        name = self.allowed_hosts[0] if self.allowed_hosts else f"{_bracketed(self.host)}:{self.port}"
+        host = "127.0.0.1" if self.host in _ANY_ADDRESS else self.host
+        name = self.allowed_hosts[0] if self.allowed_hosts else f"{_bracketed(host)}:{self.port}"
         return f"{self.scheme}://{name}{self.root_path}/"
 
 

@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from udfs.web._accounts import SESSION_S
 from udfs.web._attempts import Attempts
-from udfs.web._authentication import SIGN_IN, SIGN_OUT, cookie_name
+from udfs.web._authentication import SIGN_IN, SIGN_OUT
+from udfs.web._cookies import cookie_name
 from udfs.web._errors import ApiError
 from udfs.web._rendering import render
 
@@ -37,12 +38,10 @@ def sign_in_router(settings: WebSettings, accounts: Accounts) -> APIRouter:
     async def sign_in_page(request: Request, token: str = "") -> Response:
         if not token:
             return render(request, "sign_in.html", title="Sign in")
-        keys = [_client(request)]
-        _check_rate(attempts, keys)
+        # Attempts are not limited: 256 random bits cannot be guessed, and any page could use up the limit with images.
         principal = accounts.redeem(token)
         if principal is None:
             return render(request, "sign_in.html", 403, title="Sign in", message=_USED_LINK)
-        attempts.forget(keys)
         return await open_session(request, principal)
 
     @router.post(SIGN_IN)
