@@ -1,6 +1,11 @@
-"""TRAIN models over DataFrames: model selection by model hopper parallelism."""
+"""TRAIN models over DataFrames: model selection by model hopper parallelism.
+
+Public names and packages are imported on first access, so that commands and servers without Spark start fast.
+"""
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import udfs
 
@@ -11,35 +16,37 @@ if not hasattr(udfs, "check_packages"):
     )
 udfs.check_packages()
 
-from cerebro_spark.adaptation import Adaptation
-from cerebro_spark.data import prepare
-from cerebro_spark.hopper import SparkBackend
-from cerebro_spark.sql import register_sql
-from cerebro_spark.tune import (
-    ASHA,
-    PBT,
-    AgingEvolution,
-    Experiment,
-    GridSearch,
-    Hyperband,
-    NetworkEstimator,
-    RandomSearch,
-    ScheduleSearch,
-    Search,
-    Selection,
-    Strategy,
-    SuccessiveHalving,
-    TrialResult,
-    TunedModel,
-    autolog,
-)
 from optimizer import __version__
-from udfs.adaptation import Augmentation
-from udfs.handlers import ModelTrainer
-from udfs.metrics import METRICS, Metric, metric
-from udfs.shards import PreparedData
-from udfs.store import Store
-from udfs.training import Task, TrainingFunctions
+
+if TYPE_CHECKING:
+    from cerebro_spark.adaptation import Adaptation
+    from cerebro_spark.data import prepare
+    from cerebro_spark.hopper import SparkBackend
+    from cerebro_spark.sql import register_sql
+    from cerebro_spark.tune import (
+        ASHA,
+        PBT,
+        AgingEvolution,
+        Experiment,
+        GridSearch,
+        Hyperband,
+        NetworkEstimator,
+        RandomSearch,
+        ScheduleSearch,
+        Search,
+        Selection,
+        Strategy,
+        SuccessiveHalving,
+        TrialResult,
+        TunedModel,
+        autolog,
+    )
+    from udfs.adaptation import Augmentation
+    from udfs.handlers import ModelTrainer
+    from udfs.metrics import METRICS, Metric, metric
+    from udfs.shards import PreparedData
+    from udfs.store import Store
+    from udfs.training import Task, TrainingFunctions
 
 __all__ = [
     "ASHA",
@@ -73,6 +80,42 @@ __all__ = [
     "prepare",
     "register_sql",
 ]
+
+# The imports above, for `__getattr__`.
+_NAMES = {
+    "cerebro_spark.adaptation": {"Adaptation"},
+    "cerebro_spark.data": {"prepare"},
+    "cerebro_spark.hopper": {"SparkBackend"},
+    "cerebro_spark.sql": {"register_sql"},
+    "cerebro_spark.tune": {
+        *("ASHA", "PBT", "AgingEvolution", "Experiment", "GridSearch", "Hyperband", "NetworkEstimator"),
+        *("RandomSearch", "ScheduleSearch", "Search", "Selection", "Strategy", "SuccessiveHalving", "TrialResult"),
+        *("TunedModel", "autolog"),
+    },
+    "udfs.adaptation": {"Augmentation"},
+    "udfs.handlers": {"ModelTrainer"},
+    "udfs.metrics": {"METRICS", "Metric", "metric"},
+    "udfs.shards": {"PreparedData"},
+    "udfs.store": {"Store"},
+    "udfs.training": {"Task", "TrainingFunctions"},
+}
+_PACKAGES = {"adaptation", "callbacks", "data", "errors", "hopper", "sql", "tune"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name or a package on first access."""
+    home = next((module for module, names in _NAMES.items() if name in names), None)
+    if home is None and name not in _PACKAGES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    udfs.check_pyspark()
+    value = import_module(f"{__name__}.{name}") if home is None else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})
+
 
 # Pipelines saved before the stages had public paths name them by these modules.
 for _module in ("model",):

@@ -38,6 +38,7 @@ NEEDS_SESSION = {"SparkSession", "getActiveSession", "is_remote", "functions", "
 
 # Packages of terminals and tracking servers, which only a driver has.
 DRIVER_ONLY = {"typer", "rich", "mlflow"}
+MAY_SHOW = {"udfs.driver": DRIVER_ONLY, "udfs.cli": {"typer", "rich"}}
 
 # Code that both front packages need on the driver, and the contract suites, which run in a test's driver.
 MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
@@ -222,13 +223,11 @@ def test_a_string_import_is_found() -> None:
     assert list(string_imports(text)) == [(1, "udfs.store"), (2, "udfs.roster.")]
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if package_of(path).startswith("udfs") and package_of(path) != "udfs.driver"],
-    ids=module_name,
-)  # fmt: skip
-def test_only_the_driver_package_shows_and_tracks(path: Path) -> None:
+@pytest.mark.parametrize("path", [path for path in FILES if package_of(path).startswith("udfs")], ids=module_name)
+def test_only_the_driver_and_commands_show_and_track(path: Path) -> None:
     """Workers have no terminal and no tracking server."""
-    assert not {module for _, module in imported(path) if module.split(".")[0] in DRIVER_ONLY}
+    refused = DRIVER_ONLY - MAY_SHOW.get(package_of(path), set())
+    assert not {module for _, module in imported(path) if module.split(".")[0] in refused}
 
 
 def test_a_circle_is_found() -> None:
@@ -316,7 +315,9 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("optimizer.hopper", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.serving", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.procedures.studies", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp", "optuna"}),
-        ("cerebro_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp", "optuna"}),
+        ("cerebro_spark", {"torch", "tensorflow", "pyspark", "numpy", "pandas", "pyarrow", "mlflow"}),
+        ("cerebro_spark.cli", {"torch", "tensorflow", "pyspark", "numpy", "pandas", "pyarrow", "mlflow"}),
+        ("cerebro_spark.tune", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp", "optuna"}),
     ],
 )
 def test_an_import_stays_light(module: str, absent: set[str]) -> None:

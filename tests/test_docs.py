@@ -135,9 +135,11 @@ def commands(document: Path) -> Iterator[list[str]]:
 def options(application: typer.Typer) -> dict[str, set[str]]:
     """Name the options of each command of an application."""
     group: Any = typer.main.get_command(application)
+    context = group.make_context("program", [], resilient_parsing=True)
+    commands = {name: group.resolve_command(context, [name])[1] for name in list(group.commands)}
     return {
         name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in group.commands.items()
+        for name, command in commands.items()
     }
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["check_packages"]
+__all__ = ["check_packages", "check_pyspark"]
 
 
 def check_packages() -> None:
-    """Check that Python finds ``optimizer`` beside this package, and a pyspark.
+    """Check that Python finds ``optimizer`` beside this package.
 
     Raises
     ------
     ImportError
-        Another file or folder comes first on Python's path, which the message names; or there is no pyspark.
+        Another file or folder comes first on Python's path, which the message names.
     """
     ours = Path(__file__).parents[1] / "optimizer"
     spec = find_spec("optimizer")
@@ -25,6 +25,16 @@ def check_packages() -> None:
             f"cerebro-spark's package 'optimizer' is hidden: Python finds 'optimizer' at {where}. "
             "Rename that file or folder, or start Python elsewhere"
         )
+
+
+def check_pyspark() -> None:
+    """Check that pyspark is installed, without importing it.
+
+    Raises
+    ------
+    ImportError
+        There is no pyspark; the message has the remedy.
+    """
     if find_spec("pyspark") is None:
         raise ImportError(
             "cerebro-spark needs pyspark 4, which is not installed here: pip install 'cerebro-spark[spark]'. "

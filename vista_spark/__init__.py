@@ -10,6 +10,7 @@ if not hasattr(udfs, "check_packages"):
         "Rename that file or folder, or start Python elsewhere"
     )
 udfs.check_packages()
+udfs.check_pyspark()
 
 from optimizer import __version__
 from vista_spark import roster

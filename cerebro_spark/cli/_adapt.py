@@ -20,17 +20,18 @@ from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from optimizer.sizes import number_of_bytes
-from udfs.driver import check_place, launch, read_table, track_into
-from udfs.driver.command import (
+from udfs.cli import (
     Json,
     Master,
+    OptionGroup,
     OutFolder,
     TableFormat,
     ended_by_interrupt,
     print_json,
     refused_before_spark,
+    with_options,
 )
-from udfs.driver.options import OptionGroup, with_options
+from udfs.driver import check_place, launch, read_table, track_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

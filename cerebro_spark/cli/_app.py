@@ -1,22 +1,51 @@
-"""``cerebro``: its commands, a file each."""
+"""``cerebro``: its commands, a file each, which are imported once they are called."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import typer
 
-from cerebro_spark.cli._adapt import adapt_command
-from cerebro_spark.cli._fsck import fsck_command
-from cerebro_spark.cli._tables import tables_command
-from cerebro_spark.cli._tune import tune_command
-from udfs.driver.command import Version, run_command
+from udfs.cli import LazyCommands, Version, lazy_command, run_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("tune")(tune_command)
-app.command("adapt")(adapt_command)
-app.command("fsck")(fsck_command)
-app.command("tables")(tables_command)
+app = typer.Typer(cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@lazy_command(app, "tune")
+def _tune() -> Callable[..., Any]:
+    """Train configurations of a search over one table, in parallel, and keep the best."""
+    from cerebro_spark.cli._tune import tune_command
+
+    return tune_command
+
+
+@lazy_command(app, "adapt")
+def _adapt() -> Callable[..., Any]:
+    """Adapt a pre-trained network in many ways, again after each batch of labels, and rank what to label next."""
+    from cerebro_spark.cli._adapt import adapt_command
+
+    return adapt_command
+
+
+@lazy_command(app, "fsck")
+def _fsck() -> Callable[..., Any]:
+    """Read all shards and runs of a store, compare them with their digests, and name what is damaged."""
+    from cerebro_spark.cli._fsck import fsck_command
+
+    return fsck_command
+
+
+@lazy_command(app, "tables")
+def _tables() -> Callable[..., Any]:
+    """Write a run's record as files: configurations, metrics, units, decisions, states, artifacts and others."""
+    from cerebro_spark.cli._tables import tables_command
+
+    return tables_command
 
 
 @app.callback()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cerebro_spark.hopper import inspect_store
-from udfs.driver.command import Json, print_json, refused_before_spark
+from udfs.cli import Json, print_json, refused_before_spark
 from udfs.store import Store
 
 __all__ = ["fsck_command"]

@@ -9,8 +9,7 @@ import typer
 
 from cerebro_spark import SparkBackend
 from optimizer.hopper import POLICIES
-from udfs.driver.command import choice, comma_separated
-from udfs.driver.options import OptionGroup
+from udfs.cli import OptionGroup, choice, comma_separated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import cerebro_spark
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
+from udfs.cli import user_module
 from udfs.driver import FORMER_NAMES
-from udfs.driver.command import user_module
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from udfs.driver.command import print_json, print_table
+from udfs.cli import print_json, print_table
 
 if TYPE_CHECKING:
     from cerebro_spark.tune import Selection

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from cerebro_spark.tune import run_tables
+from udfs.cli import Json, print_json, refused_before_spark
 from udfs.driver import check_place
-from udfs.driver.command import Json, print_json, refused_before_spark
 from udfs.store import Store
 
 __all__ = ["tables_command"]
@@ -28,7 +28,7 @@ def tables_command(
     form: Annotated[_Format, typer.Option("--format", help="Format of the files.")] = _Format.PARQUET,
     as_json: Json = False,
 ) -> None:
-    """Write a run's record as files: experiments, configurations, params, metrics, units, decisions, states, artifacts.
+    """Write a run's record as files: configurations, metrics, units, decisions, states, artifacts and others.
 
     The run may go on meanwhile.
     """

@@ -23,17 +23,18 @@ from cerebro_spark.cli._table_file import check_table, feature_names, labels_and
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import IF_BEGUN, Journal
 from optimizer.arguments import choice_error
-from udfs.driver import check_place, launch, read_table, track_into
-from udfs.driver.command import (
+from udfs.cli import (
     Json,
     Master,
+    OptionGroup,
     OutFolder,
     TableFormat,
     choice,
     ended_by_interrupt,
     refused_before_spark,
+    with_options,
 )
-from udfs.driver.options import OptionGroup, with_options
+from udfs.driver import check_place, launch, read_table, track_into
 from udfs.names import check_name
 
 if TYPE_CHECKING:

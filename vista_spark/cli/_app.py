@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from udfs.driver.command import Version, run_command
+from udfs.cli import Version, run_command
 from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
 from vista_spark.cli._jar import jar_command

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from udfs.driver.command import Json, out_file, print_json, refused_before_spark
+from udfs.cli import Json, out_file, print_json, refused_before_spark
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.errors import InvalidArgumentError
 

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from udfs.driver.command import Device, Json, Master, picture_file, print_json, refused_before_spark
-from udfs.driver.options import OptionGroup, with_options
+from udfs.cli import Device, Json, Master, OptionGroup, picture_file, print_json, refused_before_spark, with_options
 from udfs.handlers import framework
 from udfs.images import decode
 from vista_spark import roster

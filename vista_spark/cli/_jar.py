@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from udfs.cli import refused_before_spark
 from udfs.driver import plugin_jar
-from udfs.driver.command import refused_before_spark
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["jar_command"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from udfs.driver.command import Json, print_json, print_table
+from udfs.cli import Json, print_json, print_table
 from vista_spark import roster
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import typer
 
 from optimizer.errors import CerebroError, nearest
 from optimizer.memory import LOGICAL_PLANS
-from udfs.driver.command import choice
-from udfs.driver.options import OptionGroup
+from udfs.cli import OptionGroup, choice
 from vista_spark import roster, sessions
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.files import Source, parse_layers, parse_layout

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from udfs.driver.command import out_folder
+from udfs.cli import out_folder
 from vista_spark.sessions import write_packages
 
 __all__ = ["package_command"]

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
 from optimizer.sizes import number_of_bytes
+from udfs.cli import Json, OptionGroup, out_file, picture_file, print_json, refused_before_spark, with_options
 from udfs.driver import plugin_conf
-from udfs.driver.command import Json, out_file, picture_file, print_json, refused_before_spark
-from udfs.driver.options import OptionGroup, with_options
 from udfs.node import memory_limit
 from vista_spark.cli._options import (
     OVERRIDES,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from optimizer.sizes import size
-from udfs.driver.command import Device, Json, print_json, refused_before_spark
+from udfs.cli import Device, Json, print_json, refused_before_spark
 from vista_spark.cli._options import Weights, opened_model, opened_weights
 from vista_spark.errors import InvalidArgumentError, RandomWeightsWarning
 from vista_spark.network import network, profile

@@ -14,8 +14,7 @@ from pyspark.sql.types import StringType
 from rich.console import Console
 
 from optimizer.compiling import BACKENDS, STRATEGIES
-from udfs.driver import check_file_columns, check_present, check_rows, file_columns, is_here, quoted, read_table
-from udfs.driver.command import (
+from udfs.cli import (
     Json,
     Master,
     TableFormat,
@@ -25,6 +24,7 @@ from udfs.driver.command import (
     print_json,
     refused_before_spark,
 )
+from udfs.driver import check_file_columns, check_present, check_rows, file_columns, is_here, quoted, read_table
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.cli._options import Table, start_spark
 from vista_spark.compiling import CompiledPipeline, TensorPipeline

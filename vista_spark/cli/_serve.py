@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from udfs.driver.command import Device, Master, refused_before_spark
+from udfs.cli import Device, Master, refused_before_spark
 from vista_spark import roster
 from vista_spark.cli._options import RandomWeights, known_weights, start_spark
 from vista_spark.cli._sessions_file import load_sessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
-from udfs.driver.command import user_module
+from udfs.cli import user_module
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import App, Session
 

@@ -15,9 +15,8 @@ from pyspark.sql import is_remote
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from udfs.cli import Json, Master, OptionGroup, OutPlace, print_json, print_table, refused_before_spark, with_options
 from udfs.driver import check_place, check_spark_writes, is_uri, results_at, track_into
-from udfs.driver.command import Json, Master, OutPlace, print_json, print_table, refused_before_spark
-from udfs.driver.options import OptionGroup, with_options
 from vista_spark.cli._options import (
     OVERRIDES,
     PLANNED,

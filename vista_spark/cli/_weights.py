@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from udfs.driver.command import Json, out_folder, print_json, print_table, refused_before_spark
+from udfs.cli import Json, out_folder, print_json, print_table, refused_before_spark
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError, WeightsError
 

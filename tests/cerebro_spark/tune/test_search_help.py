@@ -11,7 +11,7 @@ import cerebro_spark
 
 SEARCHES = [
     each
-    for each in vars(cerebro_spark).values()
+    for each in [getattr(cerebro_spark, name) for name in cerebro_spark.__all__]
     if isinstance(each, type) and issubclass(each, cerebro_spark.Search) and each is not cerebro_spark.Search
 ]
 

@@ -22,7 +22,7 @@ from sessions import CONNECT
 from typer.testing import CliRunner
 
 from optimizer import __version__
-from udfs.driver.command import run_command
+from udfs.cli import run_command
 from vista_spark import roster
 from vista_spark.cli import app
 from vista_spark.files import read_images, read_table

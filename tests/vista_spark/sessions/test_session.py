@@ -59,9 +59,9 @@ def test_a_users_folder_that_hides_a_package_is_named(tmp_path: Path) -> None:
 
 def test_no_pyspark_is_said_with_the_remedy(tmp_path: Path) -> None:
     """It comes with an extra: a cluster has its own."""
-    code = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; import {}"
-    for package in ("vista_spark", "cerebro_spark"):
-        done = _python(code.format(package), tmp_path)
+    code = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; {}"
+    for statement in ("import vista_spark", "from cerebro_spark import GridSearch"):
+        done = _python(code.format(statement), tmp_path)
         assert done.returncode != 0
         assert (
             "cerebro-spark needs pyspark 4, which is not installed here: pip install 'cerebro-spark[spark]'"

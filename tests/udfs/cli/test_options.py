@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from udfs.driver.options import OptionGroup, parameter_docs, with_options
+from udfs.cli import OptionGroup, parameter_docs, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from udfs.driver.command import choice, comma_separated
+from udfs.cli._command import choice, comma_separated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

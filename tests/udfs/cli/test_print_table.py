@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from udfs.driver.command import print_table
+from udfs.cli import print_table
 
 
 @pytest.mark.parametrize("width", ["40", "80", "400"])

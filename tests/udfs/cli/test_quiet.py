@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from udfs.driver._jvm_logging import quiet_spark
+from udfs.cli._jvm_logging import quiet_spark
 
 if TYPE_CHECKING:
     import pytest

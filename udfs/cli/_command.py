@@ -18,10 +18,7 @@ from rich.console import Console
 from optimizer import __version__
 from optimizer.arguments import choice_error
 from optimizer.errors import CerebroError, InvalidArgumentError
-from udfs.driver._error_causes import cause
-from udfs.driver._jvm_logging import quiet_spark
-from udfs.driver._user_module import user_module
-from udfs.node import check_device
+from udfs.cli._jvm_logging import quiet_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +47,6 @@ __all__ = [
     "refused_before_spark",
     "run_command",
     "show_version",
-    "user_module",
 ]
 
 USAGE = 2
@@ -103,8 +99,6 @@ def run_command(app: Callable[[], object]) -> None:
     app : callable
         Usage errors end the command with exit code 2.
     """
-    from pyspark.errors import PySparkException  # beside its only use
-
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     warnings.showwarning = _show_warning
     quiet_spark()
@@ -112,13 +106,23 @@ def run_command(app: Callable[[], object]) -> None:
         app()
     except CerebroError as error:
         _end(FAILED, type(error).__name__, str(error))
-    except PySparkException as error:
-        _end(FAILED, "Spark", str(cause(error)))
     except KeyboardInterrupt:
         _end(INTERRUPTED, "Interrupted", "nothing goes on")
     except (OSError, MemoryError) as error:
         # A disk that is full, a folder that went away: what the machine did, and no fault of the program.
         _end(FAILED, type(error).__name__, str(error) or "no memory is left")
+    except Exception as error:
+        if not _is_sparks(error):
+            raise
+        from udfs.driver import cause  # Spark is imported already
+
+        _end(FAILED, "Spark", str(cause(error)))
+
+
+def _is_sparks(error: Exception) -> bool:
+    """Check for an error of Spark without importing Spark, which a command that raises one has done."""
+    errors = sys.modules.get("pyspark.errors")
+    return errors is not None and isinstance(error, errors.PySparkException)
 
 
 def print_table(table: Table, console: Console | None = None, *, wrapped: bool = False) -> None:
@@ -264,6 +268,8 @@ def _master(text: str) -> str:
 
 
 def _device(text: str) -> str:
+    from udfs.node import check_device  # imports Spark
+
     try:
         return check_device(text)
     except InvalidArgumentError as error:

@@ -1,0 +1,58 @@
+"""Command lines of both public packages: options, output and exit codes. Imports neither Spark nor a framework."""
+
+from udfs.cli._command import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    Device,
+    Json,
+    Master,
+    OutFolder,
+    OutPlace,
+    TableFormat,
+    Version,
+    choice,
+    comma_separated,
+    ended_by_interrupt,
+    out_file,
+    out_folder,
+    picture_file,
+    print_json,
+    print_table,
+    refused_before_spark,
+    run_command,
+    show_version,
+)
+from udfs.cli._lazy_commands import LazyCommands, lazy_command
+from udfs.cli._options import OptionGroup, parameter_docs, with_options
+from udfs.cli._user_module import user_module
+
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "USAGE",
+    "Device",
+    "Json",
+    "LazyCommands",
+    "Master",
+    "OptionGroup",
+    "OutFolder",
+    "OutPlace",
+    "TableFormat",
+    "Version",
+    "choice",
+    "comma_separated",
+    "ended_by_interrupt",
+    "lazy_command",
+    "out_file",
+    "out_folder",
+    "parameter_docs",
+    "picture_file",
+    "print_json",
+    "print_table",
+    "refused_before_spark",
+    "run_command",
+    "show_version",
+    "user_module",
+    "with_options",
+]
