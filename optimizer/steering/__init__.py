@@ -1,0 +1,46 @@
+"""Commands that steer a running search: their validation, effects and conflicts. Needs the standard library only."""
+
+from optimizer.steering._commands import (
+    COMMANDS,
+    Add,
+    Clone,
+    Command,
+    End,
+    Pause,
+    Prioritise,
+    Resume,
+    Stop,
+    command_document,
+    command_name,
+    command_trial,
+    read_command,
+)
+from optimizer.steering._effect import Effect, effect
+from optimizer.steering._events import STREAMS, check_event
+from optimizer.steering._progress import Change, Configuration, Progress
+from optimizer.steering._validation import conflict, refusal
+
+__all__ = [
+    "COMMANDS",
+    "STREAMS",
+    "Add",
+    "Change",
+    "Clone",
+    "Command",
+    "Configuration",
+    "Effect",
+    "End",
+    "Pause",
+    "Prioritise",
+    "Progress",
+    "Resume",
+    "Stop",
+    "check_event",
+    "command_document",
+    "command_name",
+    "command_trial",
+    "conflict",
+    "effect",
+    "read_command",
+    "refusal",
+]
