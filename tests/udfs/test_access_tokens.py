@@ -67,7 +67,7 @@ def test_an_empty_file(configuration: Path) -> None:
     create_program_token()
     configuration.write_text("\n")
     assert program_token() is None
-    with pytest.raises(TokenFileError, match="must contain a token, got an empty file. Delete it"):
+    with pytest.raises(TokenFileError, match="must contain a token, got an empty file"):
         create_program_token()
 
 
