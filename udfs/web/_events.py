@@ -52,7 +52,9 @@ class StreamEvent:
     @property
     def text(self) -> str:
         """Text of the event in a stream."""
-        return f"id: {self.id}\nevent: {self.name}\ndata: {json.dumps(self.data, allow_nan=False)}\n\n"
+        # Browsers cannot read NaN: it becomes null, so that a diverged model does not end the stream.
+        data = json.loads(json.dumps(self.data), parse_constant=lambda _: None)
+        return f"id: {self.id}\nevent: {self.name}\ndata: {json.dumps(data)}\n\n"
 
 
 class Subscription:

@@ -39,7 +39,9 @@ class PathPrefix:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] == "http":
-            scope["root_path"] = self._prefix
+            scope["root_path"] = prefix = self._prefix
+            if not f"{scope['path']}/".startswith(f"{prefix}/"):
+                scope["path"] = prefix + scope["path"]
         await self._app(scope, receive, send)
 
 

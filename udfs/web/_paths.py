@@ -11,9 +11,8 @@ __all__ = ["is_api", "route_path"]
 
 
 def route_path(request: Request) -> str:
-    """Return the path below the prefix of the proxy, which some proxies remove and others pass on."""
-    path, prefix = str(request.scope["path"]), str(request.scope.get("root_path", ""))
-    return path.removeprefix(prefix) if prefix and f"{path}/".startswith(f"{prefix}/") else path
+    """Return the path of a request without the prefix of the proxy."""
+    return str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
 
 
 def is_api(request: Request) -> bool:

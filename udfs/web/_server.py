@@ -6,6 +6,7 @@ import contextlib
 import errno
 import getpass
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -116,6 +117,8 @@ def serve(app: FastAPI, settings: WebSettings, announce: Callable[[str], object]
     ------
     ExposedServerError
         Other machines would reach the server without passwords and TLS.
+    InvalidArgumentError
+        The address is not one of this machine, or the certificate cannot be read.
     PortInUseError
         Another process listens at the port.
     TokenFileError
@@ -132,6 +135,7 @@ def serve(app: FastAPI, settings: WebSettings, announce: Callable[[str], object]
     """
     accounts: Accounts = app.state.accounts
     check_exposure(settings, accounts)
+    _check_certificate(settings)
     user = getpass.getuser()
     accounts.trust(create_program_token(), Principal(user, "owner"))
     with _listening(settings) as listener:
@@ -139,6 +143,18 @@ def serve(app: FastAPI, settings: WebSettings, announce: Callable[[str], object]
         announce(f"{settings.url}?token={token}")
         with contextlib.suppress(KeyboardInterrupt):
             WebServer(app, settings).run(sockets=[listener])
+
+
+def _check_certificate(settings: WebSettings) -> None:
+    if not settings.certificate:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key)
+    except OSError as error:  # also of ssl
+        raise InvalidArgumentError(
+            f"certificate and key must be a pair of PEM files, got {settings.certificate!r} and {settings.key!r}: "
+            f"{error.strerror or error}."
+        ) from error
 
 
 def _listening(settings: WebSettings) -> socket.socket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,7 +41,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell.create(tmp_path, [Page("/read", "Read", router)])
 
 
-def sign_in(shell: Shell, token: str):  # noqa: ANN201 - a response
+def sign_in(shell: Shell, token: str) -> Any:
     return shell.client(Accept="text/html").get("/sign-in", params={"token": token})
 
 
