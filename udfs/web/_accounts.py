@@ -183,18 +183,28 @@ class Accounts:
         >>> from sqlalchemy import create_engine
         >>> accounts = Accounts(create_engine("sqlite://"))
         >>> token = accounts.create_one_time_token(Principal("ada", "editor"))
-        >>> accounts.redeem(token), accounts.redeem(token)
-        (Principal(name='ada', role='editor'), None)
+        >>> accounts.principal_of_session(accounts.redeem(token))
+        Principal(name='ada', role='editor')
+        >>> accounts.redeem(token) is None
+        True
         """
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._one_time[_digest(token)] = principal
         return token
 
-    def redeem(self, token: str) -> Principal | None:
-        """Return the principal of a one-time token and invalidate it, or ``None``."""
+    def redeem(self, token: str) -> str | None:
+        """Open a session for a one-time token and invalidate the token; return ``None`` for an unknown one.
+
+        The token stays valid if the session cannot be stored.
+        """
+        digest = _digest(token)
         with self._lock:
-            return self._one_time.pop(_digest(token), None)
+            if digest not in self._one_time:
+                return None
+            session = self.open_session(self._one_time[digest])
+            del self._one_time[digest]
+            return session
 
     def open_session(self, principal: Principal) -> str:
         """Store a session, delete expired ones, and return the value of its cookie."""

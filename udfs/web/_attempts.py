@@ -56,8 +56,9 @@ class Attempts:
                 times.append(now)
             return True
 
-    def forget(self, keys: Iterable[str]) -> None:
-        """Remove the attempts of keys after a successful sign-in."""
+    def withdraw(self, keys: Iterable[str]) -> None:
+        """Discount an attempt that succeeded; failures before it still count."""
         with self._lock:
             for key in keys:
-                self._times.pop(key, None)
+                if self._times.get(key):
+                    self._times[key].pop()

@@ -18,7 +18,6 @@ from udfs.web._rendering import render
 
 if TYPE_CHECKING:
     from udfs.web._accounts import Accounts
-    from udfs.web._principals import Principal
     from udfs.web._settings import WebSettings
 
 __all__ = ["sign_in_router"]
@@ -39,22 +38,21 @@ def sign_in_router(settings: WebSettings, accounts: Accounts) -> APIRouter:
         if not token:
             return render(request, "sign_in.html", title="Sign in")
         # Attempts are not limited: 256 random bits cannot be guessed, and any page could use up the limit with images.
-        principal = accounts.redeem(token)
-        if principal is None:
+        session = await run_in_threadpool(accounts.redeem, token)
+        if session is None:
             return render(request, "sign_in.html", 403, title="Sign in", message=_USED_LINK)
-        return await open_session(request, principal)
+        return await signed_in(request, session)
 
     @router.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
-        fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=10)
-        name, password = (fields.get(field, [""])[0] for field in ("name", "password"))
+        name, password = _fields(await request.body())
         keys = [_client(request), f"user {name[:100]}"]
         _check_rate(attempts, keys)
         principal = await run_in_threadpool(accounts.sign_in, name, password)
         if principal is None:
             return render(request, "sign_in.html", 403, title="Sign in", message=_WRONG)
-        attempts.forget(keys)
-        return await open_session(request, principal)
+        attempts.withdraw(keys)
+        return await signed_in(request, await run_in_threadpool(accounts.open_session, principal))
 
     @router.post(SIGN_OUT)
     async def sign_out(request: Request) -> Response:
@@ -63,13 +61,13 @@ def sign_in_router(settings: WebSettings, accounts: Accounts) -> APIRouter:
         response.delete_cookie(cookie_name(settings), path=settings.root_path or "/", httponly=True, samesite="strict")
         return response
 
-    async def open_session(request: Request, principal: Principal) -> Response:
+    async def signed_in(request: Request, session: str) -> Response:
         if request.state.session:
             await run_in_threadpool(accounts.end_session, request.state.session)
         response = RedirectResponse(f"{settings.root_path}/", 303)
         response.set_cookie(
             cookie_name(settings),
-            await run_in_threadpool(accounts.open_session, principal),
+            session,
             max_age=SESSION_S,
             path=settings.root_path or "/",
             secure=request.url.scheme == "https",
@@ -79,6 +77,15 @@ def sign_in_router(settings: WebSettings, accounts: Accounts) -> APIRouter:
         return response
 
     return router
+
+
+def _fields(body: bytes) -> tuple[str, str]:
+    """Return the name and the password of a form."""
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    except ValueError as error:
+        raise ApiError(422, "form", "The form must have the fields name and password, got more.") from error
+    return fields.get("name", [""])[0], fields.get("password", [""])[0]
 
 
 def _client(request: Request) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,19 @@ from sqlalchemy import create_engine, text
 from web_shell import Shell
 
 from optimizer.errors import InvalidArgumentError
-from udfs.web import Accounts, ApiError, Page, Principal, _accounts, _passwords, editor, runner, viewer
+from udfs.web import (
+    Accounts,
+    ApiError,
+    Page,
+    Principal,
+    WebSettings,
+    _accounts,
+    _passwords,
+    create_app,
+    editor,
+    runner,
+    viewer,
+)
 from udfs.web._attempts import Attempts
 
 if TYPE_CHECKING:
@@ -208,8 +222,29 @@ def test_the_limit_of_attempts_counts_the_last_minute_and_each_key() -> None:
     assert attempts.begin(["address b", "user bob"])
     now[0] = 61.0
     assert [attempts.begin(["address a", "user ada"]) for _ in range(3)] == [True, True, False]
-    attempts.forget(["address a", "user ada"])
-    assert attempts.begin(["address a", "user ada"])
+    attempts.withdraw(["address a", "user ada"])
+    assert [attempts.begin(["address a", "user ada"]) for _ in range(2)] == [True, False]
+    now[0] = 200.0
+    assert [attempts.begin([f"user {number}"]) for number in range(10_002)][-1]
+    assert len(attempts._times) == 10_002  # those of the last minute
+    now[0] = 300.0
+    assert attempts.begin(["user ada"])
+    assert len(attempts._times) == 1
+
+
+def test_a_sign_in_does_not_make_room_for_guesses(shell: Shell) -> None:
+    shell.accounts.set_user("eve", "viewer", "correct horse")
+    browser, statuses = shell.client(Origin=shell.origin), []
+    for number in range(10):
+        browser.post("/sign-in", data={"name": f"user {number}", "password": "guess"})
+        statuses.append(browser.post("/sign-in", data={"name": "eve", "password": "correct horse"}).status_code)
+    assert statuses == [303] * 9 + [429]
+
+
+def test_a_form_of_other_fields(shell: Shell) -> None:
+    browser = shell.client(Origin=shell.origin)
+    for content, status in ((b"", 403), (b"name=%ff&password=%00", 403), (b"\xff", 403), (b"a=1&" * 20, 422)):
+        assert browser.post("/sign-in", content=content).status_code == status
 
 
 def test_the_refusal_says_when_to_try_again(shell: Shell) -> None:
@@ -217,6 +252,23 @@ def test_the_refusal_says_when_to_try_again(shell: Shell) -> None:
     replies = [browser.post("/sign-in", data={"name": f"user {number}", "password": "x"}) for number in range(11)]
     assert [reply.status_code for reply in replies] == [403] * 10 + [429]
     assert replies[-1].headers["retry-after"] == "60"
+
+
+def test_a_locked_database_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "server.db"
+    accounts = Accounts(create_engine(f"sqlite:///{path}", connect_args={"timeout": 0}))
+    shell = Shell(WebSettings(), accounts, create_app(WebSettings(), accounts))
+    browser, reader = shell.browser(), shell.program("viewer")
+    token = accounts.create_one_time_token(ADA)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        for reply in (browser.post("/sign-out"), shell.client().get("/sign-in", params={"token": token})):
+            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "database")
+            assert "database is locked. Nothing was changed" in reply.json()["error"]["message"]
+            assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reader.get("/").status_code == 200
+    assert browser.get("/").status_code == 200
+    assert sign_in(shell, token).status_code == 303
 
 
 def test_a_route_replies_with_its_error(tmp_path: Path) -> None:
