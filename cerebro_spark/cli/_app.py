@@ -48,6 +48,14 @@ def _tables() -> Callable[..., Any]:
     return tables_command
 
 
+@lazy_command(app, "serve")
+def _serve() -> Callable[..., Any]:
+    """Show running searches in a browser, and pass commands to them."""
+    from cerebro_spark.cli._serve import serve_command
+
+    return serve_command
+
+
 @app.callback()
 def _cerebro(version: Version = False) -> None:
     """Train deep-learning models over Spark DataFrames."""

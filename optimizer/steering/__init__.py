@@ -16,7 +16,8 @@ from optimizer.steering._commands import (
     read_command,
 )
 from optimizer.steering._effect import Effect, effect
-from optimizer.steering._events import STREAMS, check_event
+from optimizer.steering._events import STREAMS, check_event, document_digest
+from optimizer.steering._origins import Origin, origins
 from optimizer.steering._progress import Change, Configuration, Progress
 from optimizer.steering._validation import conflict, refusal
 
@@ -30,6 +31,7 @@ __all__ = [
     "Configuration",
     "Effect",
     "End",
+    "Origin",
     "Pause",
     "Prioritise",
     "Progress",
@@ -40,7 +42,9 @@ __all__ = [
     "command_name",
     "command_trial",
     "conflict",
+    "document_digest",
     "effect",
+    "origins",
     "read_command",
     "refusal",
 ]

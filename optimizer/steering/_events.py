@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
 
-__all__ = ["STREAMS", "check_event"]
+__all__ = ["STREAMS", "check_event", "document_digest"]
 
 STREAMS = ("orders", "units", "trials")
 """Streams of a run that its runner reports."""
@@ -87,6 +89,17 @@ journal's documents as they are
         for decision in document["decisions"]:
             if _kind(decision, "decision", _DECISIONS) == "start" and decision["source"] is not None:
                 _check_fields("a source", decision["source"], {"trial": str, "epoch": int})
+
+
+def document_digest(document: Any) -> str:
+    """Return the SHA-256 digest of a document, which is the same before and after JSON.
+
+    Examples
+    --------
+    >>> document_digest({"a": 1, "b": (2,)}) == document_digest({"b": [2], "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _items(name: str, document: Any) -> list[Any]:

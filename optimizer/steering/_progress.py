@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optimizer.steering._origins import origins
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["Change", "Configuration", "Progress"]
 
 _NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-# Reason of a decision that starts a configuration of the user, in the order of the requests.
-_ADDED = "added by the user"
 _LIVE = ("running", "paused")
 
 
@@ -218,22 +218,18 @@ class Progress:
                 self._fold_state(document)
 
     def _fold_order(self, order: Mapping[str, Any]) -> None:
-        stopped, added = set(), []
+        requests = origins(order)
+        owners = {each.trial_id: each.user for each in requests if each.kind == "added"}
+        stopped = {each.trial_id for each in requests if each.kind == "stopped"}
         # An epoch comes before the end of its configuration, in whichever order they are told.
         for result in sorted(order["results"], key=lambda each: each.get("epoch", 0) if _is_epoch(each) else 1 << 60):
-            match result["result"]:
-                case "epoch":
-                    self._fold_epoch(result)
-                case "ended":
-                    self._end(result["trial"], result["status"], result["status"])
-                case "stopped":
-                    stopped.add(result["trial"])
-                case "added":
-                    added.append((result.get("origin") or {}).get("user", ""))
+            if result["result"] == "epoch":
+                self._fold_epoch(result)
+            elif result["result"] == "ended":
+                self._end(result["trial"], result["status"], result["status"])
         for decision in order["decisions"]:
             if decision["decision"] == "start":
-                owner = added.pop(0) if added and decision["reason"] == _ADDED else ""
-                self._start(decision, owner)
+                self._start(decision, owners.get(decision["trial"], ""))
             elif known := self.configurations.get(decision["trial"]):
                 self._decide(known, decision, stopped)
 

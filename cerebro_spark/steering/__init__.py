@@ -1,0 +1,1 @@
+"""Steering of running searches by users."""

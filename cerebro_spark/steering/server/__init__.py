@@ -1,0 +1,6 @@
+"""Server of running searches: database, REST API and pages. Imports neither Spark nor a framework."""
+
+from cerebro_spark.steering.server._app import create_server
+from cerebro_spark.steering.server._database import DatabaseRefusedError, database_path, open_database
+
+__all__ = ["DatabaseRefusedError", "create_server", "database_path", "open_database"]

@@ -1,0 +1,56 @@
+"""Application of the server: the web shell, the REST API and the pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cerebro_spark.steering.server._board import Board
+from cerebro_spark.steering.server._routes import command_router, view_router
+from cerebro_spark.steering.server._runner_routes import runner_router
+from udfs.web import Accounts, create_app, installed_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastapi import FastAPI
+    from sqlalchemy import Engine
+
+    from udfs.web import Page, WebSettings
+
+__all__ = ["create_server"]
+
+
+def create_server(settings: WebSettings, engine: Engine, pages: Sequence[Page] | None = None) -> FastAPI:
+    """Return the application that steers searches.
+
+    Parameters
+    ----------
+    settings : udfs.web.WebSettings
+        Settings of the web server.
+    engine : sqlalchemy.Engine
+        Engine of :func:`open_database`.
+    pages : sequence of udfs.web.Page, optional
+        Pages. Default: those of the installed packages.
+
+    Returns
+    -------
+    fastapi.FastAPI
+        Application for :func:`udfs.web.serve`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cerebro_spark.steering.server import open_database
+    >>> from udfs.web import WebSettings
+    >>> engine = open_database(Path(tempfile.mkdtemp()) / "server.sqlite")
+    >>> app = create_server(WebSettings(), engine, pages=[])
+    >>> "/api/v1/experiments/{run}/commands" in app.openapi()["paths"]
+    True
+    """
+    app = create_app(settings, Accounts(engine), installed_pages() if pages is None else pages)
+    board = Board(engine, app.state.changes)
+    app.include_router(view_router(board, app.state.changes))
+    app.include_router(command_router(board))
+    app.include_router(runner_router(board, app.state.changes))
+    return app

@@ -1,0 +1,12 @@
+"""Environment that Alembic runs the migrations in, with the connection of :func:`open_database`."""
+
+from __future__ import annotations
+
+from alembic import context
+
+__all__: list[str] = []
+
+# SQLite changes tables within a transaction, so that a server that is killed meanwhile leaves the old schema.
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+with context.begin_transaction():
+    context.run_migrations()
