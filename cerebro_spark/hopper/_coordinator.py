@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._epoch_writer import TrialWriter
     from cerebro_spark.hopper._events import Event, Loss, Observer
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.procedures import Decision, UserRequest
+    from optimizer.procedures import Decision, Origin, UserRequest
     from udfs.rpc import Request
 
 __all__ = ["Coordinator"]
@@ -65,18 +65,22 @@ class Coordinator:
         with state.changed:
             self._epochs.step()
 
-    def out_of_time(self, reason: str) -> None:
-        """End all trials, because the time is over; whatever was trained counts."""
-        with self._state.changed:
-            self._epochs.out_of_time(reason)
+    def out_of_time(self, reason: str, origin: Origin | None = None) -> Future[None]:
+        """End all trials, because the time is over or the user ends the search; whatever was trained counts.
 
-    def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
+        The future is done once the end is journalled.
+        """
+        with self._state.changed:
+            return self._epochs.out_of_time(reason, origin)
+
+    def request(self, request: Callable[[], UserRequest], origin: Origin | None = None) -> Future[tuple[Decision, ...]]:
         """Pass a request of the user to the procedure.
 
         ``request`` returns it between two decisions: no epoch is closed and no state deleted meanwhile. The future has
-        the decisions, once they are journalled and carried out, or what :meth:`Director.request` raises.
+        the decisions, once they are journalled and carried out, or what :meth:`Director.request` raises. If the journal
+        has the command of ``origin`` already, ``request`` is not called, and the decisions are those of the first time.
         """
-        return self._epochs.request(request)
+        return self._epochs.request(request, origin)
 
     def set_paused(self, trial_id: str, *, paused: bool) -> None:
         """Pause a trial once the unit in flight has ended, or let it continue.

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import RunError
 from optimizer.procedures import (
+    Added,
     Continue,
     DivergedLogError,
     Ended,
     EpochResult,
     Exchange,
+    Origin,
     OutOfTime,
     Pause,
     ProcedureError,
     Start,
     Stop,
+    Stopped,
     replay,
 )
 
@@ -47,6 +50,8 @@ class Director:
         self._slots = slots
         self._trial = trial
         self._told: dict[str, int] = {}
+        # Decisions about the commands in the journal, by the ids of the commands.
+        self._commands: dict[str, tuple[Decision, ...]] = {}
         self._ended: set[str] = set()
         # Trials whose last checkpoint is damaged, with the statuses that they had: they train up to there again.
         self._again: dict[str, str] = {}
@@ -59,7 +64,7 @@ class Director:
                 f"included, and call its resume({journal.run!r})"
             ) from error
         for order in orders:
-            self._note(order.results)
+            self._note(order)
             self.carry_out(order.decisions)
         self._asked = bool(orders)
         for each in self.trials:
@@ -97,9 +102,15 @@ class Director:
             raise ProcedureError("the search is over")
         return self._exchange([request], self._busy)
 
-    def out_of_time(self, reason: str) -> tuple[Decision, ...]:
-        """Report that the time is over, and return the decisions."""
-        return self._exchange([OutOfTime(reason)], self._slots)
+    def out_of_time(self, reason: str, origin: Origin | None = None) -> tuple[Decision, ...]:
+        """Report that the time is over, or that the user ends the search, and return the decisions."""
+        if self.decisions_about(origin) is not None:
+            return ()
+        return self._exchange([OutOfTime(reason, origin)], self._slots)
+
+    def decisions_about(self, origin: Origin | None) -> tuple[Decision, ...] | None:
+        """Return the decisions that the journal has about a command; None if it has not been carried out yet."""
+        return None if origin is None else self._commands.get(origin.command)
 
     def carry_out(self, decisions: Sequence[Decision]) -> list[Trial]:
         """Change the trials as decided; give those that are new or changed."""
@@ -138,9 +149,9 @@ class Director:
 
     def _exchange(self, results: Sequence[Result], busy: int) -> tuple[Decision, ...]:
         exchange = Exchange.with_procedure(self._procedure, results, idle=max(0, self._slots - busy))
-        self._note(results)
         if exchange.results or exchange.decisions:
             self._journal.order(exchange)
+        self._note(exchange)
         return exchange.decisions
 
     def _results(self, trial: Trial) -> list[Result]:
@@ -153,12 +164,17 @@ class Director:
             results.append(Ended(trial.trial_id, trial.status))
         return results
 
-    def _note(self, results: Sequence[Result]) -> None:
-        for result in results:
-            if isinstance(result, EpochResult):
-                self._told[result.trial_id] = result.epoch
-            elif isinstance(result, Ended):
-                self._ended.add(result.trial_id)
+    def _note(self, exchange: Exchange) -> None:
+        for result in exchange.results:
+            match result:
+                case EpochResult():
+                    self._told[result.trial_id] = result.epoch
+                case Ended():
+                    self._ended.add(result.trial_id)
+                case (
+                    Added(origin=Origin(command)) | Stopped(origin=Origin(command)) | OutOfTime(origin=Origin(command))
+                ):
+                    self._commands[command] = exchange.decisions
 
     def _status(self, trial: Trial) -> str:
         if self._procedure.ledger[trial.trial_id].status == "diverged":

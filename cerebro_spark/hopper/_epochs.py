@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.procedures import Decision, Source, UserRequest
+    from optimizer.procedures import Decision, Origin, Source, UserRequest
 
 __all__ = ["Epochs"]
 
@@ -82,13 +82,16 @@ class Epochs:
             state.over = True
             state.changed.notify_all()
 
-    def out_of_time(self, reason: str) -> None:
-        """End all trials, because the time is over."""
-        self._thread.submit(self._decide, partial(self._director.out_of_time, reason))
+    def out_of_time(self, reason: str, origin: Origin | None = None) -> Future[None]:
+        """End all trials, because the time is over or the user ends the search."""
+        return self._thread.submit(self._decide, partial(self._director.out_of_time, reason, origin))
 
-    def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
-        """Pass a request of the user to the procedure; the future raises the errors of :meth:`Director.request`."""
-        return self._thread.submit(self._request, request)
+    def request(self, request: Callable[[], UserRequest], origin: Origin | None = None) -> Future[tuple[Decision, ...]]:
+        """Pass a request of the user to the procedure; the future raises the errors of :meth:`Director.request`.
+
+        A request whose command the journal has is not made again: the future has the decisions of the first time.
+        """
+        return self._thread.submit(self._request, request, origin)
 
     def offer(self) -> None:
         """Ask the procedure for more: a slot is free that was not when it was asked last."""
@@ -179,7 +182,9 @@ class Epochs:
             self._recovery.rewind(trials)
         self._carry_out(decisions)
 
-    def _request(self, request: Callable[[], UserRequest]) -> tuple[Decision, ...]:
+    def _request(self, request: Callable[[], UserRequest], origin: Origin | None) -> tuple[Decision, ...]:
+        if (earlier := self._director.decisions_about(origin)) is not None:
+            return earlier
         try:
             wish = request()
             if isinstance(wish, Added) and wish.source is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import Coordinator, RunSpec
     from cerebro_spark.tune._selection import Selection
-    from optimizer.procedures import Decision, UserRequest
+    from optimizer.procedures import Decision, Origin, UserRequest
 
     Begun = Callable[[Coordinator, RunSpec], None]
 
@@ -89,13 +89,15 @@ class Experiment:
         coordinator, spec = self._begun.result()
         return tuple(result_of(trial, spec) for trial in list(coordinator.trials))
 
-    def stop(self, trial_id: str) -> None:
+    def stop(self, trial_id: str, *, origin: Origin | None = None) -> None:
         """End a configuration; the epochs that it has finished count.
 
         Parameters
         ----------
         trial_id : str
             Id of the configuration.
+        origin : Origin, optional
+            Command of a server, which is carried out once: a second call with its id changes nothing. By default none.
 
         Raises
         ------
@@ -104,10 +106,14 @@ class Experiment:
         RunError
             The search is over.
         """
-        self._attached().find(trial_id, live=True)
-        self._request(lambda: Stopped(trial_id))
 
-    def add(self, params: Mapping[str, Any], *, epochs: int | None = None) -> str:
+        def stopped() -> Stopped:
+            self._attached().find(trial_id, live=True)
+            return Stopped(trial_id, f"stopped by {_user(origin)}", origin)
+
+        self._request(stopped, origin)
+
+    def add(self, params: Mapping[str, Any], *, epochs: int | None = None, origin: Origin | None = None) -> str:
         """Train another configuration.
 
         Parameters
@@ -116,6 +122,8 @@ class Experiment:
             Plain data.
         epochs : int, optional
             By default as many as the search gives its best ones.
+        origin : Origin, optional
+            As for :meth:`stop`; a second call with its id returns the same configuration.
 
         Returns
         -------
@@ -129,8 +137,8 @@ class Experiment:
         RunError
             The search is over.
         """
-        request = Added(dict(params), self._epochs if epochs is None else epochs)
-        return self._started(lambda: request)
+        request = Added(dict(params), self._epochs if epochs is None else epochs, origin=origin)
+        return self._started(lambda: request, origin)
 
     def clone(
         self,
@@ -140,6 +148,7 @@ class Experiment:
         *,
         epoch: int | None = None,
         epochs: int | None = None,
+        origin: Origin | None = None,
         **changes: Any,
     ) -> str:
         """Train a copy of a configuration on from one of its epochs, with other hyperparameters.
@@ -157,6 +166,8 @@ class Experiment:
             Counted from 1; by default the last that it has finished.
         epochs : int, optional
             Number of epochs that the clone trains; by default the number that the best trials of the search get.
+        origin : Origin, optional
+            As for :meth:`add`.
         **changes
             The same as ``params``.
 
@@ -181,9 +192,10 @@ class Experiment:
 
         def added() -> Added:
             source = Source(trial_id, len(trial.history) if epoch is None else epoch)
-            return Added({**trial.params, **values}, self._epochs if epochs is None else epochs, source)
+            granted = self._epochs if epochs is None else epochs
+            return Added({**trial.params, **values}, granted, source, origin)
 
-        return self._started(added)
+        return self._started(added, origin)
 
     def pause(self, trial_id: str) -> None:
         """Pause a configuration once the unit in flight has ended.
@@ -238,8 +250,13 @@ class Experiment:
         """
         self._attached().prioritise(trial_id)
 
-    def end(self) -> None:
+    def end(self, *, origin: Origin | None = None) -> None:
         """End the search: every configuration keeps the epochs that it has finished.
+
+        Parameters
+        ----------
+        origin : Origin, optional
+            As for :meth:`stop`.
 
         Raises
         ------
@@ -247,8 +264,8 @@ class Experiment:
             The search is over.
         """
         try:
-            self._attached().out_of_time("ended by the user")
-        except RuntimeError as error:
+            self._attached().out_of_time(f"ended by {_user(origin)}", origin).result()
+        except (RuntimeError, futures.CancelledError) as error:
             raise self._over() from error
 
     def wait(self, timeout_s: float | None = None) -> Selection:
@@ -299,12 +316,12 @@ class Experiment:
             raise self._over()
         return coordinator
 
-    def _started(self, request: Callable[[], Added]) -> str:
-        return next(decision.trial_id for decision in self._request(request) if isinstance(decision, Start))
+    def _started(self, request: Callable[[], Added], origin: Origin | None) -> str:
+        return next(decision.trial_id for decision in self._request(request, origin) if isinstance(decision, Start))
 
-    def _request(self, request: Callable[[], UserRequest]) -> tuple[Decision, ...]:
+    def _request(self, request: Callable[[], UserRequest], origin: Origin | None) -> tuple[Decision, ...]:
         try:
-            return self._attached().request(request).result()
+            return self._attached().request(request, origin).result()
         except ProcedureError as error:
             if self._selection.done():
                 raise self._over() from error
@@ -314,3 +331,7 @@ class Experiment:
 
     def _over(self) -> RunError:
         return RunError(f"run {self.run_id!r} is over: nothing can be asked of it")
+
+
+def _user(origin: Origin | None) -> str:
+    return origin.user if origin is not None and origin.user else "the user"

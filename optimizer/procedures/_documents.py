@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
 from optimizer.procedures._errors import LogError
 from optimizer.procedures._plain_data import read_params, written_params
-from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._requests import Added, Origin, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 
 __all__ = ["decision_document", "read_decision", "read_result", "result_document"]
@@ -31,7 +32,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
             fields = {
                 "params": written_params(decision.params),
                 "epochs": decision.epochs,
-                "source": _origin(decision.source),
+                "source": _source_document(decision.source),
             }
             return {"decision": "start", "trial": decision.trial_id, **fields, "reason": decision.reason}
         case Continue():
@@ -84,16 +85,17 @@ def result_document(result: Result) -> dict[str, Any]:
         case Ended():
             return {"result": "ended", "trial": result.trial_id, "status": result.status}
         case OutOfTime():
-            return {"result": "out of time", "reason": result.reason}
+            return {"result": "out of time", "reason": result.reason, **_command(result.origin)}
         case Added():
             fields = {
                 "params": written_params(result.params),
                 "epochs": result.epochs,
-                "source": _origin(result.source),
+                "source": _source_document(result.source),
             }
-            return {"result": "added", **fields}
+            return {"result": "added", **fields, **_command(result.origin)}
         case Stopped():
-            return {"result": "stopped", "trial": result.trial_id, "reason": result.reason}
+            fields = {"trial": result.trial_id, "reason": result.reason}
+            return {"result": "stopped", **fields, **_command(result.origin)}
 
 
 def read_result(document: Any) -> Result:
@@ -111,21 +113,38 @@ def read_result(document: Any) -> Result:
         "added": {"params": dict, "epochs": int, "source": object},
         "stopped": {"trial": str, "reason": str},
     }
+    origin = None
+    if isinstance(document, Mapping) and document.get("result") in {"added", "stopped", "out of time"}:
+        origin = _origin(document.get("origin"), document)
+        document = {name: value for name, value in document.items() if name != "origin"}
     kind, fields = _fields(document, "result", kinds)
     if kind == "out of time":
-        return OutOfTime(fields["reason"])
+        return OutOfTime(fields["reason"], origin)
     if kind == "added":
         _check_epochs(fields["epochs"], document)
-        return Added(read_params(fields["params"]), fields["epochs"], _source(fields["source"], document))
+        return Added(read_params(fields["params"]), fields["epochs"], _source(fields["source"], document), origin)
     if kind == "stopped":
-        return Stopped(fields["trial"], fields["reason"])
+        return Stopped(fields["trial"], fields["reason"], origin)
     if kind == "ended":
         return Ended(fields["trial"], fields["status"])
     metrics = {name: _read(name, value, document) for name, value in fields["metrics"].items()}
     return EpochResult(fields["trial"], fields["epoch"], metrics)
 
 
-def _origin(source: Source | None) -> dict[str, Any] | None:
+def _command(origin: Origin | None) -> dict[str, Any]:
+    """Write the field of a request that has an origin; documents without one are those of earlier releases."""
+    return {} if origin is None else {"origin": asdict(origin)}
+
+
+def _origin(document: Any, whole: Mapping[str, Any]) -> Origin | None:
+    if document is None:
+        return None
+    if not isinstance(document, Mapping):
+        raise LogError(f"origin must be a command, a user and a time, got {document!r} in {dict(whole)!r}")
+    return Origin(**_checked(document, {"command": str, "user": str, "at": str}, whole))
+
+
+def _source_document(source: Source | None) -> dict[str, Any] | None:
     return None if source is None else {"trial": source.trial_id, "epoch": source.epoch}
 
 

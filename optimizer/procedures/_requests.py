@@ -10,7 +10,26 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._decisions import Source
 
-__all__ = ["Added", "Stopped", "UserRequest"]
+__all__ = ["Added", "Origin", "Stopped", "UserRequest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Command that a request comes from, by which the request is carried out once.
+
+    Parameters
+    ----------
+    command : str
+        Id of the command, which no other command of any user has.
+    user : str
+        Name of the user that gave it.
+    at : str
+        Time at which it was given, in ISO 8601.
+    """
+
+    command: str
+    user: str
+    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +46,14 @@ class Added:
         Epochs after which the configuration ends.
     source : Source, optional
         Finished epoch of the trial that it is cloned from.
+    origin : Origin, optional
+        Command of the request; None for a call of a program.
     """
 
     params: Mapping[str, Any]
     epochs: int
     source: Source | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,7 @@ class Stopped:
 
     trial_id: str
     reason: str = "stopped by the user"
+    origin: Origin | None = None
 
 
 UserRequest = Added | Stopped

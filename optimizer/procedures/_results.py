@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.procedures._requests import UserRequest
+from optimizer.procedures._requests import Origin, UserRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,9 +45,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """Limit of seconds or money that is reached, at which the procedure ends all configurations."""
+    """Limit of seconds or money that is reached, or the user's request to end the search.
+
+    The procedure ends all configurations.
+    """
 
     reason: str = "time is over"
+    origin: Origin | None = None
 
 
 Result = EpochResult | Ended | OutOfTime | UserRequest

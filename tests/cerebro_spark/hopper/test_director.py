@@ -14,12 +14,15 @@ from cerebro_spark.hopper import Director, Journal, RunSpec, Trial
 from optimizer.procedures import (
     ASHA,
     PBT,
+    Added,
     AgingEvolution,
     Hyperband,
     Limits,
     Listed,
     ListedSampler,
+    Origin,
     Procedure,
+    Stopped,
     SuccessiveHalving,
 )
 from optimizer.space import Space, uniform
@@ -124,6 +127,27 @@ def test_results_that_no_procedure_was_told_of_are_told_first(tmp_path: Path) ->
     once_more = director(tmp_path, procedures("listed"))
     once_more.begin()
     assert len(once_more._journal.orders()) == 2, "nothing is told twice"
+
+
+def test_the_journal_knows_the_commands_that_were_carried_out(tmp_path: Path) -> None:
+    """The driver was killed after the request was journalled, and before its sender heard of it."""
+    run = director(tmp_path, procedures("listed"))
+    run.begin()
+    added, stopped, ended = (Origin(command, "ada", "2026-11-29") for command in ("add", "stop", "end"))
+    decisions = run.request(Added({"lr": 7}, 2, origin=added))
+    run.carry_out(decisions)
+    run.carry_out(run.request(Stopped("c000", origin=stopped)))
+    again = director(tmp_path, procedures("listed"))
+    for each in (run, again):
+        assert each.decisions_about(added) == decisions
+        assert [str(decision.trial_id) for decision in each.decisions_about(stopped) or ()] == ["c000"]
+        assert each.decisions_about(ended) is None
+        assert each.decisions_about(None) is None
+    again.carry_out(again.out_of_time("ended by ada", ended))
+    journalled = again._journal.orders()
+    assert again.out_of_time("ended by ada", ended) == ()
+    assert again._journal.orders() == journalled
+    assert director(tmp_path, procedures("listed")).decisions_about(ended)
 
 
 def test_an_epoch_that_is_trained_again_is_no_news(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from simulated_run import EPOCHS, World, ids, one_call_at_a_time, units
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import ROUNDS
-from optimizer.procedures import Added, ProcedureError, Stopped
+from optimizer.procedures import Added, Origin, ProcedureError, Stopped
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,21 @@ def test_an_added_trial_trains_its_epochs_and_no_more() -> None:
         ("c000", EPOCHS, "finished"),
         ("c001", 3, "finished"),
     ]
+
+
+def test_a_command_that_is_sent_again_is_not_carried_out_again() -> None:
+    world = World(1, 2, 1, validates=False, policy="longest-remaining-elsewhere")
+    for player in world.players:
+        player.join()
+    origin, other = (Origin(command, "ada", "2026-11-29") for command in ("first", "second"))
+    once = world.coordinator.request(lambda: Added({"number": 7}, 3, origin=origin), origin).result()
+    again = world.coordinator.request(lambda: Added({"number": 7}, 3, origin=origin), origin).result()
+    assert again == once
+    world.coordinator.request(lambda: Added({"number": 7}, 3, origin=other), other).result()
+    assert [trial.trial_id for trial in world.trials] == ["c000", "c001", "c002"]
+    world.coordinator.request(lambda: Stopped("c001", origin=Origin("third", "ada", "")), Origin("third", "ada", ""))
+    world.play(lambda player, _: player.work())
+    assert [trial.reason for trial in world.trials][1] == "stopped by the user"
 
 
 def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:

@@ -19,6 +19,8 @@ from sessions import pytest_on_connect
 
 from cerebro_spark import ASHA, Experiment, GridSearch, Selection, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.hopper import Journal
+from optimizer.procedures import Added, Origin, OutOfTime, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +117,35 @@ def test_what_the_user_asked_for_is_resumed(spark: SparkSession, prepared: Prepa
     ]
     assert {trial.trial_id: len(trial.history) for trial in again.trials} == {"c000": 3, "c001": 3, "c002": 2}
     exact(again)
+
+
+def test_a_command_of_a_server_is_carried_out_once(spark: SparkSession, prepared: PreparedData) -> None:
+    """It is sent again while the search runs, after its configuration has ended, and to the driver that resumes."""
+    experiment = grid(spark, prepared.store, num_epochs=MANY).start(prepared, run_id="commanded")
+    origins = {name: Origin(name, "ada", "2026-11-29T21:00:00+00:00") for name in ("add", "clone", "stop", "end")}
+    until(lambda: epochs(experiment)["c000"] >= 1)
+    for _ in range(2):
+        assert experiment.add({"lr": 0.05, "hidden": 8}, epochs=2, origin=origins["add"]) == "c002"
+        assert experiment.clone("c000", lr=0.2, epochs=1, origin=origins["clone"]) == "c003"
+        experiment.stop("c001", origin=origins["stop"])
+    with pytest.raises(InvalidArgumentError, match=r"c001 has ended.*stopped by ada"):
+        experiment.stop("c001", origin=Origin("another", "ada", ""))
+    until(lambda: epochs(experiment)["c003"] == 1 and epochs(experiment)["c002"] == 2)
+    experiment.end(origin=origins["end"])
+    found = experiment.wait()
+    assert {trial.trial_id: trial.reason for trial in found.trials} == {
+        "c000": "ended by ada",
+        "c001": "stopped by ada",
+        "c002": "finished its 2 epochs",
+        "c003": "finished its 1 epochs",
+    }
+    journalled = [
+        result.origin
+        for order in Journal(prepared.store, "commanded").orders()
+        for result in order.results
+        if isinstance(result, (Added, Stopped, OutOfTime))
+    ]
+    assert journalled == list(origins.values())
 
 
 def test_a_pause_gives_an_open_procedure_the_free_slot(spark: SparkSession, prepared: PreparedData) -> None:

@@ -13,6 +13,7 @@ from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
     PBT,
+    Added,
     AgingEvolution,
     Continue,
     DivergedLogError,
@@ -25,6 +26,7 @@ from optimizer.procedures import (
     ListedSampler,
     LogError,
     MedianRule,
+    Origin,
     OutOfTime,
     Patience,
     Pause,
@@ -39,6 +41,7 @@ from optimizer.procedures import (
     Source,
     Start,
     Stop,
+    Stopped,
     SuccessiveHalving,
     Threshold,
     decision_document,
@@ -429,10 +432,15 @@ DECISIONS: list[Decision] = [
     Pause("c000", "waits"),
     Stop("c000", "done"),
 ]
+ORIGIN = Origin("f3a0", "ada", "2026-11-29T21:00:00+00:00")
 RESULTS: list[Result] = [
     EpochResult("c000", 1, {"loss": 0.1, "accuracy": -math.inf}),
     Ended("c000", "failed"),
     OutOfTime("the money is spent"),
+    Added({"lr": 0.1}, 2, Source("c009", 4)),
+    Added({"lr": 0.1}, 2, Source("c009", 4), ORIGIN),
+    Stopped("c000", "stopped by ada", ORIGIN),
+    OutOfTime("ended by ada", ORIGIN),
 ]
 
 
@@ -446,12 +454,24 @@ def test_documents_are_json_and_read_back() -> None:
     assert math.isnan(nan.metrics["loss"])
 
 
+def test_requests_without_a_command_have_the_documents_of_earlier_releases() -> None:
+    documents = [
+        {"result": "added", "params": {"lr": 0.1}, "epochs": 2, "source": None},
+        {"result": "stopped", "trial": "c000", "reason": "stopped by the user"},
+        {"result": "out of time", "reason": "time is over"},
+    ]
+    requests: list[Result] = [Added({"lr": 0.1}, 2), Stopped("c000"), OutOfTime()]
+    assert [read_result(document) for document in documents] == requests
+    assert [result_document(request) for request in requests] == documents
+
+
 def changed(document: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {name: value for name, value in {**document, **fields}.items() if value is not ...}
 
 
 STARTED = decision_document(DECISIONS[0])
 MEASURED = result_document(RESULTS[0])
+STOPPED = result_document(Stopped("c000", "stopped by ada", ORIGIN))
 
 
 @pytest.mark.parametrize(
@@ -497,6 +517,13 @@ MEASURED = result_document(RESULTS[0])
             changed(MEASURED, result="end"),
             "result must be one of epoch, ended, out of time, added, stopped, got 'end' in",
         ),
+        (
+            read_result,
+            changed(STOPPED, origin="f3a0"),
+            r"origin must be a command, a user and a time, got 'f3a0' in \{'result': 'stopped',",
+        ),
+        (read_result, changed(STOPPED, origin={"command": "f3a0", "user": "ada"}), "see at"),
+        (read_result, changed(MEASURED, origin=STOPPED["origin"]), "see origin"),
         (
             read_result,
             changed(MEASURED, metrics={"loss": "low"}),
