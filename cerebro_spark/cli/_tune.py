@@ -22,6 +22,7 @@ from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import IF_BEGUN, Journal
+from cerebro_spark.steering.runner import ServerLink
 from optimizer.arguments import choice_error
 from udfs.cli import (
     Json,
@@ -118,12 +119,18 @@ def tune_command(
     resume: Annotated[
         str | None, typer.Option(help="Name of a run to continue. Options that only a new run uses are refused.")
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(help="Address of a server of cerebro serve, whose users follow and steer the search."),
+    ] = None,
     as_json: Json = False,
     master: Master = None,
 ) -> None:
     """Train configurations of a search over one table, in parallel, and keep the best."""
     with refused_before_spark():
         _check_run_id(run_id, if_begun)
+        if server is not None:
+            ServerLink(server)
         module = load_search(search)
         run_store = Store.from_uri(store or str((out / "store").resolve()))
         spec = None if resume is None else Journal(run_store, resume).spec()
@@ -132,6 +139,7 @@ def tune_command(
         make_backend: Callable[[Any], SparkBackend] = partial(SparkBackend, **workers)
         if spec is not None:
             _check_resumed(context, module, spec)
+            _check_steerable(spec, server)
             common["seed"] = spec.seed
         make_search = partial(
             search_class, store=run_store, trainer_fn=module.trainer_fn, search_space=module.search_space, **common
@@ -175,9 +183,11 @@ def tune_command(
                 experiment=common["experiment"],
             )
         elif resume is not None:
-            selection = make_search(backend=backend, **{"feature_columns": (), **settings}).resume(resume)
+            resumed = make_search(backend=backend, **{"feature_columns": (), **settings})
+            selection = resumed.resume(resume, server=server)
         else:
-            selection = make_search(backend=backend, **settings).fit(df, run_id=run, if_begun=if_begun)
+            new = make_search(backend=backend, **settings)
+            selection = new.fit(df, run_id=run, if_begun=if_begun, server=server)
         write_selection(selection, out, as_json=as_json)
 
 
@@ -205,6 +215,15 @@ def _check_resumed(context: typer.Context, module: ModuleType, spec: RunSpec) ->
             )
     if is_grid:
         _check_epochs(module, context.params.get("num_epochs"), spec.epochs)
+
+
+def _check_steerable(spec: RunSpec, server: str | None) -> None:
+    """Refuse the server of a resumed grid search, whose settings are those of the store."""
+    if server is not None and spec.procedure == PROCEDURES["grid"]:
+        raise InvalidArgumentError(
+            f"--server must be left out with --resume of a grid search, got {server}. Repeat the first command with "
+            f"--run-id {spec.run} --if-begun resume --server {server} instead."
+        )
 
 
 def _check_epochs(module: ModuleType, typed: int | None, begun: int) -> None:

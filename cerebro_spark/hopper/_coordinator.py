@@ -231,6 +231,11 @@ class Coordinator:
     # For displays and results.
 
     @property
+    def context(self) -> RunContext:
+        """Settings and resources of the run."""
+        return self._state.context
+
+    @property
     def trials(self) -> list[Trial]:
         """Trials of the run, those that ended included."""
         return self._state.trials

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import Interrupts
+from cerebro_spark.steering.runner import attach_runner
 from cerebro_spark.tune._result import TrialResult, result_of
 from optimizer.errors import nearest
 from optimizer.procedures import Added, ProcedureError, Source, Start, Stopped
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cerebro_spark.hopper import Coordinator, RunSpec
+    from cerebro_spark.steering.runner import Runner, ServerLink
     from cerebro_spark.tune._selection import Selection
     from optimizer.procedures import Decision, Origin, UserRequest
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Experiment"]
 
+# Seconds for the report of an error, or of an interrupt by the user, who waits.
+_FAILED_S = 5.0
 # Between two looks at whether only paused configurations are left.
 _LOOK_S = 0.5
 
@@ -48,6 +52,10 @@ class Experiment:
         Default number of epochs of a configuration that the user adds.
     search : callable
         Runs the search; calls its argument with the coordinator and the settings of the run.
+    link : ServerLink, optional
+        Server whose users steer the search. By default none.
+    background : bool
+        Whether the search runs in a thread (the default), or before the constructor returns.
 
     Examples
     --------
@@ -58,18 +66,33 @@ class Experiment:
     ...     return experiment.wait().best
     """
 
-    def __init__(self, run_id: str, epochs: int, search: Callable[[Begun], Selection]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        epochs: int,
+        search: Callable[[Begun], Selection],
+        *,
+        link: ServerLink | None = None,
+        background: bool = True,
+    ) -> None:
         self.run_id = run_id
         self._epochs = epochs
+        self._link = link
+        self._runner: Runner | None = None
         self._begun: futures.Future[tuple[Coordinator, RunSpec]] = futures.Future()
         self._selection: futures.Future[Selection] = futures.Future()
-        # The interpreter may end without it: the run can be resumed.
-        threading.Thread(target=self._run, args=(search,), name=f"experiment {run_id}", daemon=True).start()
+        if background:
+            # The interpreter may end without it: the run can be resumed.
+            threading.Thread(target=self._run, args=(search,), name=f"experiment {run_id}", daemon=True).start()
+        else:
+            self._run(search)
 
     def _run(self, search: Callable[[Begun], Selection]) -> None:
         try:
-            selection = search(lambda coordinator, spec: self._begun.set_result((coordinator, spec)))
+            selection = search(self._begin)
+            self._report_end("")
         except BaseException as error:  # noqa: BLE001 - raised again in wait()
+            self._report_end(f"{type(error).__name__}: {error}", limit_s=_FAILED_S)
             self._selection.set_exception(error)
             if not self._begun.done():
                 self._begun.set_exception(error)
@@ -77,6 +100,15 @@ class Experiment:
             self._selection.set_result(selection)
             if not self._begun.done():
                 self._begun.set_exception(RunError(f"run {self.run_id!r} had nothing to train"))
+
+    def _begin(self, coordinator: Coordinator, spec: RunSpec) -> None:
+        self._begun.set_result((coordinator, spec))
+        if self._link is not None:
+            self._runner = attach_runner(self._link, coordinator.context, self)
+
+    def _report_end(self, error: str, **limit: float) -> None:
+        if self._runner is not None:
+            self._runner.close(error, **limit)
 
     @property
     def done(self) -> bool:
@@ -288,7 +320,8 @@ class Experiment:
         TimeoutError
             The search goes on.
         InvalidArgumentError
-            Only configurations are left that are paused: resume or stop them.
+            Only configurations are left that are paused, and no server whose users could resume them: resume or stop
+            them.
         RunError
             The run stopped; and whatever else :meth:`Search.fit` raises.
         """
@@ -299,7 +332,8 @@ class Experiment:
                 futures.wait([self._selection], left)
                 if self._selection.done():
                     return self._selection.result()
-                if paused := self._paused_alone():
+                # Users of a server may resume them.
+                if self._link is None and (paused := self._paused_alone()):
                     raise InvalidArgumentError(
                         f"only paused configurations are left: {', '.join(paused)}; resume or stop them"
                     )

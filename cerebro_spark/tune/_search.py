@@ -27,6 +27,7 @@ from cerebro_spark.hopper import (
     probe,
     uses_slots,
 )
+from cerebro_spark.steering.runner import ServerLink
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
+    from cerebro_spark.hopper import Probed, SparkBackend
+    from cerebro_spark.tune._experiment import Begun
     from cerebro_spark.tune._extension import RunExtension
     from cerebro_spark.tune._strategy import Strategy
     from optimizer.procedures import Plan, Procedure, Stopper
@@ -279,6 +281,7 @@ class Search(Estimator[Selection]):
         *,
         run_id: str | None = None,
         if_begun: str = "error",
+        server: str | None = None,
     ) -> Selection:
         """Train the configurations that the procedure starts.
 
@@ -294,6 +297,9 @@ class Search(Estimator[Selection]):
             What to do if the store has a run of that name: raise RunError, :meth:`resume` the run, or resume it after
             its driver, if one is still alive, has stopped. With ``"resume"`` or ``"take_over"`` a scheduler can repeat
             the call until it succeeds. A resumed run trains on the rows that it began with. Default ``"error"``.
+        server : str, optional
+            Address of a server of ``cerebro serve``, whose users follow and steer the search. Training goes on while
+            the server is away. By default none.
 
         Returns
         -------
@@ -309,7 +315,8 @@ class Search(Estimator[Selection]):
             was trained.
         InvalidArgumentError
             ``params`` has entries, ``if_begun`` is given without ``run_id`` or has another value, a setting was changed
-            to one that is not allowed, or the prepared data have other weights than ``weight_column``.
+            to one that is not allowed, the prepared data have other weights than ``weight_column``, or ``server`` is no
+            address.
         TrackingError
             MLflow's server does not answer within 10 seconds.
         RunError
@@ -331,13 +338,20 @@ class Search(Estimator[Selection]):
             if run_id is None:
                 raise InvalidArgumentError(f"run_id must name the run that if_begun={if_begun!r} looks for, got None.")
             if Journal(self.store, run_id).begun:
-                return self.resume(run_id, take_over=if_begun == "take_over")
+                return self.resume(run_id, take_over=if_begun == "take_over", server=server)
         self._followers.check_server()
-        with Interrupts() as interrupts:
-            return self._search(data, run_id, interrupts, take_over=if_begun == "take_over")
+        name = run_id or _new_run()
+
+        def search(begun: Begun | None) -> Selection:
+            with Interrupts() as interrupts:
+                return self._search(data, name, interrupts, begun, take_over=if_begun == "take_over")
+
+        return self._steered(name, search, server)
 
     @validate_arguments
-    def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
+    def start(
+        self, data: DataFrame | PreparedData, *, run_id: str | None = None, server: str | None = None
+    ) -> Experiment:
         """Start :meth:`fit` in the background, and return at once.
 
         Searches that run at the same time, on equal backends of one session, share the workers: each gets the same
@@ -350,6 +364,8 @@ class Search(Estimator[Selection]):
             Rows to train on, or the shards that :meth:`prepare` has written.
         run_id : str, optional
             Name of the run in the store. By default a new name.
+        server : str, optional
+            As for :meth:`fit`.
 
         Returns
         -------
@@ -359,7 +375,7 @@ class Search(Estimator[Selection]):
         Raises
         ------
         InvalidArgumentError
-            A setting was changed to one that is not allowed.
+            A setting was changed to one that is not allowed, or ``server`` is no address.
         TooFewSlotsError
             The cluster has no slots for the workers.
         BusyError
@@ -368,6 +384,7 @@ class Search(Estimator[Selection]):
         """
         self._check()
         name = _new_run() if run_id is None else check_name(run_id, "a run")
+        link = None if server is None else ServerLink(server)
         self._followers.check_server()
         epochs = self.plan().epochs_each
         self.backend.admit()
@@ -376,13 +393,20 @@ class Search(Estimator[Selection]):
             # Take the slots now, before a search that was started earlier does.
             preparing.enter_context(uses_slots(self.backend.spark))
 
-        def search(begun: Callable[[Coordinator, RunSpec], None]) -> Selection:
+        def search(begun: Begun) -> Selection:
             with Interrupts() as interrupts:
                 with preparing:
                     prepared = self._prepared(data)
                 return self._search(prepared, name, interrupts, begun)
 
-        return Experiment(name, epochs, search)
+        return Experiment(name, epochs, search, link=link)
+
+    def _steered(self, run_id: str, search: Callable[[Begun | None], Selection], server: str | None) -> Selection:
+        """Run a search in this thread, steered by the users of a server if there is one."""
+        if server is None:
+            return search(None)
+        link = ServerLink(server)
+        return Experiment(run_id, self.plan().epochs_each, search, link=link, background=False).wait()
 
     @property
     @abstractmethod
@@ -457,7 +481,7 @@ class Search(Estimator[Selection]):
         return replace(plan, offers=offers)
 
     @validate_arguments
-    def resume(self, run_id: str, *, take_over: bool = False) -> Selection:
+    def resume(self, run_id: str, *, take_over: bool = False, server: str | None = None) -> Selection:
         """Continue a run of this search that stopped, from the last checkpoints in the store.
 
         The procedure gets the results in the store, and decides the same again.
@@ -469,6 +493,8 @@ class Search(Estimator[Selection]):
         take_over : bool
             Whether a driver that still trains the run has to stop for this one, as after a scheduler has given up on
             it. Its workers end within 20 seconds. Default false: the call is refused while that driver lives.
+        server : str, optional
+            As for :meth:`fit`.
 
         Returns
         -------
@@ -497,10 +523,14 @@ class Search(Estimator[Selection]):
             self.backend.admit()
         probed = self._probed(spec.configs, prepared)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
-        with Interrupts() as interrupts, Lease(self.store, run_id, take_over=take_over) as lease:
-            if take_over:
-                self.backend.admit()  # the other driver's workers may have held the slots until now
-            return self._train(spec, prepared, probed, lease, interrupts)
+
+        def search(begun: Begun | None) -> Selection:
+            with Interrupts() as interrupts, Lease(self.store, run_id, take_over=take_over) as lease:
+                if take_over:
+                    self.backend.admit()  # the other driver's workers may have held the slots until now
+                return self._train(spec, prepared, probed, lease, interrupts, begun)
+
+        return self._steered(run_id, search, server)
 
     def extended(self, extension: RunExtension) -> Self:
         """Return a copy of the search whose runs an extension changes.
@@ -537,9 +567,9 @@ class Search(Estimator[Selection]):
     def _search(
         self,
         data: DataFrame | PreparedData,
-        run_id: str | None,
+        run_id: str,
         interrupts: Interrupts,
-        begun: Callable[[Coordinator, RunSpec], None] | None = None,
+        begun: Begun | None = None,
         *,
         take_over: bool = False,
     ) -> Selection:
@@ -547,7 +577,7 @@ class Search(Estimator[Selection]):
         prepared = self._prepared(data)
         probed = self._probed(configs, prepared, self.plan().epochs_each)
         check_modules(self.backend.spark, self.trainer_fn)
-        spec = self._spec(run_id or _new_run(), prepared, probed, configs)
+        spec = self._spec(run_id, prepared, probed, configs)
         with Lease(prepared.store, spec.run, take_over=take_over) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
@@ -593,7 +623,7 @@ class Search(Estimator[Selection]):
         probed: Probed,
         lease: Lease,
         interrupts: Interrupts,
-        begun: Callable[[Coordinator, RunSpec], None] | None = None,
+        begun: Begun | None = None,
     ) -> Selection:
         context = RunContext(
             spec=spec,
