@@ -91,7 +91,7 @@ class Runner:
         for thread in self._threads:
             thread.start()
 
-    def close(self, error: str = "", *, limit_s: float = _DELIVERY_S) -> None:
+    def close(self, error: str = "", *, limit_s: float | None = None) -> None:
         """Deliver the rest of the journal and the end of the search, and log a warning if the server is away.
 
         Parameters
@@ -99,11 +99,11 @@ class Runner:
         error : str
             Error that ended the search. Default none.
         limit_s : float
-            Longest time, in seconds. Default 30.
+            Longest time, in seconds. By default 30.
         """
         self._error = error
         self._closing.set()
-        self._delivered.wait(limit_s)
+        self._delivered.wait(_DELIVERY_S if limit_s is None else limit_s)
         if not self._delivered.is_set():
             # The thread may still deliver; a server that gets the same again ignores it.
             due = self._due or dict.fromkeys(STREAMS, 0)
