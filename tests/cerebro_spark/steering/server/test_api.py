@@ -39,7 +39,7 @@ def clients(tmp_path: Path) -> Iterator[Callable[[str, Any], TestClient]]:
 
 
 @pytest.fixture
-def ada(clients: Any) -> TestClient:
+def ada(clients: Callable[[str, Any], TestClient]) -> TestClient:
     return clients("ada", "editor")
 
 
