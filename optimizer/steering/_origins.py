@@ -21,8 +21,8 @@ class Origin:
     Parameters
     ----------
     trial_id : str
-        Configuration that was added or stopped; ``""`` if the limits of the search left it out.
-    kind : {"added", "stopped"}
+        Configuration that was added or stopped; ``""`` for the end of the search.
+    kind : {"added", "stopped", "ended"}
         Kind of the request.
     command : str
         Id of the command; ``""`` for a request without one.
@@ -64,7 +64,11 @@ def origins(order: Mapping[str, Any]) -> list[Origin]:
     listed = []
     for result in order["results"]:
         kind, origin = result["result"], result.get("origin") or {}
-        if kind in {"added", "stopped"}:
-            trial = next(started, "") if kind == "added" else result["trial"]
-            listed.append(Origin(trial, kind, origin.get("command", ""), origin.get("user", "")))
+        command, user = origin.get("command", ""), origin.get("user", "")
+        if kind == "added":
+            listed.append(Origin(next(started, ""), kind, command, user))
+        elif kind == "stopped":
+            listed.append(Origin(result["trial"], kind, command, user))
+        elif kind == "out of time" and origin:
+            listed.append(Origin("", "ended", command, user))
     return listed

@@ -41,7 +41,7 @@ class SettingsBody(BaseModel):
     parameters: Any = None
     workers: Annotated[int, Field(ge=1)] = 1
     session: _Text = ""
-    first_order: _Text = ""
+    fingerprint: _Text = ""
 
 
 class EventsBody(BaseModel):

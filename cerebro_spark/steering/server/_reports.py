@@ -52,7 +52,7 @@ def register(board: Board, run: str, settings: Mapping[str, Any]) -> dict[str, A
         Name of the run.
     settings : mapping
         Settings with ``store`` and ``name``. ``session`` names the process of the runner: another one ends pauses and
-        priorities. ``first_order`` is the digest of the first order in the journal, ``""`` if unknown: another one
+        priorities. ``fingerprint`` is the digest of the first order in the journal, ``""`` if unknown: another one
         means that the journal began anew, and its orders replace the former ones.
 
     Returns
@@ -70,7 +70,7 @@ def register(board: Board, run: str, settings: Mapping[str, Any]) -> dict[str, A
     except InvalidArgumentError as error:
         raise ApiError(422, "invalid", str(error)) from error
     values = {name: settings[name] for name in ("store", "name", "session")}
-    others = settings.keys() - values.keys() - {"first_order"}
+    others = settings.keys() - values.keys() - {"fingerprint"}
     values |= {"settings": {name: settings[name] for name in sorted(others)}}
     now = time.time()
     with board.writing() as connection:
@@ -81,7 +81,7 @@ def register(board: Board, run: str, settings: Mapping[str, Any]) -> dict[str, A
             append_state(connection, row.id, "experiment", {"state": "attached"})
         else:
             _attach(connection, row, values | {"ended": None, "runner_seen": now})
-            replace_orders(connection, row.id, settings["first_order"])
+            replace_orders(connection, row.id, settings["fingerprint"])
         board.see_runner(row.id)
         return {"next": next_numbers(connection, row.id)}
 
@@ -98,14 +98,14 @@ def _attach(connection: Connection, row: Row[Any], values: dict[str, Any]) -> No
     connection.execute(update(EXPERIMENTS).where(EXPERIMENTS.c.id == row.id).values(values))
 
 
-def replace_orders(connection: Connection, experiment: int, first_order: str) -> None:
+def replace_orders(connection: Connection, experiment: int, fingerprint: str) -> None:
     """Delete the orders of a run if the journal began anew, which the digest of its first order shows."""
     stored = connection.execute(
         select(EVENTS.c.document).where(
             EVENTS.c.experiment == experiment, EVENTS.c.stream == "orders", EVENTS.c.number == 0
         )
     ).first()
-    if stored is not None and first_order and first_order != document_digest(stored.document):
+    if stored is not None and fingerprint and fingerprint != document_digest(stored.document):
         delete_stream(connection, experiment, "orders")
         append_state(connection, experiment, "experiment", {"state": "restarted"})
 

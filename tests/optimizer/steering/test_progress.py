@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from optimizer.errors import InvalidArgumentError
 from optimizer.steering import (
     Clone,
+    Origin,
     Pause,
     Prioritise,
     Progress,
@@ -23,6 +24,7 @@ from optimizer.steering import (
     check_event,
     command_document,
     conflict,
+    origins,
     read_command,
     refusal,
 )
@@ -270,3 +272,19 @@ def test_a_traceback_reaches_its_configuration() -> None:
 def test_an_invalid_event_names_its_field(stream: str, document: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         check_event(stream, document)
+
+
+def test_an_order_names_the_commands_that_it_carried_out() -> None:
+    origin = {"command": "8f", "user": "ada", "at": ""}
+    ended = {"result": "out of time", "reason": "ended by the user"}
+    stopped = {"result": "stopped", "trial": "c000", "reason": "", "origin": origin}
+    added = {"result": "added", "params": {}, "epochs": 1, "source": None}
+    decisions = [start("c001"), start("c002", reason="added by the user"), start("c003", reason="added by the user")]
+    assert origins(
+        order([ended, ended | {"origin": origin}, stopped, added, added | {"origin": origin}], decisions)
+    ) == [
+        Origin("", "ended", "8f", "ada"),
+        Origin("c000", "stopped", "8f", "ada"),
+        Origin("c002", "added"),
+        Origin("c003", "added", "8f", "ada"),
+    ]

@@ -291,11 +291,11 @@ def test_a_journal_that_began_anew_replaces_the_first(ada: TestClient, runner: F
     runner.begin("c000", "c001")
     runner.train("c001", 1)
     anew = order(decisions=[start("c000", 9)])
-    assert runner.register(first_order=document_digest(order(decisions=[start("c000"), start("c001")])))["next"] == {
+    assert runner.register(fingerprint=document_digest(order(decisions=[start("c000"), start("c001")])))["next"] == {
         "orders": 2,
         "units": 1,
     }
-    assert runner.register(first_order=document_digest(anew))["next"] == {"orders": 0, "units": 1}
+    assert runner.register(fingerprint=document_digest(anew))["next"] == {"orders": 0, "units": 1}
     runner.report("orders", anew)
     assert [each["granted"] for each in ada.get(f"{RUN}/configurations").json()["configurations"]] == [9]
 
