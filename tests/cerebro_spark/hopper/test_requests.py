@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from simulated_run import EPOCHS, World, ids, one_call_at_a_time, units
 
 from cerebro_spark.errors import InvalidArgumentError
@@ -117,3 +121,54 @@ def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
     assert world.coordinator.error is None
     world.play(lambda player, _: player.work())
     assert [trial.status for trial in world.trials] == ["finished"] * 2
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    history=st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["pause", "resume", "stop"]), st.integers(0, 3))),
+    rounds=st.sampled_from(ROUNDS),
+)
+def test_any_history_of_pauses_and_stops_leaves_the_visits_of_others(
+    history: list[tuple[int, str, int]], rounds: str
+) -> None:
+    """With a fixed order, the state of a configuration is that of the same visits in the same order."""
+    undisturbed = visits_after([], rounds)
+    disturbed = visits_after(history, rounds)
+    stopped = {f"c{number:03d}" for _, kind, number in history if kind == "stop"}
+    assert {name: visits for name, visits in disturbed.items() if name not in stopped} == {
+        name: visits for name, visits in undisturbed.items() if name not in stopped
+    }
+    for name in stopped:
+        assert disturbed[name] == undisturbed[name][: len(disturbed[name])]
+
+
+def visits_after(history: list[tuple[int, str, int]], rounds: str) -> dict[str, list[tuple[int, int]]]:
+    """Train four configurations to their ends; list the visits of each."""
+    world = World(4, 3, 1, validates=False, policy="fixed", rounds=rounds)
+    for player in world.players:
+        player.join()
+    for step in range(1000):
+        for due, kind, number in history:
+            if due == step:
+                ask(world, kind, f"c{number:03d}")
+        if world.coordinator.wait(0.0):
+            break
+        for name in world.coordinator.only_paused_left:
+            world.coordinator.set_paused(name, paused=False)
+        player = world.players[step % 3]
+        if player.unit is None:
+            player.ask()
+        else:
+            player.work()
+        while player.writing:
+            player.store()
+    assert world.coordinator.wait(0.0)
+    return {trial.trial_id: list(trial.visits) for trial in world.trials}
+
+
+def ask(world: World, kind: str, name: str) -> None:
+    with suppress(InvalidArgumentError, ProcedureError):
+        if kind == "stop":
+            world.coordinator.request(lambda: Stopped(name)).result()
+        else:
+            world.coordinator.set_paused(name, paused=kind == "pause")
