@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from places import EXAMPLES
+from played_server import TOKEN, PlayedServer
 from real_inputs import require
 from sessions import CONNECT
 from typer.testing import CliRunner
@@ -241,6 +242,45 @@ def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path
     )
 
 
+@pytest.mark.extended
+def test_a_search_that_users_of_a_server_steer_is_interrupted_resumed_and_ended(tmp_path: Path) -> None:
+    search, out = tmp_path / "slow.py", tmp_path / "out"
+    search.write_text(SLOW_SEARCH)
+    pq.write_table(pa.table({"x": [float(row) for row in range(64)], "y": [0, 1] * 32}), tmp_path / "t.parquet")
+    server = PlayedServer()
+    with server.running():
+        command = [
+            *(sys.executable, "-m", "cerebro_spark", "tune", str(search), "--table", str(tmp_path / "t.parquet")),
+            *("--out", str(out), "--run-id", "slow", "--if-begun", "resume", "--master", "local[2]"),
+            *("--server", server.address),
+        ]
+
+        def started() -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                command,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+                env={**os.environ, "CEREBRO_TOKEN": TOKEN},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+        with started() as process:
+            server.until(lambda: len(server.streams["units"]) > 1, 120)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=120)
+        assert process.returncode == 130, errors
+        assert server.ended
+        assert server.ended[0].startswith("KeyboardInterrupt: run 'slow' was interrupted")
+        server.command("end", {"command": "end"})
+        with started() as process:
+            output, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    assert server.ended[-1] == ""
+    assert server.states() == {"end": "applied"}
+    assert "run slow" in output
+
+
 SEARCH = """
 trainer_fn = print
 search_space = {'lr': [1]}
@@ -280,6 +320,7 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, ("--resume", "no-such-run"), "no-such-run"),
         (SEARCH, (*TABLE, "--if-begun", "resume"), "--run-id must name the run that --if-begun resume looks for"),
         (SEARCH, (*TABLE, "--if-begun", "resum"), "did you mean 'resume'"),
+        (SEARCH, (*TABLE, "--server", "127.0.0.1:8765"), "server must be an address such as 'http://127.0.0.1:8765'"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_spark_starts(
@@ -327,6 +368,7 @@ def _store_run(folder: Path, procedure: str, epochs: int = 2) -> None:
         ("GridSearch", ("--metric", "accuracy")),
         ("GridSearch", ("--replicas", "2")),
         ("GridSearch", ("--max-epochs", "3")),
+        ("GridSearch", ("--server", "http://127.0.0.1:8765")),
     ],
 )
 def test_a_resumed_run_refuses_options_that_it_does_not_use(
@@ -349,6 +391,7 @@ def test_a_resumed_run_refuses_options_that_it_does_not_use(
     [
         ("GridSearch", "", ("--num-epochs", "5", "--experiment", "mine", "--num-workers", "1")),
         ("ASHA", "max_epochs = 4", ("--max-seconds", "9", "--labels", "y", "--replicas", "1", "--metric", "loss")),
+        ("ASHA", "max_epochs = 4", ("--max-seconds", "9", "--server", "http://127.0.0.1:8765")),
     ],
 )
 def test_a_resumed_run_takes_the_other_options(
