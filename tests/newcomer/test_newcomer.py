@@ -127,10 +127,10 @@ def snippet() -> str:
 
 
 def test_the_wheel_has_the_four_packages_and_all_of_their_files(wheel: Path) -> None:
-    """The C++ sources, the jar and the marks of typing too; and no tests."""
+    """The C++ sources, the jar, the files of web pages and the marks of typing too; and no tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    kept = {".py", ".cpp", ".jar", ".typed"}
+    kept = {".py", ".cpp", ".css", ".html", ".jar", ".js", ".svg", ".txt", ".typed"}
     ours = {
         str(path.relative_to(ROOT))
         for room in ("vista_spark", "cerebro_spark", "udfs", "optimizer")

@@ -1,0 +1,177 @@
+// Page of one experiment: curves, configurations, units and commands, kept up to date by the event stream.
+
+import * as api from "./api.js";
+import { notify } from "../udfs.web/shell.js";
+import { bulk, command, details, epochsField } from "./dialogs.js";
+import { Commands, sentence } from "./commands.js";
+import { configurationRows, csv, download } from "./csv.js";
+import { Curves } from "./curves.js";
+import { byId, debounce, setOptions, setText } from "./dom.js";
+import { time } from "./format.js";
+import { Gantt } from "./gantt.js";
+import { Experiment } from "./model.js";
+import { follow } from "./stream.js";
+import { Table } from "./table.js";
+
+const PAUSE_MS = 300;
+const VERBS = { stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise" };
+
+const page = byId("experiment");
+const run = page.dataset.run;
+const editor = page.dataset.editor === "true";
+const model = new Experiment(run);
+
+const curves = new Curves({});
+const gantt = new Gantt();
+const commands = new Commands({ editor, announce: notify, refresh });
+const table = new Table({ editor, onAction: steer, onOpen: showDetails, strokeOf: (id) => curves.palette.stroke(id) });
+
+function keep(row) {
+  const text = byId("filter-text").value.trim().toLowerCase();
+  const [status, owner] = [byId("filter-status").value, byId("filter-owner").value];
+  if (status && row.status !== status) return false;
+  if (owner && (row.owner || "procedure") !== owner) return false;
+  return !text || `${row.id} ${row.status} ${row.owner} ${row.parent} ${row.reason} ${JSON.stringify(row.params)}`.toLowerCase().includes(text);
+}
+
+function ranking() {
+  const best = model.decides ? "best" : model.larger ? "highest" : "lowest";
+  return { metric: model.metric, larger: model.larger, best };
+}
+
+function drawCurves() {
+  curves.draw({
+    curves: model.curves,
+    places: model.places,
+    ...ranking(),
+    limit: Number(byId("limit").value),
+    logarithmic: byId("logarithmic").checked,
+  });
+}
+
+function drawTable() {
+  table.update(model.rows, { ...ranking(), keep });
+}
+
+const drawGantt = () => gantt.draw(model.units, model.places, Number(byId("span").value) || Infinity);
+
+function drawAll() {
+  const { info } = model;
+  const running = model.rows.filter(({ status }) => status === "running").length;
+  const state = info.ended ? `ended ${time(info.ended)}` : `${running} running`;
+  setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${state}.`);
+  setOptions(byId("metric"), info.metrics.map((name) => [name, name]));
+  byId("metric").value = model.metric;
+  const words = (values) => [...new Set(values)].sort().map((value) => [value, value]);
+  setOptions(byId("filter-status"), [["", "all"], ...words(model.rows.map(({ status }) => status))]);
+  setOptions(byId("filter-owner"), [["", "all"], ...words(model.rows.map(({ owner }) => owner || "procedure"))]);
+  drawCurves();
+  drawTable();
+  commands.draw(model.commands);
+}
+
+// One request at a time; a change meanwhile causes another one after a pause.
+let busy = null;
+let again = false;
+
+async function refresh() {
+  if (busy) {
+    again = true;
+    return busy;
+  }
+  busy = (async () => {
+    do {
+      again = false;
+      try {
+        await model.refresh();
+        drawAll();
+        await model.refreshUnits();
+        drawGantt();
+        page.dataset.ready = "true";
+        setText(byId("problem"), "");
+      } catch (error) {
+        if (!(error instanceof api.RequestError)) throw error;
+        setText(byId("problem"), error.message);
+      }
+      await new Promise((done) => setTimeout(done, PAUSE_MS));
+    } while (again);
+  })().finally(() => { busy = null; });
+  return busy;
+}
+
+function sent(reply) {
+  notify(`${sentence(reply.command)}: ${reply.state}.`);
+  refresh();
+}
+
+const returnTo = (id, action) => () => table.restore(id, action);
+
+function steer(action, id) {
+  const shared = { run, refresh, sent, closed: returnTo(id, action), revision: () => model.find(id)?.revision };
+  if (action === "clone") return clone(id, shared);
+  const verb = `${VERBS[action]} ${id}`;
+  return command({ ...shared, title: verb, verb, build: () => ({ command: action, trial: id }) });
+}
+
+function clone(id, shared) {
+  const { params, done } = model.find(id);
+  const epochs = Array.from({ length: done }, (_, place) => String(done - place)).map((epoch) => [epoch, epoch]);
+  const fields = [
+    ...Object.entries(params).map(([name, value]) => ({ name, label: name, value })),
+    { name: "epoch ", label: "From epoch", value: "", options: [["", `the last (${done})`], ...epochs], read: (text) => (text ? Number(text) : null) },
+    { ...epochsField, name: "epochs " },
+  ];
+  const build = (values) => {
+    const changed = Object.fromEntries(Object.entries(params).filter(([name, value]) => JSON.stringify(values[name]) !== JSON.stringify(value)).map(([name]) => [name, values[name]]));
+    return { command: "clone", trial: id, params: changed, epoch: values["epoch "], epochs: values["epochs "] };
+  };
+  return command({ ...shared, title: `Clone ${id}`, verb: `Clone ${id}`, fields, build });
+}
+
+// The form of a new configuration begins with the params of the best one.
+function add() {
+  const model_ = table.shown[0] ?? model.rows[0];
+  const params = model_?.params ?? {};
+  const fields = [...Object.entries(params).map(([name, value]) => ({ name, label: name, value })), { ...epochsField, name: "epochs " }];
+  const build = (values) => ({ command: "add", params: Object.fromEntries(Object.keys(params).map((name) => [name, values[name]])), epochs: values["epochs "] });
+  command({ run, refresh, sent, title: "Add a configuration", verb: "Add", fields, build });
+}
+
+const BULK = 100;
+
+function steerAll(action) {
+  const applies = { stop: ["running", "paused"], pause: ["running"], resume: ["paused"] }[action];
+  const items = table.shown.filter(({ status }) => applies.includes(status));
+  if (!items.length) return notify(`No configuration in the table can ${action}.`);
+  if (items.length > BULK) return notify(`At most ${BULK} configurations change at once, and ${items.length} are shown. Narrow the filter.`);
+  return bulk({ run, action, verb: VERBS[action], items, sent });
+}
+
+function end() {
+  command({ run, title: "End the search", verb: "End the search", build: () => ({ command: "end" }), refresh, sent });
+}
+
+function showDetails(id) {
+  const item = model.find(id);
+  details(item, { metric: model.metric, curve: model.curves.get(id) ?? { epochs: [], values: [] }, closed: returnTo(id, "details") });
+}
+
+byId("metric").addEventListener("change", (event) => {
+  model.choose(event.target.value);
+  refresh();
+});
+for (const id of ["limit", "logarithmic"]) byId(id).addEventListener("change", () => { drawCurves(); drawTable(); });
+for (const id of ["filter-status", "filter-owner"]) byId(id).addEventListener("change", drawTable);
+byId("filter-text").addEventListener("input", debounce(120, drawTable));
+byId("span").addEventListener("change", drawGantt);
+byId("export").addEventListener("click", () => download(`${run}.csv`, csv(configurationRows(table.shown, model.metric))));
+byId("add")?.addEventListener("click", add);
+byId("end")?.addEventListener("click", end);
+byId("bulk-apply")?.addEventListener("click", () => steerAll(byId("bulk").value));
+
+await refresh();
+follow({
+  since: model.info?.cursor ?? 0,
+  changed: ({ experiment }) => { if (experiment === null || experiment === run) refresh(); },
+  status: (live) => setText(byId("connection"), live ? "● Live" : "○ Reconnecting: training continues, and the page catches up"),
+});
