@@ -113,6 +113,17 @@ def test_a_process_prints_its_address_and_ends_with_open_streams(tmp_path: Path,
         assert output == ("ended without []\n" if number == signal.SIGINT else "")
 
 
+def test_no_log_contains_the_one_time_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shell = Shell.create(tmp_path, port=free_port())
+    token = shell.accounts.create_one_time_token(Principal("ada", "editor"))
+    with caplog.at_level("DEBUG"), running(shell.app, shell.settings):
+        for _ in range(2):
+            ask(shell.settings.port, f"/?token={token}", Accept="text/html")
+            ask(shell.settings.port, f"/sign-in?token={token}", Accept="text/html")
+    assert "Application startup complete" in caplog.text  # the log of the server is on
+    assert token not in caplog.text
+
+
 def test_a_session_survives_a_killed_server(tmp_path: Path) -> None:
     port = free_port()
     with server_process(tmp_path, port) as (process, address):

@@ -290,5 +290,9 @@ def test_a_route_replies_with_its_error(tmp_path: Path) -> None:
     invalid = browser.get("/api/v1/conflict?count=many")
     assert (invalid.status_code, invalid.json()["error"]["code"]) == (422, "invalid")
     assert "query.count" in invalid.json()["error"]["message"]
+    schema = browser.get("/api/v1/openapi.json").json()
+    assert {"4XX", "200"} == schema["paths"]["/api/v1/conflict"]["get"]["responses"].keys()
+    assert {"ErrorDocument", "ErrorDetail"} == schema["components"]["schemas"].keys()
+    assert "/sign-in" not in schema["paths"]
     unknown = browser.get("/api/v1/unknown")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
