@@ -56,6 +56,70 @@ def _serve() -> Callable[..., Any]:
     return serve_command
 
 
+@lazy_command(app, "ls")
+def _ls() -> Callable[..., Any]:
+    """List the experiments of a server, or the configurations of one."""
+    from cerebro_spark.cli._ls import ls_command
+
+    return ls_command
+
+
+@lazy_command(app, "watch")
+def _watch() -> Callable[..., Any]:
+    """Print what happens in an experiment until it ends."""
+    from cerebro_spark.cli._ls import watch_command
+
+    return watch_command
+
+
+@lazy_command(app, "stop")
+def _stop() -> Callable[..., Any]:
+    """End configurations; their finished epochs count."""
+    from cerebro_spark.cli._steer import stop_command
+
+    return stop_command
+
+
+@lazy_command(app, "pause")
+def _pause() -> Callable[..., Any]:
+    """Pause configurations after their unit in flight."""
+    from cerebro_spark.cli._steer import pause_command
+
+    return pause_command
+
+
+@lazy_command(app, "resume")
+def _resume() -> Callable[..., Any]:
+    """Resume configurations that a user has paused."""
+    from cerebro_spark.cli._steer import resume_command
+
+    return resume_command
+
+
+@lazy_command(app, "clone")
+def _clone() -> Callable[..., Any]:
+    """Train a copy of a configuration on with other hyperparameters."""
+    from cerebro_spark.cli._steer import clone_command
+
+    return clone_command
+
+
+@lazy_command(app, "add")
+def _add() -> Callable[..., Any]:
+    """Train another configuration."""
+    from cerebro_spark.cli._steer import add_command
+
+    return add_command
+
+
+@lazy_command(app, "index")
+def _index() -> Callable[..., Any]:
+    """Read the journals of a store's runs into the database of the server."""
+    from cerebro_spark.cli._index import index_command
+
+    return index_command
+
+
 @app.callback()
 def _cerebro(version: Version = False) -> None:
     """Train deep-learning models over Spark DataFrames."""

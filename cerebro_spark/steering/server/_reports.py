@@ -36,6 +36,7 @@ __all__ = [
     "replace_orders",
     "report_events",
     "report_outcome",
+    "store_events",
 ]
 
 _OVER = "The search was over before the command arrived."
@@ -136,21 +137,26 @@ def report_events(board: Board, run: str, stream: str, documents: Sequence[tuple
     ApiError
         Status 404 for an unknown run, 409 for a gap or for a number that had another document, 422 for an invalid one.
     """
+    with board.writing() as connection:
+        row = board.row(connection, run)
+        store_events(connection, row, stream, documents)
+        connection.execute(update(EXPERIMENTS).where(EXPERIMENTS.c.id == row.id).values(runner_seen=time.time()))
+        board.see_runner(row.id)
+        return {"next": next_numbers(connection, row.id)}
+
+
+def store_events(connection: Connection, row: Row[Any], stream: str, documents: Sequence[tuple[int, Any]]) -> None:
+    """Insert documents of the run of a row; raise as :func:`report_events`."""
     try:
         for _, document in documents:
             check_event(stream, document)
     except InvalidArgumentError as error:
         raise ApiError(422, "invalid", str(error)) from error
-    with board.writing() as connection:
-        row = board.row(connection, run)
-        if stream != "trials":
-            _check_numbers(connection, row, stream, documents)
-        for _, document in append_events(connection, row.id, stream, documents):
-            if stream == "orders":
-                _apply_commands(connection, row.id, document)
-        connection.execute(update(EXPERIMENTS).where(EXPERIMENTS.c.id == row.id).values(runner_seen=time.time()))
-        board.see_runner(row.id)
-        return {"next": next_numbers(connection, row.id)}
+    if stream != "trials":
+        _check_numbers(connection, row, stream, documents)
+    for _, document in append_events(connection, row.id, stream, documents):
+        if stream == "orders":
+            _apply_commands(connection, row.id, document)
 
 
 def _check_numbers(connection: Connection, row: Row[Any], stream: str, documents: Sequence[tuple[int, Any]]) -> None:

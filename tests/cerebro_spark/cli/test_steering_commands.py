@@ -1,0 +1,144 @@
+"""Commands that steer a search from a terminal."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("fastapi")
+pytest.importorskip("sqlalchemy")
+pytest.importorskip("httpx")
+
+from live_server import TOKEN, http_client, live_server
+from steered_runs import FakeRunner, epoch, order, start
+
+from cerebro_spark.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from udfs.store import Store
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRunner]:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("CEREBRO_TOKEN", TOKEN)
+    with live_server(tmp_path / "server.sqlite") as url, http_client(url) as client:
+        monkeypatch.setenv("CEREBRO_SERVER", url)
+        runner = FakeRunner(client)
+        runner.begin("c000", "c001")
+        runner.train("c000", 1, 0.4)
+        yield runner
+
+
+def cerebro(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def carried_out(runner: FakeRunner, state: str = "applied", **result: Any) -> threading.Thread:
+    """Settle the next command, as the runner of a search does."""
+
+    def settle() -> None:
+        (command,) = runner.pending(wait=60)
+        runner.settle(command, state, **result)
+
+    thread = threading.Thread(target=settle, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_ls_lists_experiments_and_configurations(runner: FakeRunner) -> None:
+    listed = cerebro("ls")
+    assert "r1" in listed and "running" in listed and "loss (min)" in listed and "0.4" in listed
+    configurations = cerebro("ls", "r1", "--sort", "-finished")
+    assert configurations.index("c000") < configurations.index("c001")
+    assert "1 of 3" in configurations and "grid" in configurations
+    assert [each["trial"] for each in json.loads(cerebro("ls", "r1", "--json"))] == ["c000", "c001"]
+
+
+def test_stop_prints_the_effect_and_the_outcome(runner: FakeRunner) -> None:
+    thread = carried_out(runner)
+    output = cerebro("stop", "r1", "c000")
+    thread.join(20)
+    assert "c000 keeps 1 finished epoch; 2 granted epochs are not trained." in output
+    assert "stop c000: applied" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["pause", "r1", "c000"], {"command": "pause", "trial": "c000"}),
+        (["stop", "r1", "c001"], {"command": "stop", "trial": "c001"}),
+        (
+            ["clone", "r1", "c000", "lr=0.01", "--epoch", "1", "--epochs", "2"],
+            {"command": "clone", "trial": "c000", "params": {"lr": 0.01}, "epoch": 1, "epochs": 2},
+        ),
+        (
+            ["add", "r1", "lr=0.5", "hidden=[8, 8]", "activation=relu"],
+            {"command": "add", "params": {"lr": 0.5, "hidden": [8, 8], "activation": "relu"}, "epochs": None},
+        ),
+    ],
+)
+def test_a_command_stays_pending_without_a_runner(runner: FakeRunner, words: list[str], command: Any) -> None:
+    output = cerebro(*words, "--wait", "0")
+    (pending,) = runner.pending()
+    assert pending["command"] == command
+    assert f"pending as {pending['id']}; the search carries it out once it is connected" in output
+
+
+def test_a_paused_configuration_is_resumed(runner: FakeRunner) -> None:
+    for word in ("pause", "resume"):
+        thread = carried_out(runner)
+        assert f"{word} c000: applied" in cerebro(word, "r1", "c000")
+        thread.join(20)
+
+
+def test_a_command_that_the_search_refuses_ends_with_code_1(runner: FakeRunner) -> None:
+    thread = carried_out(runner, "refused", message="limit of 2 configurations")
+    assert "add: refused: limit of 2 configurations" in cerebro("add", "r1", "lr=1", code=1)
+    thread.join(20)
+
+
+def test_wrong_values_send_nothing(runner: FakeRunner) -> None:
+    assert "hyperparameters must be NAME=VALUE" in cerebro("add", "r1", "lr", code=2)
+    done = CliRunner().invoke(app, ["stop", "r1", "c007"])
+    assert "trial must be a configuration of the run, got 'c007'" in str(done.exception)
+    assert runner.pending() == []
+
+
+def test_watch_prints_what_happens_until_the_end(runner: FakeRunner) -> None:
+    def train() -> None:
+        runner.train("c000", 2, 0.3)
+        runner.report("orders", order([epoch("c001", 1, 0.7)], [start("c002", reason="drawn")]))
+        runner.client.post(f"{runner.place}/ended", json={})
+
+    timer = threading.Timer(0.5, train)
+    timer.start()
+    output = cerebro("watch", "r1")
+    timer.join()
+    assert "r1: running, 1 epochs of 2 configurations finished, 5 remain" in output
+    assert "c000 epoch 2: loss 0.3" in output and "c002 start: drawn" in output
+    assert output.rstrip().endswith("experiment ended")
+    assert cerebro("watch", "r1").startswith("r1: ended")
+
+
+def test_index_fills_a_database(tmp_path: Path, store: Store) -> None:
+    assert cerebro("index", "--store", store.uri, "--database", str(tmp_path / "new" / "server.sqlite")) == ""
+    assert (tmp_path / "new" / "server.sqlite").exists()
+    refused = CliRunner().invoke(app, ["index", "--store", "nowhere://x", "--database", str(tmp_path / "s.sqlite")])
+    assert refused.exit_code == 2
+
+
+def test_serve_refuses_wrong_values_before_it_starts(tmp_path: Path) -> None:
+    words = ["serve", "--database", str(tmp_path / "server.sqlite")]
+    for more in (["--host", "0.0.0.0"], ["--root-path", "x/"], ["--user", "ada:admin"], ["--certificate", "a.pem"]):
+        assert CliRunner().invoke(app, [*words, *more]).exit_code == 2
+    assert CliRunner().invoke(app, [*words, "--user", "ada"], input="short\n").exit_code == 2
