@@ -39,8 +39,8 @@ def watch_command(run: Run, server: ServerUrl = None) -> None:
     client = Client(server)
     experiment = client.experiment(run)
     typer.echo(
-        f"{run}: {experiment['state']}, {experiment['finished']} epochs of {experiment['configurations']} "
-        f"configurations finished, {experiment['remaining']} remain"
+        f"{run}: {experiment['state']}; configurations: {experiment['configurations']}; epochs: "
+        f"{experiment['finished']} finished, {experiment['remaining']} remain"
     )
     if experiment["ended"] is not None:
         return

@@ -124,7 +124,7 @@ def test_watch_prints_what_happens_until_the_end(runner: FakeRunner) -> None:
     timer.start()
     output = cerebro("watch", "r1")
     timer.join()
-    assert "r1: running, 1 epochs of 2 configurations finished, 5 remain" in output
+    assert "r1: running; configurations: 2; epochs: 1 finished, 5 remain" in output
     assert "c000 epoch 2: loss 0.3" in output and "c002 start: drawn" in output
     assert output.rstrip().endswith("experiment ended")
     assert cerebro("watch", "r1").startswith("r1: ended")

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -85,11 +84,11 @@ def test_each_method_sends_its_command(client: Client, runner: FakeRunner) -> No
 
 def test_a_refusal_has_its_status_and_message(client: Client, runner: FakeRunner, server: str) -> None:
     client.stop("r1", "c000")
-    with pytest.raises(ServerError, match="c001 has changed|c000 has changed since revision 1") as caught:
+    with pytest.raises(ServerError, match="c000 has changed since revision 1") as caught:
         client.pause("r1", "c000", revision=1)
     assert (caught.value.status, caught.value.code) == (409, "conflict")
-    with pytest.raises(ServerError, match="run must be an experiment of this server, got 'r/../1'"):
-        client.experiment("r/../1")
+    with pytest.raises(ServerError, match="run must be an experiment of this server, got 'r1 &x'"):
+        client.experiment("r1 &x")
     with pytest.raises(ServerError, match="need CEREBRO_TOKEN"):
         Client(server, "another token").experiments()
 
@@ -199,10 +198,8 @@ def test_the_token_follows_no_redirect(flaky: str) -> None:
 
 
 def test_a_server_that_is_away_is_an_error_with_a_remedy() -> None:
-    began = time.monotonic()
     with pytest.raises(UnreachableServerError, match="Start it with cerebro serve"):
         Client("http://127.0.0.1:9", TOKEN, patience_s=0.3).experiments()
-    assert time.monotonic() - began < 30
     with pytest.raises(InvalidArgumentError, match="server must be a URL"):
         Client("file:///etc/passwd")
 
