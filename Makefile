@@ -8,6 +8,7 @@ VENV := .venv
 COMPAT := .venv-compat
 HOROVOD := .venv-horovod
 MLMD := .venv-mlmd
+AIRFLOW := .venv-airflow
 DOCS := .venv-docs
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
@@ -16,7 +17,7 @@ PARALLEL := -n 2 --dist loadfile
 # Further options of the core lane: CI has run the unit tests before, and gives --unit=without.
 SELECT ?=
 # Markers with a lane of their own: these tests start servers or need other environments.
-OWN_LANE := cluster or faults or horovod or mlmd or gpu
+OWN_LANE := cluster or faults or horovod or mlmd or airflow or gpu
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 DEMO_MODEL = --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc
 # Folder of the pictures; RUNS has the files of their runs.
@@ -28,7 +29,7 @@ JAR := udfs/driver/cerebro-spark_2.13-$(shell sed -n 's/^__version__ = "\(.*\)"$
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
 
-.PHONY: help demo demo-serve pictures operators notebooks docs jvm dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test gpu-test lint style format test-compat bench soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs jvm dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test airflow-test gpu-test lint style format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -49,6 +50,7 @@ help:
 	@echo "make horovod-test builds Horovod in an environment of its own, and trains with it (needs a C++ compiler)"
 	@echo "make gpu-test     tests networks, training and heat maps on a GPU that torch sees"
 	@echo "make mlmd-test    builds an environment with ML Metadata, and writes a run's record to it (Python 3.9 to 3.11)"
+	@echo "make airflow-test builds an environment with Airflow, and kills the processes of a search that it runs"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff, codespell, mypy and the style counts"
 	@echo "make style        counts violations of the writing style; no count may grow"
@@ -164,6 +166,9 @@ gpu-test: $(VENV)/test.stamp
 mlmd-test: java $(VENV)/test.stamp $(MLMD)/test.stamp
 	$(VENV)/bin/python -m pytest -m mlmd tests/mlmd
 
+airflow-test: java $(VENV)/test.stamp $(AIRFLOW)/test.stamp
+	$(VENV)/bin/python -m pytest -m airflow tests/airflow --durations=10
+
 test-compat: java $(COMPAT)/test.stamp jvm
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
 
@@ -246,5 +251,11 @@ $(MLMD)/test.stamp:
 	$(MLMD)/bin/python $(PIP) ml-metadata==1.17.1 pandas pyarrow
 	touch $@
 
+# Airflow pins hundreds of packages, among them other versions of ours.
+$(AIRFLOW)/test.stamp: pyproject.toml
+	$(PYTHON) -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/python $(PIP) -e . "apache-airflow==3.3.*" apache-airflow-providers-apache-spark
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) $(DOCS) $(JAR) .cache artifacts build dist site *.egg-info
+	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) $(AIRFLOW) $(DOCS) $(JAR) .cache artifacts build dist site *.egg-info

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "SPARK_HOME",
     "Executor",
     "Node",
     "SparkConnectServer",
