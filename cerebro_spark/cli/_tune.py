@@ -22,7 +22,7 @@ from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import IF_BEGUN, Journal
-from cerebro_spark.steering.runner import ServerLink
+from cerebro_spark.steering.runner import connect
 from optimizer.arguments import choice_error
 from udfs.cli import (
     Json,
@@ -130,7 +130,7 @@ def tune_command(
     with refused_before_spark():
         _check_run_id(run_id, if_begun)
         if server is not None:
-            ServerLink(server)
+            connect(server)
         module = load_search(search)
         run_store = Store.from_uri(store or str((out / "store").resolve()))
         spec = None if resume is None else Journal(run_store, resume).spec()

@@ -43,8 +43,8 @@ class Connection:
     """
 
     def __init__(self, server: str, token: str | None, patience_s: float) -> None:
-        address = urlsplit(server)
-        if address.scheme not in {"http", "https"} or not address.hostname:
+        address = urlsplit(server or "")
+        if address.scheme not in {"http", "https"} or not address.hostname or "@" in address.netloc:
             raise InvalidArgumentError(f"server must be a URL such as 'http://127.0.0.1:8765', got {server!r}.")
         # The printed address has a one-time token, which programs do not use.
         self.server = f"{address.scheme}://{address.netloc}{address.path.rstrip('/')}"
@@ -74,7 +74,7 @@ class Connection:
                     return dict(json.loads(reply.read()))
             except urllib.error.HTTPError as error:
                 refusal = _refusal(error, self.server)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
                 reason = getattr(error, "reason", error)
                 refusal = UnreachableServerError(
                     f"server must answer, got {reason} from {self.server}. Start it with cerebro serve, or check the "

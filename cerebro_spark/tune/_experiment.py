@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cerebro_spark.hopper import Coordinator, RunSpec
-    from cerebro_spark.steering.runner import Runner, ServerLink
+    from cerebro_spark.steering.runner import Connection, Runner
     from cerebro_spark.tune._selection import Selection
     from optimizer.procedures import Decision, Origin, UserRequest
 
@@ -52,7 +52,7 @@ class Experiment:
         Default number of epochs of a configuration that the user adds.
     search : callable
         Runs the search; calls its argument with the coordinator and the settings of the run.
-    link : ServerLink, optional
+    connection : Connection, optional
         Server whose users steer the search. By default none.
     background : bool
         Whether the search runs in a thread (the default), or before the constructor returns.
@@ -72,12 +72,12 @@ class Experiment:
         epochs: int,
         search: Callable[[Begun], Selection],
         *,
-        link: ServerLink | None = None,
+        connection: Connection | None = None,
         background: bool = True,
     ) -> None:
         self.run_id = run_id
         self._epochs = epochs
-        self._link = link
+        self._connection = connection
         self._runner: Runner | None = None
         self._begun: futures.Future[tuple[Coordinator, RunSpec]] = futures.Future()
         self._selection: futures.Future[Selection] = futures.Future()
@@ -103,8 +103,8 @@ class Experiment:
 
     def _begin(self, coordinator: Coordinator, spec: RunSpec) -> None:
         self._begun.set_result((coordinator, spec))
-        if self._link is not None:
-            self._runner = attach_runner(self._link, coordinator.context, self)
+        if self._connection is not None:
+            self._runner = attach_runner(self._connection, coordinator.context, self)
 
     def _report_end(self, error: str, **limit: float) -> None:
         if self._runner is not None:
@@ -333,7 +333,7 @@ class Experiment:
                 if self._selection.done():
                     return self._selection.result()
                 # Users of a server may resume them.
-                if self._link is None and (paused := self._paused_alone()):
+                if self._connection is None and (paused := self._paused_alone()):
                     raise InvalidArgumentError(
                         f"only paused configurations are left: {', '.join(paused)}; resume or stop them"
                     )

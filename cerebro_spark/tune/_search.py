@@ -27,7 +27,7 @@ from cerebro_spark.hopper import (
     probe,
     uses_slots,
 )
-from cerebro_spark.steering.runner import ServerLink
+from cerebro_spark.steering.runner import connect
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
@@ -384,7 +384,7 @@ class Search(Estimator[Selection]):
         """
         self._check()
         name = _new_run() if run_id is None else check_name(run_id, "a run")
-        link = None if server is None else ServerLink(server)
+        connection = None if server is None else connect(server)
         self._followers.check_server()
         epochs = self.plan().epochs_each
         self.backend.admit()
@@ -399,14 +399,15 @@ class Search(Estimator[Selection]):
                     prepared = self._prepared(data)
                 return self._search(prepared, name, interrupts, begun)
 
-        return Experiment(name, epochs, search, link=link)
+        return Experiment(name, epochs, search, connection=connection)
 
     def _steered(self, run_id: str, search: Callable[[Begun | None], Selection], server: str | None) -> Selection:
         """Run a search in this thread, steered by the users of a server if there is one."""
         if server is None:
             return search(None)
-        link = ServerLink(server)
-        return Experiment(run_id, self.plan().epochs_each, search, link=link, background=False).wait()
+        connection = connect(server)
+        experiment = Experiment(run_id, self.plan().epochs_each, search, connection=connection, background=False)
+        return experiment.wait()
 
     @property
     @abstractmethod

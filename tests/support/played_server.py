@@ -40,6 +40,7 @@ class PlayedServer:
         self.settings: dict[str, Any] = {}
         self.streams: dict[str, list[Any]] = {"orders": [], "units": []}
         self.commands: dict[str, dict[str, Any]] = {}
+        self.tracebacks: dict[str, str] = {}
         self.ended: list[str] = []
         self.is_known = False
         self.problems: list[str] = []
@@ -88,7 +89,7 @@ class PlayedServer:
         """Lose the database."""
         with self.lock:
             self.is_known, self.ended = False, []
-            self.streams = {"orders": [], "units": []}
+            self.streams, self.tracebacks = {"orders": [], "units": []}, {}
 
     def command(self, ident: str, document: dict[str, Any], user: str = "ada") -> None:
         with self.lock:
@@ -154,6 +155,9 @@ class PlayedServer:
         return [record for record in self.commands.values() if record["state"] == "pending"]
 
     def _take_events(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if content["stream"] == "trials":
+            self.tracebacks |= {document["trial"]: document["traceback"] for _, document in content["documents"]}
+            return 200, self._next()
         stored = self.streams[content["stream"]]
         for number, document in content["documents"]:
             if number > len(stored):

@@ -20,6 +20,9 @@ STREAMS = {"orders": ("orders", "order"), "units": ("events", "part")}
 _BATCH_BYTES = 512 * 1024
 _BATCH_DOCUMENTS = 200
 
+# Characters of an error, at most.
+_TRACEBACK = 50_000
+
 _REMEDY = "put a copy of it back"
 
 
@@ -48,6 +51,14 @@ class JournalDocuments:
         while self._store.exists(*self._place(stream, number + count)):
             count += 1
         return count
+
+    def traceback(self, trial_id: str) -> str:
+        """Read the end of the error of a configuration; ``""`` without one."""
+        place = "runs", self._run, "trials", f"{trial_id}.json"
+        if not self._store.exists(*place):
+            return ""
+        with document(self._store, *place, remedy=_REMEDY) as content:
+            return str(content["traceback"])[-_TRACEBACK:]
 
     @property
     def fingerprint(self) -> str:

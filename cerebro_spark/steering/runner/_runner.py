@@ -10,11 +10,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from cerebro_spark.steering._errors import ServerError, UnreachableServerError
+from cerebro_spark.steering._http import Connection
 from cerebro_spark.steering.runner._backoff import Backoff
 from cerebro_spark.steering.runner._commands import outcome_of
 from cerebro_spark.steering.runner._journal_documents import STREAMS, JournalDocuments
-from cerebro_spark.steering.runner._link import LinkDownError, LinkRefusedError
 from optimizer.errors import CerebroError
+from udfs.access_tokens import program_token
 from udfs.node import SupervisedThread
 
 if TYPE_CHECKING:
@@ -22,21 +24,23 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper import RunContext
     from cerebro_spark.steering.runner._commands import Steered
-    from cerebro_spark.steering.runner._link import ServerLink
 
-__all__ = ["Runner", "attach_runner"]
+__all__ = ["Runner", "attach_runner", "connect"]
 
 _LOG = logging.getLogger(__name__)
 
 # Between two looks for new documents of the journal.
 _LOOK_S = 0.5
 # Between two attempts to reach a server: the first, and the longest.
-_FIRST_S, _LONGEST_S = 0.25, 10.0
+_FIRST_S, _LONGEST_S = 0.25, 5.0
 # Longest time between two attempts when the search is over.
 _LAST_S = 1.0
 # Seconds that a server may hold a request for commands.
 _WAIT_S = 20
 _DELIVERY_S = 30.0
+
+# Refusals of a server that is busy.
+_TRY_AGAIN = {408, 425, 429}
 
 # Names this process, so that a server knows that pauses and priorities of an earlier one are over.
 _SESSION = uuid.uuid4().hex
@@ -51,7 +55,7 @@ class Runner:
 
     Parameters
     ----------
-    link : ServerLink
+    connection : Connection
         Server.
     documents : JournalDocuments
         Journal of the run.
@@ -64,16 +68,23 @@ class Runner:
     """
 
     def __init__(
-        self, link: ServerLink, documents: JournalDocuments, run: str, settings: Mapping[str, Any], search: Steered
+        self,
+        connection: Connection,
+        documents: JournalDocuments,
+        run: str,
+        settings: Mapping[str, Any],
+        search: Steered,
     ) -> None:
-        self._link = link
+        self._connection = connection
         self._documents = documents
         self._run = run
-        self._path = f"/runner/experiments/{quote(run, safe='')}"
+        self._path = f"runner/experiments/{quote(run, safe='')}"
         self._settings = dict(settings)
         self._search = search
         # Numbers of the next documents to send, by stream; None before the server has said them.
         self._due: dict[str, int] | None = None
+        # Configurations that failed, whose errors are to be sent.
+        self._failed: set[str] = set()
         self._outcomes: dict[str, dict[str, str]] = {}
         self._problem = ""
         self._registered = threading.Event()
@@ -113,7 +124,7 @@ class Runner:
                 "store, from which `cerebro index` reads it",
                 self._run,
                 left,
-                self._problem or f"{self._link.server} is slow",
+                self._problem or f"{self._connection.server} is slow",
             )
 
     def _report(self) -> None:
@@ -124,7 +135,7 @@ class Runner:
             try:
                 self._send_documents()
                 if closing:
-                    self._link.call("POST", f"{self._path}/ended", {"error": self._error})
+                    self._connection.request("POST", f"{self._path}/ended", {"error": self._error})
                     self._delivered.set()
             except CerebroError as error:
                 # The server may have lost what it had.
@@ -144,22 +155,40 @@ class Runner:
             self._due = None
         if self._due is None:
             settings = {**self._settings, "session": _SESSION, "fingerprint": self._documents.fingerprint}
-            self._due = _next_numbers(self._link.call("PUT", self._path, settings))
+            self._due = _next_numbers(self._connection.request("PUT", self._path, settings))
             self._registered.set()
         problem: CerebroError | None = None
         for stream in STREAMS:
             try:
                 while documents := self._documents.batch(stream, self._due[stream]):
                     body = {"stream": stream, "documents": documents}
-                    due = _next_numbers(self._link.call("POST", f"{self._path}/events", body))
+                    due = _next_numbers(self._connection.request("POST", f"{self._path}/events", body))
                     if due[stream] <= documents[0][0]:
-                        raise LinkDownError(f"the server did not store document {documents[0][0]} of {stream}")
+                        raise UnreachableServerError(f"the server did not store document {documents[0][0]} of {stream}")
                     self._due = due
-            except LinkRefusedError as error:
+                    self._failed |= {trial for _, document in documents for trial in _failed(document)}
+            except ServerError as error:
+                if not _is_refusal(error):
+                    raise
                 # The other stream may be fine.
                 problem = error
+        self._send_errors()
         if problem is not None:
             raise problem
+
+    def _send_errors(self) -> None:
+        """Send the tracebacks of the configurations that failed."""
+        for trial in sorted(self._failed):
+            if traceback := self._documents.traceback(trial):
+                numbered = [(int(trial[1:]), {"trial": trial, "traceback": traceback})]
+                try:
+                    body = {"stream": "trials", "documents": numbered}
+                    self._connection.request("POST", f"{self._path}/events", body)
+                except ServerError as error:
+                    if not _is_refusal(error):
+                        raise
+                    _LOG.warning("run %s: the error of %s was not accepted: %s", self._run, trial, error)
+            self._failed.discard(trial)
 
     def _obey(self) -> None:
         """Carry out the commands of the server in their order."""
@@ -169,11 +198,11 @@ class Runner:
                 return
         while not self._closing.is_set():
             try:
-                reply = self._link.call("GET", f"{self._path}/commands?wait={_WAIT_S}", timeout_s=_WAIT_S + 10)
+                reply = self._connection.request("GET", f"{self._path}/commands?wait={_WAIT_S}")
                 problems = [self._settle(record) for record in _records(reply)]
             except CerebroError as error:
                 problems = [error]
-                if isinstance(error, LinkRefusedError):
+                if _is_refusal(error):
                     # A server that lost its database does not know the run.
                     self._is_unknown.set()
             if any(problems):
@@ -189,11 +218,10 @@ class Runner:
                 return None
             self._outcomes[ident] = outcome_of(record, self._search)
         try:
-            self._link.call("POST", f"{self._path}/commands/{quote(ident, safe='')}", self._outcomes[ident])
-        except LinkRefusedError as error:
-            _LOG.warning("run %s: the outcome of command %s was not accepted: %s", self._run, ident, error)
-            return error
-        except LinkDownError as error:
+            self._connection.request("POST", f"{self._path}/commands/{quote(ident, safe='')}", self._outcomes[ident])
+        except ServerError as error:
+            if _is_refusal(error):
+                _LOG.warning("run %s: the outcome of command %s was not accepted: %s", self._run, ident, error)
             return error
         return None
 
@@ -202,16 +230,40 @@ class Runner:
         if error is not None and not self._problem:
             _LOG.warning("run %s goes on without its server, and is reported later: %s", self._run, error)
         elif error is None and self._problem:
-            _LOG.warning("run %s is reported to %s again", self._run, self._link.server)
+            _LOG.warning("run %s is reported to %s again", self._run, self._connection.server)
         self._problem = "" if error is None else str(error)
 
 
-def attach_runner(link: ServerLink, context: RunContext, search: Steered) -> Runner:
+def connect(server: str) -> Connection:
+    """Return the connection of a runner to a server, which need not answer yet.
+
+    Parameters
+    ----------
+    server : str
+        Address, such as ``"http://127.0.0.1:8765"``; it may have a path.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``server`` is no address.
+    TokenFileError
+        Other users of the machine can read the token file.
+
+    Examples
+    --------
+    >>> connect("http://127.0.0.1:8765/").server
+    'http://127.0.0.1:8765'
+    """
+    address = Connection(server, None, 0.0).server
+    return Connection(address, program_token(address), 0.0)
+
+
+def attach_runner(connection: Connection, context: RunContext, search: Steered) -> Runner:
     """Start a runner for a run.
 
     Parameters
     ----------
-    link : ServerLink
+    connection : Connection
         Server.
     context : RunContext
         Settings and resources of the run.
@@ -237,22 +289,35 @@ def attach_runner(link: ServerLink, context: RunContext, search: Steered) -> Run
         "parameters": parameters,
         "workers": context.backend.num_workers,
     }
-    runner = Runner(link, JournalDocuments(store, spec.run), spec.run, settings, search)
+    runner = Runner(connection, JournalDocuments(store, spec.run), spec.run, settings, search)
     runner.start()
     return runner
+
+
+def _is_refusal(error: CerebroError) -> bool:
+    """Check whether the server refused a request, which it would again."""
+    return isinstance(error, ServerError) and 300 <= error.status < 500 and error.status not in _TRY_AGAIN
 
 
 def _next_numbers(reply: Mapping[str, Any]) -> dict[str, int]:
     """Return the number of the next document of each stream."""
     numbers = reply.get("next")
     if not isinstance(numbers, dict) or not all(isinstance(numbers.get(stream), int) for stream in STREAMS):
-        raise LinkDownError(f"the server did not reply with the numbers of the next documents: {str(reply)[:200]}")
+        raise UnreachableServerError(
+            f"the server did not reply with the numbers of the next documents: {str(reply)[:200]}"
+        )
     return {stream: max(0, numbers[stream]) for stream in STREAMS}
+
+
+def _failed(document: Any) -> list[str]:
+    """List the configurations that an order reports as ended by an error."""
+    results = document["results"] if isinstance(document, dict) else ()
+    return [result["trial"] for result in results if result.get("result") == "ended"]
 
 
 def _records(reply: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the commands of a reply that can be carried out."""
     records = reply.get("commands")
     if not isinstance(records, list) or not all(isinstance(each, dict) and "id" in each for each in records):
-        raise LinkDownError(f"the server did not reply with commands: {str(reply)[:200]}")
+        raise UnreachableServerError(f"the server did not reply with commands: {str(reply)[:200]}")
     return records

@@ -320,7 +320,7 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, ("--resume", "no-such-run"), "no-such-run"),
         (SEARCH, (*TABLE, "--if-begun", "resume"), "--run-id must name the run that --if-begun resume looks for"),
         (SEARCH, (*TABLE, "--if-begun", "resum"), "did you mean 'resume'"),
-        (SEARCH, (*TABLE, "--server", "127.0.0.1:8765"), "server must be an address such as 'http://127.0.0.1:8765'"),
+        (SEARCH, (*TABLE, "--server", "127.0.0.1:8765"), "server must be a URL such as 'http://127.0.0.1:8765'"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_spark_starts(

@@ -12,7 +12,7 @@ import pytest
 from played_server import TOKEN, PlayedServer
 
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.steering.runner import Runner, ServerLink, _runner
+from cerebro_spark.steering.runner import Connection, Runner, _runner, connect
 from cerebro_spark.steering.runner._journal_documents import JournalDocuments
 from udfs.documents import write_document
 from udfs.store import Store
@@ -68,8 +68,8 @@ class World:
         self.written: dict[str, list[Any]] = {"orders": [], "units": []}
 
     def runner(self, token: str = TOKEN) -> Runner:
-        link = ServerLink(self.server.address, token=token)
-        runner = Runner(link, JournalDocuments(self.store, "run"), "run", SETTINGS, self.search)
+        connection = Connection(self.server.address, token, 0.0)
+        runner = Runner(connection, JournalDocuments(self.store, "run"), "run", SETTINGS, self.search)
         runner.start()
         return runner
 
@@ -169,7 +169,7 @@ def test_a_search_does_not_wait_for_its_server_and_names_what_is_left(
     with caplog.at_level(logging.WARNING):
         runner.close(limit_s=0.3)
     goes_on, left = (record.getMessage() for record in caplog.records)
-    assert "run run goes on without its server, and is reported later: http://127.0.0.1" in goes_on
+    assert "run run goes on without its server, and is reported later: server must answer" in goes_on
     assert "10 documents and the end of the search could not be delivered" in left
     assert TOKEN not in caplog.text
     world.server.start()
@@ -187,6 +187,18 @@ def test_a_server_that_lost_its_database_gets_everything_again(world: World) -> 
     assert world.server.ended == ["ValueError: no rows"]
 
 
+def test_errors_of_configurations_follow_their_ends(world: World) -> None:
+    ended = {"results": [{"result": "ended", "trial": "c007", "status": "raised"}], "idle": 0, "decisions": []}
+    trial = {"params": {}, "status": "raised", "traceback": "ZeroDivisionError: in line 3", "history": []}
+    write_document(world.store, trial, "runs", "run", "trials", "c007.json")
+    write_document(world.store, ended, "runs", "run", "orders", "order-000000.json")
+    runner = world.runner()
+    world.server.until(lambda: bool(world.server.tracebacks))
+    world.server.forget_everything()
+    runner.close()
+    assert world.server.tracebacks == {"c007": "ZeroDivisionError: in line 3"}
+
+
 def test_a_second_process_goes_on_where_the_first_one_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(450)
     world.runner().close()
@@ -201,13 +213,13 @@ def test_a_second_process_goes_on_where_the_first_one_ended(world: World, monkey
 
 def test_documents_are_sent_in_messages_of_limited_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    call = ServerLink.call
+    request = Connection.request
 
-    def counted(link: ServerLink, method: str, path: str, body: Any = None, **others: Any) -> Any:
+    def counted(connection: Connection, method: str, path: str, body: Any = None, **others: Any) -> Any:
         sizes.append(len((body or {}).get("documents", ())))
-        return call(link, method, path, body, **others)
+        return request(connection, method, path, body, **others)
 
-    monkeypatch.setattr(ServerLink, "call", counted)
+    monkeypatch.setattr(Connection, "request", counted)
     world.write(1)
     large = {"results": ["x" * 400_000], "idle": 0, "decisions": []}
     for number in (1, 2, 3):
@@ -225,7 +237,7 @@ def test_a_refused_runner_says_why_once_and_the_search_goes_on(world: World, cap
         time.sleep(0.5)
         runner.close(limit_s=0.1)
     assert len(caplog.records) == 2
-    assert "replied 401 to PUT /runner/experiments/run: sign in" in caplog.records[0].getMessage()
+    assert "sign in Programs on another machine need CEREBRO_TOKEN" in caplog.records[0].getMessage()
 
 
 def test_files_of_earlier_releases_are_no_documents(world: World) -> None:
@@ -240,12 +252,12 @@ def test_files_of_earlier_releases_are_no_documents(world: World) -> None:
     "address", ["127.0.0.1:8765", "ftp://there", "http://", "", "http://ada:secret@there:1", None, "http:///path"]
 )
 def test_an_address_is_an_address(address: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="server must be an address such as"):
-        ServerLink(address)
+    with pytest.raises(InvalidArgumentError, match="server must be a URL such as"):
+        connect(address)
 
 
 def test_the_token_of_a_browser_is_no_part_of_the_address() -> None:
-    assert ServerLink("https://there/hub/?token=once", token="x").server == "https://there/hub"
+    assert connect("https://there/hub/?token=once").server == "https://there/hub"
 
 
 def test_a_redirect_takes_the_token_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,8 +265,8 @@ def test_a_redirect_takes_the_token_nowhere(tmp_path: Path, monkeypatch: pytest.
     target = PlayedServer()
     monkeypatch.setattr(PlayedServer, "answer", lambda server, request: _redirect(server, request, target, caught))
     source = PlayedServer()
-    with target.running(), source.running(), pytest.raises(Exception, match="replied 302"):
-        ServerLink(source.address, token=TOKEN).call("GET", "/runner/experiments/run/commands?wait=1")
+    with target.running(), source.running(), pytest.raises(Exception, match="got status 302"):
+        Connection(source.address, TOKEN, 0.0).request("GET", "runner/experiments/run/commands?wait=1")
     assert caught == ["source"]
 
 

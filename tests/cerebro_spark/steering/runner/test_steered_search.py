@@ -165,7 +165,7 @@ def test_any_history_of_pauses_and_stops_gives_the_bits_of_none(
 def test_a_run_that_stopped_is_resumed_with_its_commands_and_the_same_bits(
     spark: SparkSession, prepared: PreparedData, server: PlayedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk was full; the server has a command by then that nobody has carried out."""
+    """The disk was full; the server has a command by then that is still pending."""
     task = grid(spark, prepared.store)
     whole = task.fit(prepared)
     with disk_full_after(9, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_server_that_never_answers_costs_a_search_nothing_but_its_report(
     spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_runner, "_DELIVERY_S", 0.2)
-    with pytest.raises(InvalidArgumentError, match="server must be an address"):
+    with pytest.raises(InvalidArgumentError, match="server must be a URL"):
         grid(spark, prepared.store).start(prepared, server="there")
     server = PlayedServer()
     with server.running():
