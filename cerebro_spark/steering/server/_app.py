@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cerebro_spark.steering.pages import PAGE
 from cerebro_spark.steering.server._board import Board
 from cerebro_spark.steering.server._routes import command_router, view_router
 from cerebro_spark.steering.server._runner_routes import runner_router
@@ -30,7 +31,7 @@ def create_server(settings: WebSettings, engine: Engine, pages: Sequence[Page] |
     engine : sqlalchemy.Engine
         Engine of :func:`open_database`.
     pages : sequence of udfs.web.Page, optional
-        Pages. Default: those of the installed packages.
+        Pages. Default: that of experiments, and those of the installed packages.
 
     Returns
     -------
@@ -48,7 +49,10 @@ def create_server(settings: WebSettings, engine: Engine, pages: Sequence[Page] |
     >>> "/api/v1/experiments/{run}/commands" in app.openapi()["paths"]
     True
     """
-    app = create_app(settings, Accounts(engine), installed_pages() if pages is None else pages)
+    if pages is None:
+        # The entry point of an older installation may lack the page of this package.
+        pages = [PAGE, *(page for page in installed_pages() if page != PAGE)]
+    app = create_app(settings, Accounts(engine), pages)
     board = Board(engine, app.state.changes)
     app.include_router(view_router(board, app.state.changes))
     app.include_router(command_router(board))
