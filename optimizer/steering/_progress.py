@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,8 @@ class Progress:
         Error that ended the search; ``""`` for none.
     seconds : float
         Time that units took on workers.
+    best : float or None
+        Best finite value of the metric that decides; None before the first one.
 
     Examples
     --------
@@ -173,6 +176,7 @@ class Progress:
     over: bool = False
     error: str = ""
     seconds: float = 0.0
+    best: float | None = None
 
     @property
     def finished(self) -> int:
@@ -238,6 +242,12 @@ class Progress:
         if known is not None and known.is_live and result["epoch"] == known.finished + 1:
             known.history.append({name: _number(value) for name, value in result["metrics"].items()})
             known.cursors.append(self.cursor)
+            self._compare(known.history[-1].get(self.metric))
+
+    def _compare(self, value: float | None) -> None:
+        if value is not None and math.isfinite(value):
+            better = max if self.mode == "max" else min
+            self.best = value if self.best is None else better(self.best, value)
 
     def _start(self, decision: Mapping[str, Any], owner: str) -> None:
         source = decision["source"] or {"trial": "", "epoch": 0}
@@ -324,7 +334,7 @@ class Progress:
                         known.record_change("resumed with the search")
             case "restarted":
                 self.configurations.clear()
-                self.seconds = 0.0
+                self.seconds, self.best = 0.0, None
 
 
 def _is_epoch(result: Mapping[str, Any]) -> bool:

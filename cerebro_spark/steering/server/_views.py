@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from cerebro_spark.steering.server._board import Board
-    from optimizer.steering import Configuration, Progress
+    from optimizer.steering import Configuration
 
 __all__ = ["commands", "configurations", "events_since", "experiment", "experiments", "metrics", "units"]
 
@@ -54,7 +54,7 @@ def _experiment(board: Board, connection: Connection, row: Row[Any]) -> dict[str
         "statuses": dict(Counter(each.status for each in progress.configurations.values())),
         "finished": progress.finished,
         "remaining": progress.remaining,
-        "best": _best(progress),
+        "best": progress.best,
         "pending": connection.execute(pending).scalar(),
         "cursor": progress.cursor,
     }
@@ -189,16 +189,6 @@ def events_since(board: Board, run: str, position: int, limit: int) -> list[Stre
         )
         for each in rows
     ]
-
-
-def _best(progress: Progress) -> float | None:
-    values = [
-        metrics_of_epoch[progress.metric]
-        for each in progress.configurations.values()
-        for metrics_of_epoch in each.history
-        if progress.metric in metrics_of_epoch and math.isfinite(metrics_of_epoch[progress.metric])
-    ]
-    return (max if progress.mode == "max" else min)(values) if values else None
 
 
 def _last(known: Configuration) -> dict[str, float]:

@@ -192,6 +192,11 @@ class Experiment(RuleBasedStateMachine):
         assert list(self.progress.configurations) == list(self.model)
 
     @invariant()
+    def the_best_value_is_that_of_the_model(self) -> None:
+        losses = [loss for known in self.model.values() for loss in known.losses]
+        assert self.progress.best == (min(losses) if losses else None)
+
+    @invariant()
     def a_rebuilt_progress_is_the_same(self) -> None:
         rebuilt = Progress(epochs=3)
         for cursor, (stream, document) in enumerate(self.events, 1):
@@ -211,7 +216,15 @@ def test_epochs_count_in_their_order_and_before_the_end() -> None:
     progress.fold("orders", order([ended, epoch("c000", 2, "nan"), epoch("c000", 1, "inf")]), 7)
     known = progress.configurations["c000"]
     assert known.history[0]["loss"] == math.inf and math.isnan(known.history[1]["loss"])
-    assert (known.status, known.cursors) == ("diverged", [7, 7])
+    assert (known.status, known.cursors, progress.best) == ("diverged", [7, 7], None)
+
+
+def test_the_largest_value_is_best_where_more_is_better() -> None:
+    progress = Progress(metric="accuracy", mode="max")
+    progress.fold("orders", order(decisions=[start("c000")]), 1)
+    measured = [{**epoch("c000", number), "metrics": {"accuracy": value}} for number, value in ((1, 0.7), (2, 0.6))]
+    progress.fold("orders", order(measured), 2)
+    assert progress.best == 0.7
 
 
 def test_a_clone_has_a_parent() -> None:
