@@ -33,6 +33,7 @@ FACES = (
     "cerebro_spark.callbacks",
     "cerebro_spark.errors",
     "cerebro_spark.schemes",
+    "cerebro_spark.steering",
     "optimizer.space",
     "udfs.testing",
 )
