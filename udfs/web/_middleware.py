@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 
+from udfs.web._json_text import is_unicode
 from udfs.web._replies import error_reply, failure_reply
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class HostCheck:
 
 
 class BodyLimit:
-    """ASGI middleware that reads the body of a request, and refuses one above the limit."""
+    """ASGI middleware that reads the body of a request, and refuses one above the limit or with invalid text."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app, self._limit = app, settings.body_limit
@@ -113,7 +114,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        length = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
         body, more, is_large = bytearray(), True, length.isdigit() and int(length) > self._limit
         while more and not is_large:
             message = await receive()
@@ -125,6 +127,11 @@ class BodyLimit:
         if is_large:
             reason = f"The body must have at most {self._limit:,} bytes. Send several smaller requests."
             await error_reply(413, "large", reason, {"Connection": "close"})(scope, receive, send)
+            return
+        # Without a type, a body may be read as JSON too.
+        if "json" in headers.get("content-type", "json").lower() and not is_unicode(bytes(body)):
+            reason = "The body must be UTF-8 without halves of surrogate pairs, such as '\\ud800'."
+            await error_reply(422, "unicode", reason)(scope, receive, send)
             return
         is_read = False
 

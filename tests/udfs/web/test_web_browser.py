@@ -58,7 +58,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserPage]:
 
 
 class Server:
-    def __init__(self, folder: Path, prefix: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         router = APIRouter()
         self.changes: list[str] = []
         self.reads = 0
