@@ -166,7 +166,7 @@ def test_the_export_has_the_rows_that_are_shown(experiment: Page, runner: FakeRu
 
 
 def test_a_run_whose_journal_began_anew_is_shown_anew(experiment: Page, runner: FakeRunner, server: Server) -> None:
-    again = server.runner(first_order="digest of another order")
+    again = server.runner(fingerprint="digest of another order")
     again.start("c000", {"lr": 0.5})
     again.train("c000", 0.7)
     wait_for_cell(experiment, "c000", "Epochs", "1 of 9")

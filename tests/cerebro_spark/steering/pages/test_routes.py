@@ -12,31 +12,24 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from sqlalchemy import create_engine
-from starlette.testclient import TestClient
+from web_shell import Shell
 
 from cerebro_spark.steering.pages import PAGE
-from udfs.web import Accounts, Principal, WebSettings, create_app
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HTML = {"Accept": "text/html"}
+    from starlette.testclient import TestClient
 
 
-def signed_in(folder: Path, role: str = "editor", root_path: str = "") -> TestClient:
-    settings = WebSettings(root_path=root_path)
-    accounts = Accounts(create_engine(f"sqlite:///{folder / 'server.db'}"))
-    client = TestClient(create_app(settings, accounts, [PAGE]), base_url=settings.url)
-    token = accounts.create_one_time_token(Principal("ada", role))
-    assert client.get(f"{settings.url}?token={token}", headers=HTML).status_code == 200
-    return client
+def browser(folder: Path, role: str = "editor", root_path: str = "") -> TestClient:
+    return Shell.create(folder, [PAGE], root_path=root_path).browser(role)
 
 
 @pytest.mark.parametrize("run", ["<script>alert(1)<b>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "süß"])
 def test_the_name_of_a_run_is_text(tmp_path: Path, run: str) -> None:
-    with signed_in(tmp_path) as client:
-        page = client.get(f"/experiments/{quote(run, safe='')}", headers=HTML)
+    with browser(tmp_path) as client:
+        page = client.get(f"/experiments/{quote(run, safe='')}")
     assert page.status_code == 200
     assert re.findall(r"<script[^>]*>", page.text) == re.findall(r'<script type="module" src="[^"]*">', page.text)
     assert "onerror=alert(1)>" not in page.text
@@ -47,16 +40,16 @@ def test_the_name_of_a_run_is_text(tmp_path: Path, run: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/experiments/a"])
 @pytest.mark.parametrize("root_path", ["", "/user/ada/proxy/8765"])
 def test_links_and_files_are_below_the_path_prefix(tmp_path: Path, path: str, root_path: str) -> None:
-    with signed_in(tmp_path, root_path=root_path) as client:
-        page = client.get(f"{root_path}{path}", headers=HTML)
+    with browser(tmp_path, root_path=root_path) as client:
+        page = client.get(f"{root_path}{path}")
         links = re.findall(r'(?:href|src)="([^"#]*)"', page.text)
         assert len(links) >= 6
         assert [link for link in links if not link.startswith(f"{root_path}/")] == []
-        assert [link for link in links if client.get(link, headers=HTML).status_code != 200] == []
+        assert [link for link in links if client.get(link).status_code != 200] == []
 
 
 def test_modules_import_files_that_are_served(tmp_path: Path) -> None:
-    with signed_in(tmp_path) as client:
+    with browser(tmp_path) as client:
         todo, seen = ["/static/cerebro_spark.steering.pages/experiment.js"], set[str]()
         while todo:
             path = todo.pop()
@@ -72,22 +65,23 @@ def test_modules_import_files_that_are_served(tmp_path: Path) -> None:
 
 
 def test_viewers_have_no_controls(tmp_path: Path) -> None:
-    with signed_in(tmp_path, "viewer") as client:
-        page = client.get("/experiments/a", headers=HTML).text
+    with browser(tmp_path, "viewer") as client:
+        page = client.get("/experiments/a").text
     assert 'data-editor="false"' in page
     assert 'id="add"' not in page
     assert 'id="end"' not in page
 
 
 def test_pages_need_a_session(tmp_path: Path) -> None:
-    with signed_in(tmp_path) as client:
+    with browser(tmp_path) as client:
         client.cookies.clear()
-        assert "<h1>Sign in</h1>" in client.get("/", headers=HTML).text
-        assert "<h1>Sign in</h1>" in client.get("/experiments/a", headers=HTML).text
+        for path in ("/", "/experiments/a"):
+            reply = client.get(path)
+            assert (reply.status_code, reply.headers["location"]) == (303, "/sign-in")
 
 
 def test_the_licence_of_the_chart_library_is_served_with_it(tmp_path: Path) -> None:
-    with signed_in(tmp_path) as client:
+    with browser(tmp_path) as client:
         licence = client.get("/static/cerebro_spark.steering.pages/uPlot.LICENSE.txt").text
     assert "The MIT License" in licence
     assert "Leon Sorokin" in licence
