@@ -62,16 +62,29 @@ class FakeRunner:
             self.units(trial, self.epochs[trial] - 1)
         self.order(results)
 
+    def train_together(self, losses: Mapping[str, float]) -> None:
+        """Report an epoch of two configurations, each of which hops to the other's worker."""
+        workers = tuple(self._seconds)
+        units = [
+            self._unit(kind, trial, worker, self.epochs[trial])
+            for hop in (workers, workers[::-1])
+            for kind in ("train", "validate")
+            for trial, worker in zip(losses, hop, strict=True)
+        ]
+        self._report("units", units)
+        for trial in losses:
+            self.epochs[trial] += 1
+        self.order(
+            [
+                {"result": "epoch", "trial": trial, "epoch": self.epochs[trial], "metrics": {"val_loss": loss}}
+                for trial, loss in losses.items()
+            ]
+        )
+
     def units(self, trial: str, epoch: int) -> None:
         """Report the units of an epoch, one for training and one for evaluation on each worker."""
-        units = []
-        for partition, worker in enumerate(self._seconds):
-            for kind, seconds in (("train", _UNIT_S), ("validate", _UNIT_S / 4)):
-                began = self._seconds[worker]
-                self._seconds[worker] += seconds
-                unit = {"kind": kind, "trial_id": trial, "worker": worker, "epoch": epoch, "partition": partition}
-                units.append({**unit, "began": began, "ended": began + seconds, "seconds": seconds})
-        self._report("units", units)
+        kinds = ("train", "validate")
+        self._report("units", [self._unit(kind, trial, worker, epoch) for worker in self._seconds for kind in kinds])
 
     def end_trial(self, trial: str, status: str, traceback: str = "") -> None:
         """Report how a configuration ended."""
@@ -92,7 +105,7 @@ class FakeRunner:
         """Carry the pending commands out, and return their names."""
         pending = self.commands()
         for each in pending:
-            self._apply(each)
+            self.apply(each)
         return [each["command"]["command"] for each in pending]
 
     def end(self, error: str = "") -> None:
@@ -116,12 +129,22 @@ class FakeRunner:
         documents = [[self._next[stream], document]]
         self._next = self.ask("POST", "/events", {"stream": stream, "documents": documents})["next"]
 
+    def _unit(self, kind: str, trial: str, worker: str, epoch: int) -> dict[str, Any]:
+        began = self._seconds[worker]
+        self._seconds[worker] = ended = began + (_UNIT_S if kind == "train" else _UNIT_S / 4)
+        place = {"worker": worker, "partition": list(self._seconds).index(worker)}
+        return {
+            "kind": kind, "trial_id": trial, "epoch": epoch, "began": began, "ended": ended, "seconds": ended - began,
+            **place,
+        }  # fmt: skip
+
     def _start(self, trial: str, params: Mapping[str, Any], **decision: Any) -> dict[str, Any]:
         self.params[trial], self.epochs[trial] = dict(params), 0
         usual = {"epochs": self._settings["epochs"], "source": None, "reason": "drawn at random"}
         return {"decision": "start", "trial": trial, "params": dict(params), **usual, **decision}
 
-    def _apply(self, record: dict[str, Any]) -> None:
+    def apply(self, record: dict[str, Any]) -> None:
+        """Carry a command out."""
         command = record["command"]
         origin = {"command": record["id"], "user": record["user"], "at": "2026-11-29T12:00:00Z"}
         match command["command"]:

@@ -77,6 +77,16 @@ def test_a_clone_with_another_rate_diverges_from_its_donor(experiment: Page, run
     assert page.value("document.querySelector('#legend li').innerText").split() == ["c006", "0.05"]
 
 
+def test_the_curve_of_a_clone_begins_at_its_donor(experiment: Page) -> None:
+    module = "import('/static/cerebro_spark.steering.pages/curves.js')"
+    trained = {"a": {"epochs": [1, 2, 3], "values": [5, 4, 3]}, "b": {"epochs": [1], "values": [1]}}
+    parents = {"b": {"id": "a", "epoch": 2}, "c": {"id": "b", "epoch": 1}}
+    curves = f"new Map(Object.entries({json.dumps({**trained, 'c': {'epochs': [], 'values': []}})}))"
+    known = f"{{curves: {curves}, parents: new Map(Object.entries({json.dumps(parents)}))}}"
+    columns = experiment.value(f"{module}.then(({{ Curves }}) => Curves.prototype.columns(['a', 'b', 'c'], {known}))")
+    assert columns == [[1, 2, 3], [5, 4, 3], [None, 4, 1], [None, None, 1]]
+
+
 def test_fields_that_are_not_valid_are_named(experiment: Page, runner: FakeRunner) -> None:
     page = experiment
     page.click(button("c000", "clone"))

@@ -61,7 +61,7 @@ export class Commands {
   }
 
   row({ command, user, created, state, result }) {
-    const cells = [sentence(command), `${MARKS[state] ?? ""} ${state}`, user, result.message || result.trial || ""];
+    const cells = [sentence(command), `${MARKS[state] ?? ""} ${state}`, user, result.message || (result.trial && result.trial !== command.trial ? result.trial : "")];
     return element("tr", {}, element("th", { scope: "row" }, time(created)), ...cells.map((cell) => element("td", {}, cell)));
   }
 

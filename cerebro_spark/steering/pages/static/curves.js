@@ -45,8 +45,9 @@ export class Curves {
     return Math.max(280, this.box.clientWidth);
   }
 
-  // `curves` maps ids to {epochs, values}; `places` maps all ids to their place in the order of starts.
-  draw({ curves, places, metric, best: word, larger, limit, logarithmic }) {
+  // `curves` maps ids to {epochs, values}, `places` all ids to their place in the order of starts, and `parents` the ids of
+  // clones to {id, epoch}.
+  draw({ curves, places, parents, metric, best: word, larger, limit, logarithmic }) {
     const order = byValue(larger);
     const ranked = [...curves].map(([id, curve]) => ({ id, curve, best: best(curve.values, larger) }))
       .sort((one, other) => order(one.best, other.best) || places.get(one.id) - places.get(other.id));
@@ -54,7 +55,7 @@ export class Curves {
     this.palette.assign(new Map(drawn.map(({ id }) => [id, places.get(id) ?? 0])));
     this.say(ranked, drawn.length, { metric, word, logarithmic });
     const ids = drawn.map(({ id }) => id).sort((one, other) => places.get(one) - places.get(other));
-    const data = this.columns(ids, curves, logarithmic);
+    const data = this.columns(ids, { curves, parents, logarithmic });
     const shape = JSON.stringify([ids, metric, logarithmic]);
     if (shape === this.shape && this.plot) {
       this.plot.setData(data, !this.zoomed);
@@ -73,20 +74,24 @@ export class Curves {
     setAttribute(this.box, "aria-label", label);
   }
 
-  columns(ids, curves, logarithmic) {
-    let last = 0;
-    for (const id of ids) for (const epoch of curves.get(id).epochs) last = Math.max(last, epoch);
-    const epochs = Array.from({ length: last }, (_, place) => place + 1);
-    const lines = ids.map((id) => {
-      const line = new Array(last).fill(null);
-      const { epochs: at, values } = curves.get(id);
-      at.forEach((epoch, place) => {
-        const value = toNumber(values[place]);
-        if (Number.isFinite(value) && !(logarithmic && value <= 0)) line[epoch - 1] = value;
-      });
-      return line;
+  // A clone begins at the epoch of its parent that it was cloned from, with the value that the parent had there.
+  columns(ids, { curves, parents, logarithmic }) {
+    const start = (id, depth = 0) => (parents.has(id) && depth < 100 ? parents.get(id).epoch + start(parents.get(id).id, depth + 1) : 0);
+    const points = ids.map((id) => {
+      const { epochs, values } = curves.get(id);
+      const parent = curves.get(parents.get(id)?.id);
+      const donor = parent ? parent.values[parent.epochs.indexOf(parents.get(id).epoch)] : undefined;
+      const first = start(id);
+      const own = epochs.map((epoch, place) => [first + epoch, toNumber(values[place])]);
+      return donor === undefined ? own : [[first, toNumber(donor)], ...own];
     });
-    return [epochs, ...lines];
+    const last = points.flat().reduce((most, [epoch]) => Math.max(most, epoch), 0);
+    const lines = points.map((line) => {
+      const column = new Array(last).fill(null);
+      for (const [epoch, value] of line) if (Number.isFinite(value) && !(logarithmic && value <= 0)) column[epoch - 1] = value;
+      return column;
+    });
+    return [Array.from({ length: last }, (_, place) => place + 1), ...lines];
   }
 
   build(ids, data, metric, logarithmic) {

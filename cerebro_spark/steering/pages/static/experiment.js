@@ -43,6 +43,7 @@ function drawCurves() {
   curves.draw({
     curves: model.curves,
     places: model.places,
+    parents: model.parents,
     ...ranking(),
     limit: Number(byId("limit").value),
     logarithmic: byId("logarithmic").checked,

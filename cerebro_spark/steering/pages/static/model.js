@@ -16,6 +16,7 @@ export class Experiment {
     this.info = null;
     this.rows = [];
     this.places = new Map();
+    this.parents = new Map();
     this.units = [];
     this.commands = [];
     this.metric = null;
@@ -83,6 +84,7 @@ export class Experiment {
 
   mergeConfigurations(documents) {
     this.places = new Map(documents.map(({ trial }, place) => [trial, place]));
+    this.parents = new Map(documents.filter(({ parent }) => parent).map(({ trial, parent, parent_epoch }) => [trial, { id: parent, epoch: parent_epoch }]));
     for (const id of [...this.curves.keys()]) if (!this.places.has(id)) this.curves.delete(id);
     this.rows = documents.map((document, place) => {
       const curve = this.curves.get(document.trial) ?? { epochs: [], values: [] };

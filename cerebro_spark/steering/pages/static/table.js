@@ -59,7 +59,7 @@ export class Table {
     const params = [...names].sort((one, other) => (values(other).size > 1) - (values(one).size > 1)).slice(0, PARAMS);
     const columns = [
       { name: "id", width: 130, label: "Configuration", value: (row) => row.id },
-      { name: "status", width: 180, label: "Status", value: (row) => row.status },
+      { name: "status", width: 235, label: "Status", value: (row) => row.status },
       { name: "actions", width: 265, label: "Actions" },
       { name: "last", width: 110, label: metric, value: (row) => row.last, text: (row) => number(row.last), numeric: true, better: true },
       { name: "best", width: 90, label: best, value: (row) => row.best, text: (row) => (Number.isNaN(row.best) ? "" : number(row.best)), numeric: true, better: true },
@@ -68,7 +68,7 @@ export class Table {
         name: `param ${name}`, width: 95, label: name, value: (row) => row.params[name], text: (row) => (name in row.params ? param(row.params[name]) : ""),
         numeric: this.rows.every((row) => !(name in row.params) || typeof row.params[name] === "number"),
       })),
-      { name: "owner", width: 110, label: "Owner", value: (row) => row.owner, text: (row) => row.owner || "procedure" },
+      { name: "owner", width: 95, label: "Owner", value: (row) => row.owner, text: (row) => row.owner || "procedure" },
       { name: "parent", width: 80, label: "Parent", value: (row) => row.parent, text: (row) => row.parent },
       { name: "reason", width: 320, label: "Reason", value: (row) => row.reason, text: (row) => row.reason },
     ];
@@ -177,7 +177,9 @@ export class Table {
     setAttribute(entry.row, "aria-rowindex", place + 2);
     paintSwatch(entry.mark, this.strokeOf(item.id));
     const notes = [item.is_prioritised && "prioritised", item.pending && `${item.pending} pending`].filter(Boolean);
-    setText(entry.cells[1], [`${MARKS[item.status] ?? "✕"} ${item.status}`, ...notes].join(", "));
+    const status = [`${MARKS[item.status] ?? "✕"} ${item.status}`, ...notes].join(", ");
+    setText(entry.cells[1], status);
+    setAttribute(entry.cells[1], "title", notes.length ? status : null);
     entry.cells[1].className = `status status-${ended(item) ? "ended" : item.status}`;
     ACTIONS.forEach(({ name, label }, at) => {
       const resumes = name === "pause" && item.status === "paused";
