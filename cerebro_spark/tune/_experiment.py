@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent import futures
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Begun = Callable[[Coordinator, RunSpec], None]
 
 __all__ = ["Experiment"]
+
+_LOG = logging.getLogger(__name__)
 
 # Seconds for the report of an error, or of an interrupt by the user, who waits.
 _FAILED_S = 5.0
@@ -326,17 +329,21 @@ class Experiment:
             The run stopped; and whatever else :meth:`Search.fit` raises.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        reported: tuple[str, ...] = ()
         with Interrupts():
             while True:
                 left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
                 futures.wait([self._selection], left)
                 if self._selection.done():
                     return self._selection.result()
-                # Users of a server may resume them.
-                if self._connection is None and (paused := self._paused_alone()):
+                paused = self._paused_alone()
+                if paused and self._connection is None:
                     raise InvalidArgumentError(
                         f"only paused configurations are left: {', '.join(paused)}; resume or stop them"
                     )
+                if paused and paused != reported:
+                    _LOG.warning("run %s waits until a user resumes or stops %s", self.run_id, ", ".join(paused))
+                reported = paused
                 if until is not None and time.monotonic() >= until:
                     raise TimeoutError(f"run {self.run_id!r} is not over after {timeout_s:g} s; it goes on")
 

@@ -137,6 +137,21 @@ def test_commands_of_a_servers_users_are_carried_out_once(
     assert server.settings["store"] == prepared.store.uri
 
 
+def test_a_search_of_paused_configurations_says_once_that_it_waits(
+    spark: SparkSession, prepared: PreparedData, server: PlayedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = grid(spark, prepared.store, num_epochs=MANY).start(prepared, run_id="waits", server=server.address)
+    until(lambda: len(experiment.trials) == 4)
+    for number in range(4):
+        server.command(f"pause{number}", {"command": "pause", "trial": f"c00{number}"})
+    server.until(lambda: "pending" not in server.states().values())
+    with pytest.raises(TimeoutError):
+        experiment.wait(timeout_s=5.0)
+    assert caplog.messages.count("run waits waits until a user resumes or stops c000, c001, c002, c003") == 1
+    server.command("end", {"command": "end"})
+    experiment.wait()
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_history_of_pauses_and_stops_gives_the_bits_of_none(
     spark: SparkSession, prepared: PreparedData, server: PlayedServer, seed: int
