@@ -107,7 +107,7 @@ class BodyLimit:
     """ASGI middleware that reads the body of a request, and refuses one above the limit or with invalid text."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
-        self._app, self._limit = app, settings.body_limit
+        self._app, self._limit, self._report_limit = app, settings.body_limit, settings.report_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its complete body, so that a route never starts on a body that is too large."""
@@ -115,17 +115,18 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        limit = self._report_limit if _is_runner(scope) else self._limit
         length = headers.get("content-length", "")
-        body, more, is_large = bytearray(), True, length.isdigit() and int(length) > self._limit
+        body, more, is_large = bytearray(), True, length.isdigit() and int(length) > limit
         while more and not is_large:
             message = await receive()
             if message["type"] != "http.request":
                 return  # the client disconnected
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            is_large = len(body) > self._limit
+            is_large = len(body) > limit
         if is_large:
-            reason = f"The body must have at most {self._limit:,} bytes. Send several smaller requests."
+            reason = f"The body must have at most {limit:,} bytes. Send several smaller requests."
             await error_reply(413, "large", reason, {"Connection": "close"})(scope, receive, send)
             return
         # Without a type, a body may be read as JSON too.
@@ -143,3 +144,10 @@ class BodyLimit:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         await self._app(scope, replay, send)
+
+
+def _is_runner(scope: Scope) -> bool:
+    """Check whether a program with the role of a runner sent a request, which its token has shown."""
+    state = scope.get("state", {})
+    principal = state.get("principal")
+    return principal is not None and not state.get("session") and principal.includes("runner")

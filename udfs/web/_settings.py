@@ -41,6 +41,8 @@ class WebSettings:
         ``X-Forwarded-Proto`` are then trusted. Default False.
     body_limit : int, optional
         Size of the largest request body, in bytes. Default 1 MiB.
+    report_limit : int, optional
+        The same for requests of runners, whose reports of a thousand configurations are larger. Default 64 MiB.
 
     Raises
     ------
@@ -63,12 +65,14 @@ class WebSettings:
     key: str = ""
     behind_proxy: bool = False
     body_limit: int = 1 << 20
+    report_limit: int = 64 << 20
 
     def __post_init__(self) -> None:
         if type(self.port) is not int or not 1 <= self.port <= _PORTS:
             raise InvalidArgumentError(f"port must be an int from 1 to {_PORTS}, got {self.port!r}.")
-        if type(self.body_limit) is not int or self.body_limit < 1:
-            raise InvalidArgumentError(f"body_limit must be a positive int, got {self.body_limit!r}.")
+        for name in ("body_limit", "report_limit"):
+            if type(limit := getattr(self, name)) is not int or limit < 1:
+                raise InvalidArgumentError(f"{name} must be a positive int, got {limit!r}.")
         if not _ROOT_PATH.fullmatch(self.root_path):
             raise InvalidArgumentError(
                 f"root_path must be empty or a path such as '/cerebro' without a final slash, got {self.root_path!r}."

@@ -247,6 +247,16 @@ def test_a_program_needs_neither_origin_nor_token_of_a_page(shell: Shell) -> Non
     assert browser.get("/api/v1/secret", headers={"Authorization": "Basic YWRhOmFkYQ=="}).status_code == 401
 
 
+def test_runners_alone_send_large_bodies(shell: Shell) -> None:
+    large = b"x" * (MIB + 1)
+    assert shell.program("runner").post("/api/v1/change", content=large).json() == MIB + 1
+    too_large = shell.program("runner").post("/api/v1/change", content=b"x" * (64 * MIB + 1))
+    assert too_large.status_code == 413
+    assert "67,108,864 bytes" in too_large.text
+    others = [shell.program("editor"), shell.browser(), shell.browser("owner")]
+    assert [other.post("/api/v1/change", content=large).status_code for other in others] == [413] * 3
+
+
 def test_an_unexpected_error_is_logged_and_not_replied(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     reply = shell.browser().get("/failure")
     assert reply.status_code == 500

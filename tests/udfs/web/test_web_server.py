@@ -268,6 +268,7 @@ def test_a_page_works_behind_a_path_prefix(tmp_path: Path, strip: bool) -> None:
         ({"port": 65_536}, r"port must be an int"),
         ({"port": "8765"}, r"port must be an int"),
         ({"body_limit": 0}, r"body_limit must be a positive int, got 0"),
+        ({"report_limit": 1.5}, r"report_limit must be a positive int, got 1.5"),
         (
             {"root_path": "/a/"},
             r"root_path must be empty or a path such as '/cerebro' without a final slash, got '/a/'",
