@@ -174,6 +174,33 @@ def test_a_run_whose_journal_began_anew_is_shown_anew(experiment: Page, runner: 
     assert ids(experiment) == ["c000"]
 
 
+def test_the_end_of_a_run_is_shown_with_its_error(experiment: Page, runner: FakeRunner) -> None:
+    page = experiment
+    assert page.value("document.getElementById('run-error').hidden")
+    runner.end(f"RunError: {TEXT}")
+    page.wait("document.getElementById('summary').innerText.includes('failed')")
+    assert page.value("document.getElementById('run-error').innerText") == f"RunError: {TEXT}"
+    assert count(page, "img") == 0
+
+
+def test_a_run_without_configurations(page: Page, server: Server) -> None:
+    server.runner("early", parameters={"trainer": TEXT, "seed": 3})
+    open_experiment(page, server.url("experiments/early"))
+    assert page.value("document.getElementById('curves-note').innerText") == "No epoch has ended yet."
+    page.click("#add")
+    page.wait("document.getElementById('notice').innerText.includes('No configuration has started yet')")
+    page.click("summary")
+    assert TEXT in page.value("document.getElementById('settings').innerText")
+
+
+def test_an_unknown_run_is_named(page: Page, server: Server) -> None:
+    page.visit(server.url("experiments/adlut"))
+    page.wait("document.getElementById('problem').innerText.includes(\"got 'adlut'\")")
+    assert page.opened_streams == 1, "the list of experiments had one"
+    assert [each for each in page.problems if "404" not in each] == []
+    page.problems.clear()
+
+
 def test_controls_say_why_a_viewer_cannot_use_them(browser: Page, server: Server, runner: FakeRunner) -> None:
     page = browser.another_user()
     page.visit(server.link("grace", "viewer"))

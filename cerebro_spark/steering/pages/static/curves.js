@@ -29,11 +29,10 @@ export function byValue(larger) {
 }
 
 export class Curves {
-  constructor({ onOpen }) {
+  constructor() {
     this.palette = new Palette();
     this.box = byId("curves");
     this.legend = byId("legend");
-    this.onOpen = onOpen;
     this.plot = null;
     this.ids = [];
     this.hidden = new Set();

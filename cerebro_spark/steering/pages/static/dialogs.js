@@ -207,7 +207,8 @@ export function bulk({ run, action, verb, items, sent, closed }) {
   return steering({ title: `${verb} ${amount(items.length)}`, verb: `${verb} ${amount(items.length)}`, form: null, effects, send, closed }).dialog;
 }
 
-const row = (name, value) => [element("dt", {}, name), element("dd", {}, value)];
+// A name and its value in a list of them.
+export const row = (name, value) => [element("dt", {}, name), element("dd", {}, value)];
 
 export function details(item, { metric, curve, closed }) {
   const close = element("button", { type: "button", autofocus: true }, "Close");

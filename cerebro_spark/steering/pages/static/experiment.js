@@ -2,18 +2,20 @@
 
 import * as api from "./api.js";
 import { notify } from "../udfs.web/shell.js";
-import { bulk, command, details, epochsField } from "./dialogs.js";
+import { bulk, command, details, epochsField, row } from "./dialogs.js";
 import { Commands, sentence } from "./commands.js";
 import { configurationRows, csv, download } from "./csv.js";
 import { Curves } from "./curves.js";
 import { byId, debounce, setOptions, setText } from "./dom.js";
-import { time } from "./format.js";
+import { param, time } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { Experiment } from "./model.js";
 import { follow } from "./stream.js";
 import { Table } from "./table.js";
 
 const PAUSE_MS = 300;
+const RETRY_MS = 2000;
+const NOTICE_MS = 20000;
 const VERBS = { stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise" };
 
 const page = byId("experiment");
@@ -21,9 +23,18 @@ const run = page.dataset.run;
 const editor = page.dataset.editor === "true";
 const model = new Experiment(run);
 
-const curves = new Curves({});
+let notice = 0;
+
+// The history of commands keeps what the notice says.
+function announce(text) {
+  notify(text);
+  clearTimeout(notice);
+  notice = setTimeout(() => notify(""), NOTICE_MS);
+}
+
+const curves = new Curves();
 const gantt = new Gantt();
-const commands = new Commands({ editor, announce: notify, refresh });
+const commands = new Commands({ editor, announce, refresh });
 const table = new Table({ editor, onAction: steer, onOpen: showDetails, strokeOf: (id) => curves.palette.stroke(id) });
 
 function keep(row) {
@@ -56,11 +67,27 @@ function drawTable() {
 
 const drawGantt = () => gantt.draw(model.units, model.places, Number(byId("span").value) || Infinity);
 
+function describe(info) {
+  if (info.ended) return info.error ? `failed ${time(info.ended)}` : `ended ${time(info.ended)}`;
+  const running = `${model.rows.filter(({ status }) => status === "running").length} running`;
+  return info.state === "away" ? `${running}. The search is not connected: commands wait until it is` : running;
+}
+
+function drawInfo() {
+  const { info } = model;
+  setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${describe(info)}.`);
+  setText(byId("run-error"), info.error);
+  byId("run-error").hidden = !info.error;
+  if (!byId("settings").children.length) {
+    const { store, epochs, workers, parameters } = info;
+    const settings = Object.entries({ store, epochs, workers, ...parameters });
+    byId("settings").replaceChildren(...settings.flatMap(([name, value]) => row(name, param(value))));
+  }
+}
+
 function drawAll() {
   const { info } = model;
-  const running = model.rows.filter(({ status }) => status === "running").length;
-  const state = info.ended ? `ended ${time(info.ended)}` : `${running} running`;
-  setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${state}.`);
+  drawInfo();
   setOptions(byId("metric"), info.metrics.map((name) => [name, name]));
   byId("metric").value = model.metric;
   const words = (values) => [...new Set(values)].sort().map((value) => [value, value]);
@@ -74,6 +101,7 @@ function drawAll() {
 // One request at a time; a change meanwhile causes another one after a pause.
 let busy = null;
 let again = false;
+let unknown = false;
 
 async function refresh() {
   if (busy) {
@@ -90,9 +118,11 @@ async function refresh() {
         drawGantt();
         page.dataset.ready = "true";
         setText(byId("problem"), "");
+        unknown = false;
       } catch (error) {
         if (!(error instanceof api.RequestError)) throw error;
         setText(byId("problem"), error.message);
+        unknown = error.status === 404;
       }
       await new Promise((done) => setTimeout(done, PAUSE_MS));
     } while (again);
@@ -101,7 +131,7 @@ async function refresh() {
 }
 
 function sent(reply) {
-  notify(`${sentence(reply.command)}: ${reply.state}.`);
+  announce(`${sentence(reply.command)}: ${reply.state}.`);
   refresh();
 }
 
@@ -129,13 +159,14 @@ function clone(id, shared) {
   return command({ ...shared, title: `Clone ${id}`, verb: `Clone ${id}`, fields, build });
 }
 
-// The form of a new configuration begins with the params of the best one.
+// The form of a new configuration begins with the params of the first one of the table.
 function add() {
-  const model_ = table.shown[0] ?? model.rows[0];
-  const params = model_?.params ?? {};
+  const first = table.shown[0] ?? model.rows[0];
+  if (!first) return announce("No configuration has started yet, from which the form takes its fields.");
+  const { params } = first;
   const fields = [...Object.entries(params).map(([name, value]) => ({ name, label: name, value })), { ...epochsField, name: "epochs " }];
   const build = (values) => ({ command: "add", params: Object.fromEntries(Object.keys(params).map((name) => [name, values[name]])), epochs: values["epochs "] });
-  command({ run, refresh, sent, title: "Add a configuration", verb: "Add", fields, build });
+  return command({ run, refresh, sent, title: "Add a configuration", verb: "Add", fields, build });
 }
 
 const BULK = 100;
@@ -143,8 +174,8 @@ const BULK = 100;
 function steerAll(action) {
   const applies = { stop: ["running", "paused"], pause: ["running"], resume: ["paused"] }[action];
   const items = table.shown.filter(({ status }) => applies.includes(status));
-  if (!items.length) return notify(`No configuration in the table can ${action}.`);
-  if (items.length > BULK) return notify(`At most ${BULK} configurations change at once, and ${items.length} are shown. Narrow the filter.`);
+  if (!items.length) return announce(`No configuration in the table can ${action}.`);
+  if (items.length > BULK) return announce(`At most ${BULK} configurations change at once, and ${items.length} are shown. Narrow the filter.`);
   return bulk({ run, action, verb: VERBS[action], items, sent });
 }
 
@@ -170,9 +201,18 @@ byId("add")?.addEventListener("click", add);
 byId("end")?.addEventListener("click", end);
 byId("bulk-apply")?.addEventListener("click", () => steerAll(byId("bulk").value));
 
-await refresh();
-follow({
-  since: model.info?.cursor ?? 0,
-  changed: ({ experiment }) => { if (experiment === null || experiment === run) refresh(); },
-  status: (live) => setText(byId("connection"), live ? "● Live" : "○ Reconnecting: training continues, and the page catches up"),
-});
+async function begin() {
+  await refresh();
+  if (unknown) return;
+  if (!model.info) {
+    setTimeout(begin, RETRY_MS);
+    return;
+  }
+  follow({
+    since: model.info.cursor,
+    changed: ({ experiment }) => { if (experiment === null || experiment === run) refresh(); },
+    status: (live) => setText(byId("connection"), live ? "● Live" : "○ Reconnecting: training continues, and the page catches up"),
+  });
+}
+
+begin();
