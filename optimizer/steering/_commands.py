@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from optimizer.arguments import choice_error, whole_or_none
 from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.steering._plain_json import is_plain_json
 
 __all__ = [
     "COMMANDS",
@@ -227,22 +227,12 @@ def _params(document: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
     if not isinstance(params, Mapping) or (required and not params):
         raise InvalidArgumentError(f"params must be a mapping of names to values, got {_short(params)}.")
     for name, value in params.items():
-        if not isinstance(name, str) or not _is_plain(value):
+        if not isinstance(name, str) or not is_plain_json(value):
             raise InvalidArgumentError(
                 "params must be JSON data of strings, finite numbers, booleans, null, lists and mappings, got "
                 f"{_short(name)}: {_short(value)}."
             )
     return dict(params)
-
-
-def _is_plain(value: Any) -> bool:
-    if value is None or isinstance(value, str | bool | int):
-        return True
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return isinstance(value, dict) and all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
 
 
 def _short(value: Any) -> str:

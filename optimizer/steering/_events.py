@@ -9,6 +9,7 @@ from typing import Any
 
 from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
+from optimizer.steering._plain_json import is_plain_json
 
 __all__ = ["STREAMS", "check_event", "document_digest"]
 
@@ -74,7 +75,10 @@ def check_event(stream: str, document: Any) -> None:
     optimizer.errors.InvalidArgumentError: reason of the decision 'stop' must be a string, got None. Send the \
 journal's documents as they are
     """
-    if one_of("stream", stream, STREAMS) == "units":
+    one_of("stream", stream, STREAMS)
+    if not is_plain_json(document):
+        raise _refused(f"document of {stream}", "JSON data with finite numbers in at most 50 levels", document)
+    if stream == "units":
         for unit in _items("units", document):
             _check_fields("a unit", unit, _UNIT)
     elif stream == "trials":

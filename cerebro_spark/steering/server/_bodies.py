@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = ["CommandBody", "EndBody", "EventsBody", "OutcomeBody", "SettingsBody"]
 
 _Count = Annotated[int | None, Field(ge=1, strict=True)]
+# SQLite stores integers of 64 bits.
+_Number = Annotated[int, Field(ge=0, lt=1 << 62, strict=True)]
 _Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -22,7 +24,7 @@ class CommandBody(BaseModel):
     params: dict[str, Any] | None = None
     epoch: _Count = None
     epochs: _Count = None
-    revision: Annotated[int | None, Field(ge=0, strict=True)] = None
+    revision: _Number | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the document of the command."""
@@ -48,7 +50,7 @@ class EventsBody(BaseModel):
     """Numbered documents of a stream of the journal."""
 
     stream: Literal["orders", "units", "trials"]
-    documents: list[tuple[Annotated[int, Field(ge=0, strict=True)], Any]]
+    documents: list[tuple[_Number, Any]]
 
 
 class OutcomeBody(BaseModel):

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotations
 
 from cerebro_spark.steering.server import _steering, _views
+from cerebro_spark.steering.server._ascii_json import AsciiJson
 from cerebro_spark.steering.server._bodies import CommandBody  # noqa: TC001 - FastAPI reads the annotations
 from udfs.web import EventSource, EventStream, Principal, editor, viewer
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["command_router", "view_router"]
 
 _Editor = Annotated[Principal, Depends(editor)]
-_Cursor = Annotated[int, Query(ge=0)]
+_Cursor = Annotated[int, Query(ge=0, lt=1 << 62)]
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
 def view_router(board: Board, changes: Changes) -> APIRouter:
     """Return the routes below ``/api/v1`` that read experiments."""
-    router = APIRouter(prefix="/api/v1", tags=["experiments"], dependencies=[Depends(viewer)])
+    router = APIRouter(
+        prefix="/api/v1", tags=["experiments"], dependencies=[Depends(viewer)], default_response_class=AsciiJson
+    )
 
     @router.get("/experiments")
     def list_experiments() -> dict[str, Any]:
@@ -61,7 +64,9 @@ def view_router(board: Board, changes: Changes) -> APIRouter:
 
 def command_router(board: Board) -> APIRouter:
     """Return the routes below ``/api/v1`` that take commands."""
-    router = APIRouter(prefix="/api/v1", tags=["commands"], dependencies=[Depends(editor)])
+    router = APIRouter(
+        prefix="/api/v1", tags=["commands"], dependencies=[Depends(editor)], default_response_class=AsciiJson
+    )
 
     @router.post("/experiments/{run}/commands", status_code=201)
     def send_command(run: str, body: CommandBody, user: _Editor, key: _Key = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.concurrency import run_in_threadpool
 
 from cerebro_spark.steering.server import _reports
+from cerebro_spark.steering.server._ascii_json import AsciiJson
 from cerebro_spark.steering.server._bodies import (  # noqa: TC001 - FastAPI reads the annotations
     EndBody,
     EventsBody,
@@ -28,7 +29,12 @@ _LONGEST_WAIT_S = 60.0
 
 def runner_router(board: Board, changes: Changes) -> APIRouter:
     """Return the routes below ``/api/v1/runner`` that take the events of runs and hand out commands."""
-    router = APIRouter(prefix="/api/v1/runner/experiments/{run}", tags=["runner"], dependencies=[Depends(runner)])
+    router = APIRouter(
+        prefix="/api/v1/runner/experiments/{run}",
+        tags=["runner"],
+        dependencies=[Depends(runner)],
+        default_response_class=AsciiJson,
+    )
 
     @router.put("")
     def register(run: str, body: SettingsBody) -> dict[str, Any]:

@@ -23,6 +23,8 @@ __all__ = ["commands", "configurations", "events_since", "experiment", "experime
 # Names of server-sent events by stream.
 _EVENT_NAMES = {"commands": "command", "trials": "message"}
 _MOST_UNIT_DOCUMENTS = 5000
+# SQLite stores integers of 64 bits.
+_LARGEST_ID = (1 << 63) - 1
 
 
 def experiments(board: Board) -> list[dict[str, Any]]:
@@ -175,7 +177,7 @@ def events_since(board: Board, run: str, position: int, limit: int) -> list[Stre
     chosen = (
         select(EVENTS.c.id, EVENTS.c.stream, EVENTS.c.number, EVENTS.c.document, EXPERIMENTS.c.run)
         .join(EXPERIMENTS, EXPERIMENTS.c.id == EVENTS.c.experiment)
-        .where(EVENTS.c.id > position)
+        .where(EVENTS.c.id > min(position, _LARGEST_ID))
         .order_by(EVENTS.c.id)
         .limit(limit)
     )

@@ -278,6 +278,8 @@ def test_a_traceback_reaches_its_configuration() -> None:
         ("orders", order(decisions=[start("c000", source={"trial": "c001"})]), "epoch of a source must be an integer"),
         ("orders", order([{"result": "added", "params": {}, "epochs": 1, "origin": 3}]), "an origin must be a mapping"),
         ("units", {}, "units must be a list"),
+        ("units", [[math.nan]], "document of units must be JSON data with finite numbers"),
+        ("orders", order(decisions=[start("c000", params={"lr": math.inf})]), "document of orders must be JSON data"),
         ("units", [{"kind": "train"}], "trial_id of a unit must be a string, got None"),
         ("trials", {"trial": "c000"}, "traceback of a trial must be a string"),
     ],

@@ -6,7 +6,7 @@ from alembic import context
 
 __all__: list[str] = []
 
-# SQLite changes tables within a transaction, so that a server that is killed meanwhile leaves the old schema.
-context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+# The transaction of open_database contains all migrations: a server that is killed meanwhile leaves the old schema.
+context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()

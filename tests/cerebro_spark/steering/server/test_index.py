@@ -117,3 +117,13 @@ def test_a_damaged_run_is_named_and_others_are_read(tmp_path: Path, store: Store
     damaged, intact = index(tmp_path / "server.sqlite", store)
     assert (damaged.run, damaged.documents) == ("r0", 0) and "order-000001.json is damaged" in damaged.problem
     assert intact == IndexedRun("r1", 5)
+
+
+def test_half_of_a_surrogate_pair_reaches_viewers(tmp_path: Path, store: Store) -> None:
+    """A request with one is refused, but a name of a file in a journal may have one."""
+    write_run(store)
+    named = order(decisions=[start("c002", params={"path": "caf\udce9"}, reason="\ud800")])
+    write_document(store, named, "runs", "r1", "orders", "order-000003.json")
+    path = tmp_path / "server.sqlite"
+    assert [each.problem for each in index(path, store)] == [""]
+    assert documents(path)[1]["configurations"][2]["params"] == {"path": "caf\udce9"}
