@@ -218,3 +218,26 @@ def test_neither_client_nor_server_imports_spark_or_a_framework(module: str) -> 
     code = f"import sys, {module}; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_of_many_users_at_once_one_command_is_accepted(server: str, runner: FakeRunner) -> None:
+    outcomes: list[int] = []
+    ready = threading.Barrier(8)
+
+    def send() -> None:
+        user = Client(server, TOKEN)
+        ready.wait(30)
+        try:
+            user.stop("r1", "c001", revision=1)
+        except ServerError as error:
+            outcomes.append(error.status)
+        else:
+            outcomes.append(201)
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(outcomes) == [201] + [409] * 7
+    assert len(runner.pending()) == 1
