@@ -29,8 +29,15 @@ def loaded_after(code: str) -> str:
     return done.stderr.strip()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["no-such-command"]])
-def test_the_program_itself_imports_no_spark(arguments: list[str]) -> None:
+STEERING = ("serve", "ls", "watch", "stop", "pause", "resume", "clone", "add")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["no-such-command"], *([name, "--help"] for name in STEERING)],
+    ids=" ".join,
+)
+def test_the_program_and_the_commands_of_users_import_no_spark(arguments: list[str]) -> None:
     code = f"""
 sys.argv = ["cerebro", *{arguments!r}]
 from cerebro_spark.cli import main
