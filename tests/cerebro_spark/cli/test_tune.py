@@ -243,7 +243,12 @@ def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path
 
 
 @pytest.mark.extended
-def test_a_search_that_users_of_a_server_steer_is_interrupted_resumed_and_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=["int", "kill"]
+)
+def test_a_search_that_users_of_a_server_steer_ends_by_a_signal_and_is_resumed(
+    tmp_path: Path, how: signal.Signals
+) -> None:
     search, out = tmp_path / "slow.py", tmp_path / "out"
     search.write_text(SLOW_SEARCH)
     pq.write_table(pa.table({"x": [float(row) for row in range(64)], "y": [0, 1] * 32}), tmp_path / "t.parquet")
@@ -267,18 +272,28 @@ def test_a_search_that_users_of_a_server_steer_is_interrupted_resumed_and_ended(
 
         with started() as process:
             server.until(lambda: len(server.streams["units"]) > 1, 120)
-            process.send_signal(signal.SIGINT)
+            server.command("add", {"command": "add", "params": {"lr": 0.5}, "epochs": 1})
+            server.until(lambda: server.states() == {"add": "applied"})
+            process.send_signal(how)
             _, errors = process.communicate(timeout=120)
-        assert process.returncode == 130, errors
-        assert server.ended
-        assert server.ended[0].startswith("KeyboardInterrupt: run 'slow' was interrupted")
+        if how == signal.SIGINT:
+            assert process.returncode == 130, errors
+            assert server.ended[0].startswith("KeyboardInterrupt: run 'slow' was interrupted")
+        else:
+            assert not server.ended
+            # The process died before the server heard of it.
+            server.commands["add"]["state"] = "pending"
         server.command("end", {"command": "end"})
         with started() as process:
             output, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
     assert server.ended[-1] == ""
-    assert server.states() == {"end": "applied"}
+    assert server.states() == {"add": "applied", "end": "applied"}
+    assert server.commands["add"]["result"]["trial"] == "c002"
+    assert not server.problems
     assert "run slow" in output
+    results = [result["result"] for order in server.streams["orders"] for result in order["results"]]
+    assert results.count("added") == 1
 
 
 SEARCH = """
