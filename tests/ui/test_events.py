@@ -24,6 +24,7 @@ CONNECTION = "document.getElementById('connection').innerText"
 
 def test_tabs_share_one_stream(experiment: Page, server: Server, runner: FakeRunner) -> None:
     first, second = experiment, experiment.tab()
+    first.wait(f"{CONNECTION} === '● Live'")
     second.watch()
     open_experiment(second, server.url("experiments/adult"))
     second.wait(f"{CONNECTION} === '● Live'")
@@ -38,7 +39,7 @@ def test_tabs_share_one_stream(experiment: Page, server: Server, runner: FakeRun
     second.wait(f"{CONNECTION} === '● Live'")
     assert second.opened_streams == 1
     runner.train("c000", 0.03)
-    wait_for_cell(second, "c000", "Epochs", "9 of 9")
+    wait_for_cell(second, "c000", "val_loss", "0.03")
     epochs(second, 9)
     second.close_tab()
 
@@ -52,6 +53,25 @@ def epochs(page: Page, number: int) -> None:
     page.press("Escape")
 
 
+@pytest.mark.parametrize("request_", ["metrics", "configurations"])
+def test_an_epoch_between_two_requests_is_not_lost(experiment: Page, runner: FakeRunner, request_: str) -> None:
+    """Its curve and its configuration are read at different times."""
+    page = experiment
+    page.wait(f"{CONNECTION} === '● Live'")
+    page.value(
+        "const fetch_ = window.fetch; window.fetch = async (url, options) => {"
+        f" if (url.includes('/{request_}') && !window.go) await new Promise((done) => {{ window.go = done; }});"
+        " return fetch_(url, options); }; 1"
+    )
+    runner.train("c000", 0.01)
+    page.wait("window.go !== undefined")
+    runner.train("c000", 0.02)
+    page.value("window.go()")
+    wait_for_cell(page, "c000", "Epochs", "8 of 9")
+    wait_for_cell(page, "c000", "val_loss", "0.02")
+    epochs(page, 8)
+
+
 def test_a_page_catches_up_after_the_server_was_away(experiment: Page, server: Server, runner: FakeRunner) -> None:
     page = experiment
     page.wait(f"{CONNECTION} === '● Live'")
@@ -63,7 +83,7 @@ def test_a_page_catches_up_after_the_server_was_away(experiment: Page, server: S
     server.start()
     runner.train("c000", 0.01, 0.02)
     page.wait(f"{CONNECTION} === '● Live'")
-    wait_for_cell(page, "c000", "Epochs", "8 of 9")
+    wait_for_cell(page, "c000", "val_loss", "0.02")
     epochs(page, 8)
     assert [each for each in page.problems if "net::ERR_" not in each] == []
     page.problems.clear()
@@ -75,7 +95,7 @@ def test_a_page_catches_up_after_it_was_offline(experiment: Page, runner: FakeRu
     runner.train("c000", 0.01)
     runner.train("c000", 0.02)
     page.offline(offline=False)
-    wait_for_cell(page, "c000", "Epochs", "8 of 9")
+    wait_for_cell(page, "c000", "val_loss", "0.02")
     epochs(page, 8)
     assert [each for each in page.problems if "net::ERR_" not in each] == []
     page.problems.clear()

@@ -46,11 +46,9 @@ export class Experiment {
     this.info = await api.experiment(this.run);
     this.metric ??= this.info.metric;
     const { metric } = this;
-    const [configurations, metrics, commands] = await Promise.all([
-      api.configurations(this.run),
-      api.metrics(this.run, metric, this.cursors.metrics),
-      api.commands(this.run),
-    ]);
+    const [metrics, commands] = await Promise.all([api.metrics(this.run, metric, this.cursors.metrics), api.commands(this.run)]);
+    // Requested after the curves: a curve with more epochs than its configuration is one of an earlier journal.
+    const configurations = await api.configurations(this.run);
     if (metric === this.metric) this.mergeCurves(metrics);
     this.commands = commands;
     this.mergeConfigurations(configurations);
