@@ -176,35 +176,42 @@ export function command({ run, title, verb, fields = [], build, revision, refres
   return shown.dialog;
 }
 
-// One command for each of several configurations. What fails stays in the dialog.
+// One command for each of several configurations. Those that the server would refuse are left out, with the reason.
 export function bulk({ run, action, verb, items, sent, closed }) {
   const keys = new Keys();
   let left = items;
   const document = (item) => ({ command: action, trial: item.id, revision: item.revision });
   const amount = (count) => `${count} ${count === 1 ? "configuration" : "configurations"}`;
-  const effects = async () => {
-    const all = await Promise.all(left.map((item) => api.effect(run, document(item))));
-    const epochs = all.reduce((sum, effect) => sum + effect.epochs, 0);
-    const seconds = all.reduce((sum, effect) => sum + (effect.seconds ?? 0), 0);
-    const work = epochs ? [`${epochs < 0 ? "Saves" : "Adds"} ${Math.abs(epochs)} epochs, about ${duration(Math.abs(seconds))} of work.`] : [];
-    return [`${verb} ${amount(left.length)}: ${left.map(({ id }) => id).join(", ")}.`, ...work];
-  };
-  const send = async () => {
-    const failures = [];
-    const failed = [];
+  // Call for each configuration, and keep those that are refused; an error of another kind ends it.
+  const each = async (call) => {
+    const refusals = [];
+    const accepted = [];
     for (const item of left) {
       try {
-        sent(await api.send(run, document(item), keys.of(document(item))));
+        accepted.push([item, await call(document(item))]);
       } catch (error) {
-        failures.push(`${item.id}: ${error.message}`);
-        failed.push(item);
+        if (!error.status || error.status >= 500) throw error;
+        refusals.push(`${item.id} is left out: ${error.message}`);
       }
     }
-    left = failed;
-    if (failures.length) throw new Error(`${amount(failures.length)} not changed. ${failures.join(" ")}`);
+    return { accepted, refusals };
+  };
+  const effects = async () => {
+    const { accepted, refusals } = await each((body) => api.effect(run, body));
+    left = accepted.map(([item]) => item);
+    const sum = (name) => accepted.reduce((total, [, effect]) => total + (effect[name] ?? 0), 0);
+    const epochs = sum("epochs");
+    const work = epochs ? [`${epochs < 0 ? "Saves" : "Adds"} ${Math.abs(epochs)} epochs, about ${duration(Math.abs(sum("seconds")))} of work.`] : [];
+    return [`${verb} ${amount(left.length)}${left.length ? `: ${left.map(({ id }) => id).join(", ")}` : ""}.`, ...work, ...refusals];
+  };
+  const send = async () => {
+    const { accepted, refusals } = await each((body) => api.send(run, body, keys.of(body)));
+    accepted.forEach(([, command]) => sent(command));
+    left = [];
+    if (refusals.length) throw new Error(refusals.join(" "));
     return true;
   };
-  return steering({ title: `${verb} ${amount(items.length)}`, verb: `${verb} ${amount(items.length)}`, form: null, effects, send, closed }).dialog;
+  return steering({ title: `${verb} the shown configurations`, verb, form: null, effects, send, closed }).dialog;
 }
 
 // A name and its value in a list of them.
