@@ -194,6 +194,7 @@ def test_a_run_without_configurations(page: Page, server: Server) -> None:
 
 
 def test_an_unknown_run_is_named(page: Page, server: Server) -> None:
+    page.wait("document.getElementById('connection').innerText === '● Live'")
     page.visit(server.url("experiments/adlut"))
     page.wait("document.getElementById('problem').innerText.includes(\"got 'adlut'\")")
     assert page.opened_streams == 1, "the list of experiments had one"
