@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,8 @@ class Changes:
         """Wake all that wait; callable from any thread."""
         with self._lock:
             for subscription in self._subscriptions:
-                subscription.loop.call_soon_threadsafe(subscription.wake)
+                with suppress(RuntimeError):  # the loop was closed: the server ended without its streams
+                    subscription.loop.call_soon_threadsafe(subscription.wake)
 
     def close(self) -> None:
         """End all waits, now and later: the server stops."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 
 from udfs.web._json_text import is_unicode
@@ -130,7 +131,9 @@ class BodyLimit:
             await error_reply(413, "large", reason, {"Connection": "close"})(scope, receive, send)
             return
         # Without a type, a body may be read as JSON too.
-        if "json" in headers.get("content-type", "json").lower() and not is_unicode(bytes(body)):
+        is_json = "json" in headers.get("content-type", "json").lower()
+        # In a thread: reports of runners are large, and other requests go on meanwhile.
+        if is_json and body and not await run_in_threadpool(is_unicode, bytes(body)):
             reason = "The body must be UTF-8 without halves of surrogate pairs, such as '\\ud800'."
             await error_reply(422, "unicode", reason)(scope, receive, send)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from fastapi import APIRouter, Request, WebSocket
+from fastapi import APIRouter, FastAPI, Request, WebSocket
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotations
 from starlette.websockets import WebSocketDisconnect
 from web_shell import Shell
@@ -255,6 +258,48 @@ def test_runners_alone_send_large_bodies(shell: Shell) -> None:
     assert "67,108,864 bytes" in too_large.text
     others = [shell.program("editor"), shell.browser(), shell.browser("owner")]
     assert [other.post("/api/v1/change", content=large).status_code for other in others] == [413] * 3
+
+
+@given(
+    method=st.sampled_from(["GET", "HEAD", "PROPFIND", *METHODS]),
+    path=st.sampled_from(
+        ["/", "/api/v1/secret", "/api/v1/change", "/sign-in", "/sign-out", "/static/udfs.web/style.css"]
+    ),
+    query=st.text(st.characters(codec="ascii", exclude_categories=["C", "Z"])) | st.just("token=x"),
+    headers=st.dictionaries(
+        st.sampled_from(["host", "origin", "cookie", "authorization", "x-csrf-token", "accept", "content-type"]),
+        st.binary(max_size=40)
+        | st.sampled_from([b"127.0.0.1:8765", b"http://127.0.0.1:8765", b"Bearer \xff", b"a=\xff"]),
+    ),
+)
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_header_opens_a_route_or_breaks_the_server(
+    shell: Shell, method: str, path: str, query: str, headers: dict[str, bytes]
+) -> None:
+    reply = asyncio.run(ask(shell.app, method, path, query, {"host": b"127.0.0.1:8765", **headers}))
+    public = path == "/sign-in" or path.startswith("/static/")
+    assert reply in ({200, 303, 400, 401, 403, 405, 421, 422, 429} if public else {303, 401, 403, 421}), reply
+
+
+async def ask(app: FastAPI, method: str, path: str, query: str, headers: dict[str, bytes]) -> int:
+    """Ask without a client, which would refuse some headers."""
+    messages: list[dict] = []
+    bodies = [{"type": "http.request", "body": b"", "more_body": False}]
+    sent = [(name.encode(), value) for name, value in headers.items()]
+    scope = {"type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": path, "headers": sent}
+    scope |= {"query_string": query.encode(), "raw_path": path.encode(), "client": ("127.0.0.1", 1), "root_path": ""}
+
+    async def receive() -> dict:
+        if bodies:
+            return bodies.pop()
+        await asyncio.Event().wait()  # the client stays
+        raise AssertionError
+
+    async def send(message: dict) -> None:
+        messages.append(message)
+
+    await app(scope, receive, send)
+    return messages[0]["status"]
 
 
 def test_an_unexpected_error_is_logged_and_not_replied(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:

@@ -205,6 +205,19 @@ def test_a_change_between_reading_and_waiting_is_not_missed() -> None:
     assert asyncio.run(wait())
 
 
+def test_a_writer_outlives_the_loop_of_a_stream() -> None:
+    changes = Changes()
+    loop = asyncio.new_event_loop()
+    subscription = changes.subscribe()
+
+    async def subscribe() -> None:
+        subscription.__enter__()
+
+    loop.run_until_complete(subscribe())
+    loop.close()
+    changes.notify()
+
+
 def test_a_wait_that_nothing_ends() -> None:
     async def wait() -> tuple[bool, bool]:
         changes = Changes()
