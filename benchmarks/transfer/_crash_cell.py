@@ -68,7 +68,7 @@ def main(wanted: dict[str, Any]) -> None:
         heap = f"{int(wanted['heap'] or _HABIT * wanted['limit']) >> 20}m"
         conf |= {"spark.driver.memory": heap}
         if wanted["guard"]:
-            conf |= {"spark.cerebro.memory.limit": str(wanted["limit"])}
+            conf |= {"spark.cerebro.memory.guard": "true"}
         spark = session(f"local[{wanted['slots']}]", conf=conf)
     job = FeatureTransfer(
         model=wanted["model"],

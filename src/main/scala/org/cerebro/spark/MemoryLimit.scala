@@ -49,6 +49,8 @@ private[spark] object MemoryLimit {
     case (Some(bytes), Some(most)) if bytes > most =>
       val text = s"$Setting must be at most the container's limit of $most bytes, got $bytes: the container's limit is used"
       (Some(MemoryLimit(most, isContainer = true)), Some(text))
+    // Processes beside the executor, such as a driver in Python, count for the kernel.
+    case (Some(bytes), Some(most)) if bytes == most => (Some(MemoryLimit(most, isContainer = true)), None)
     case (Some(bytes), _) => (Some(MemoryLimit(bytes, isContainer = false)), None)
     case (None, most) => (most.map(MemoryLimit(_, isContainer = true)), None)
   }

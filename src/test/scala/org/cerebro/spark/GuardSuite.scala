@@ -70,6 +70,7 @@ object GuardSuite extends Suite {
     same(MemoryLimit.of(None, None), (None, None))
     same(MemoryLimit.of(None, Some(gib)), (Some(MemoryLimit(gib, isContainer = true)), None))
     same(MemoryLimit.of(Some(1), Some(gib)), (Some(MemoryLimit(1, isContainer = false)), None))
+    same(MemoryLimit.of(Some(gib), Some(gib)), (Some(MemoryLimit(gib, isContainer = true)), None))
     val (limit, said) = MemoryLimit.of(Some(2 * gib), Some(gib))
     same(limit, Some(MemoryLimit(gib, isContainer = true)))
     require(said.exists(_.contains(s"must be at most the container's limit of $gib bytes, got ${2 * gib}")), said)
