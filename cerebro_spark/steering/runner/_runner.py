@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -81,14 +82,16 @@ class Runner:
         self._path = f"runner/experiments/{quote(run, safe='')}"
         self._settings = dict(settings)
         self._search = search
-        # Numbers of the next documents to send, by stream; None before the server has said them.
-        self._due: dict[str, int] | None = None
+        # Numbers of the next documents to send, by stream.
+        self._due = dict.fromkeys(STREAMS, 0)
         # Configurations that failed, whose errors are to be sent.
         self._failed: set[str] = set()
         self._outcomes: dict[str, dict[str, str]] = {}
         self._problem = ""
         self._registered = threading.Event()
+        # The server does not know the run, or may have lost what it had: it is asked for the numbers.
         self._is_unknown = threading.Event()
+        self._is_unknown.set()
         self._closing = threading.Event()
         self._delivered = threading.Event()
         self._error = ""
@@ -116,12 +119,13 @@ class Runner:
         self._closing.set()
         self._delivered.wait(_DELIVERY_S if limit_s is None else limit_s)
         if not self._delivered.is_set():
-            # The thread may still deliver; a server that gets the same again ignores it.
-            due = self._due or dict.fromkeys(STREAMS, 0)
-            left = sum(self._documents.count(stream, due[stream]) for stream in STREAMS)
+            # The thread goes on trying as long as this process lives.
+            left = "the last documents"
+            with suppress(CerebroError):  # the store may be away as well
+                left = f"{sum(self._documents.count(stream, self._due[stream]) for stream in STREAMS)} documents"
             _LOG.warning(
-                "run %s: %d documents and the end of the search could not be delivered: %s. The run is complete in its "
-                "store, from which `cerebro index` reads it",
+                "run %s: %s and the end of the search could not be delivered: %s. The run is complete in its store, "
+                "from which `cerebro index` reads it",
                 self._run,
                 left,
                 self._problem or f"{self._connection.server} is slow",
@@ -138,8 +142,7 @@ class Runner:
                     self._connection.request("POST", f"{self._path}/ended", {"error": self._error})
                     self._delivered.set()
             except CerebroError as error:
-                # The server may have lost what it had.
-                self._due = None
+                self._is_unknown.set()
                 self._note_problem(error)
                 delay_s = backoff.next()
                 time.sleep(min(delay_s, _LAST_S)) if closing else self._closing.wait(delay_s)
@@ -152,8 +155,6 @@ class Runner:
         """Send all documents that the server does not have."""
         if self._is_unknown.is_set():
             self._is_unknown.clear()
-            self._due = None
-        if self._due is None:
             settings = {**self._settings, "session": _SESSION, "fingerprint": self._documents.fingerprint}
             self._due = _next_numbers(self._connection.request("PUT", self._path, settings))
             self._registered.set()
@@ -203,7 +204,6 @@ class Runner:
             except CerebroError as error:
                 problems = [error]
                 if _is_refusal(error):
-                    # A server that lost its database does not know the run.
                     self._is_unknown.set()
             if any(problems):
                 self._closing.wait(backoff.next())

@@ -15,7 +15,7 @@ from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.steering.runner import Connection, Runner, _runner, connect
 from cerebro_spark.steering.runner._journal_documents import JournalDocuments
 from udfs.documents import write_document
-from udfs.store import Store
+from udfs.store import Store, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,6 +175,28 @@ def test_a_search_does_not_wait_for_its_server_and_names_what_is_left(
     world.server.start()
     world.server.until(lambda: bool(world.server.ended))
     assert world.is_complete, "the thread goes on as long as the process"
+
+
+def test_a_warning_counts_what_the_server_does_not_have(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store may be away as well, which is no failure of the search."""
+    runner = world.runner()
+    world.write(5)
+    world.server.until(lambda: world.is_complete)
+    world.server.stop()
+    world.write(2)
+    with caplog.at_level(logging.WARNING):
+        runner.close(limit_s=0.3)
+        monkeypatch.setattr(JournalDocuments, "count", _no_store)
+        runner.close(limit_s=0.0)
+    lines = [record.getMessage() for record in caplog.records if "could not be delivered" in record.getMessage()]
+    assert ["run run: 4 documents and" in lines[0], "run run: the last documents and" in lines[1]] == [True, True]
+    world.server.start()
+
+
+def _no_store(*_: object) -> int:
+    raise StoreError("the store is away")
 
 
 def test_a_server_that_lost_its_database_gets_everything_again(world: World) -> None:
