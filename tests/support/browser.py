@@ -46,6 +46,10 @@ _KEYS = {
 _TEXTS = {"Enter": "\r", "Space": " "}
 
 
+class ProtocolError(AssertionError):
+    """Error that the browser replied."""
+
+
 class _Pipe:
     """Pipe to the browser, which its pages share."""
 
@@ -65,7 +69,8 @@ class _Pipe:
         while True:
             reply = json.loads(self._line())
             if reply.get("id") == self._number:
-                assert "error" not in reply, reply
+                if "error" in reply:
+                    raise ProtocolError(reply["error"])
                 return reply["result"]
             if listener := self.listeners.get(reply.get("sessionId", "")):
                 listener(reply["method"], reply["params"])
@@ -132,10 +137,19 @@ class Page:
     def wait(self, expression: str, seconds: float = 30.0) -> Any:
         """Wait until JavaScript is true in the page, and return its value."""
         until = time.monotonic() + seconds
-        while not (value := self.value(expression)):
+        while not (value := self._value_or_none(expression)):
             assert time.monotonic() < until, f"{expression} stayed {value}:\n{self.value('document.body.innerText')}"
             time.sleep(0.1)
         return value
+
+    def _value_or_none(self, expression: str) -> Any:
+        """Evaluate JavaScript; None if the page is left meanwhile."""
+        try:
+            return self.value(expression)
+        except ProtocolError as error:
+            if not any(word in str(error) for word in ("context", "navigated")):
+                raise
+            return None
 
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse."""
