@@ -16,9 +16,9 @@ from udfs.web import Principal, WebServer, WebSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Server"]
+__all__ = ["RUNNER_TOKEN", "Server"]
 
-_RUNNER_TOKEN = "access-token-of-a-test"
+RUNNER_TOKEN = "access-token-of-a-test"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Server:
         self.settings = WebSettings(port=self.port, root_path=self.root_path, allowed_hosts=self.allowed_hosts)
         app = create_server(self.settings, self.engine, [PAGE])
         self.accounts = app.state.accounts
-        self.accounts.set_program("runner", "runner", _RUNNER_TOKEN)
+        self.accounts.set_program("runner", "runner", RUNNER_TOKEN)
         server = WebServer(app, self.settings)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -60,4 +60,4 @@ class Server:
         return f"{self.settings.url}{path}"
 
     def runner(self, run: str = "adult", **settings: Any) -> FakeRunner:
-        return FakeRunner(self.port, _RUNNER_TOKEN, run, **settings)
+        return FakeRunner(self.port, RUNNER_TOKEN, run, **settings)
