@@ -119,7 +119,7 @@ def test_compiled_models_in_spark() -> None:
     [
         (
             "transfer.crash_matrix",
-            ("--models", "squeezenet1_1", "--limits", "4g", "--images", "8", "--layers", "1"),
+            ("--models", "squeezenet1_1", "--limits", "4g", "--images", "16", "--layers", "1"),
             {"crashes_ours", "measured_over_predicted_max"},
         ),
         ("hopper.schedulers", ("--seeds", "1", "--milp-seeds", "0", "--decisions", "50"), set()),

@@ -349,7 +349,7 @@ STAGES: dict[str, StageSample] = {
             "mode": "exact",
             "targetSSIM": 0.9,
             "drillDownFraction": 0.25,
-            "precision": "float32",
+            "precision": "auto",
             "targetSpeedup": 3.0,
             "sampleSize": 30,
             "batchSize": 32,

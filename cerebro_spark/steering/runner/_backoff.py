@@ -6,6 +6,9 @@ import random
 
 __all__ = ["Backoff"]
 
+# Draws of a background thread from Python's own generator would change the results of seeded programs.
+_CHANCE = random.SystemRandom()
+
 
 class Backoff:
     """Delays between attempts: they double up to a limit, and each is shortened by chance, by half at most.
@@ -33,7 +36,7 @@ class Backoff:
         """Return the next delay, in seconds."""
         delay_s, self._delay_s = self._delay_s, min(2 * self._delay_s, self._longest_s)
         # Many runners of one server do not come back at the same moment.
-        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return delay_s * _CHANCE.uniform(0.5, 1.0)
 
     def reset(self) -> None:
         """Begin with the first delay again."""

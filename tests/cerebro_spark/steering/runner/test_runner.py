@@ -13,6 +13,7 @@ from played_server import TOKEN, PlayedServer
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.steering.runner import Connection, Runner, _runner, connect
+from cerebro_spark.steering.runner._backoff import Backoff
 from cerebro_spark.steering.runner._journal_documents import JournalDocuments
 from udfs.documents import write_document
 from udfs.store import Store, StoreError
@@ -311,3 +312,9 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_delays_leave_the_generator_of_seeded_programs_alone() -> None:
+    state = random.getstate()
+    assert 0.5 <= Backoff(first_s=1.0, longest_s=8.0).next() <= 1.0
+    assert random.getstate() == state
