@@ -62,25 +62,6 @@ class FakeRunner:
             self.units(trial, self.epochs[trial] - 1)
         self.order(results)
 
-    def train_together(self, losses: Mapping[str, float]) -> None:
-        """Report an epoch of two configurations, each of which hops to the other's worker."""
-        workers = tuple(self._seconds)
-        units = [
-            self._unit(kind, trial, worker, self.epochs[trial])
-            for hop in (workers, workers[::-1])
-            for kind in ("train", "validate")
-            for trial, worker in zip(losses, hop, strict=True)
-        ]
-        self._report("units", units)
-        for trial in losses:
-            self.epochs[trial] += 1
-        self.order(
-            [
-                {"result": "epoch", "trial": trial, "epoch": self.epochs[trial], "metrics": {"val_loss": loss}}
-                for trial, loss in losses.items()
-            ]
-        )
-
     def units(self, trial: str, epoch: int) -> None:
         """Report the units of an epoch, one for training and one for evaluation on each worker."""
         kinds = ("train", "validate")

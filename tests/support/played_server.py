@@ -24,7 +24,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: connections are dropped on purpose."""
+        """Ignore errors of connections, which the tests drop on purpose."""
 
 
 class PlayedServer:

@@ -65,7 +65,7 @@ def test_every_public_name_is_there_and_pickled_by_reference(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["adaptation", "callbacks", "data", "errors", "hopper", "sql", "tune"])
 def test_packages_are_attributes(name: str) -> None:
-    """As they were when the package imported them."""
+    """Packages are attributes, as with eager imports."""
     code = f"import cerebro_spark; assert cerebro_spark.{name}.__name__ == 'cerebro_spark.{name}'"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
