@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from cerebro_spark.steering._errors import UnreachableServerError
 from cerebro_spark.steering._http import Connection
+from cerebro_spark.steering._request_methods import RequestMethods
 from optimizer.steering import Add, Clone, End, Pause, Prioritise, Resume, Stop, command_document
 from udfs.access_tokens import program_token
 
@@ -25,7 +26,7 @@ _SERVER = "http://127.0.0.1:8765"
 _LOOK_S = 0.2
 
 
-class Client:
+class Client(RequestMethods):
     """Client of the server of ``cerebro serve``.
 
     Commands return at once with their record; the search carries them out after its units in flight.

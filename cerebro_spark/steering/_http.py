@@ -7,7 +7,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from cerebro_spark.steering._errors import ServerError, UnreachableServerError
@@ -15,9 +15,11 @@ from optimizer.errors import InvalidArgumentError
 from udfs.access_tokens import LOOPBACK_HOSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["Connection"]
+
+_Answer = TypeVar("_Answer")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -66,12 +68,23 @@ class Connection:
             The server did not answer.
         """
         data = None if body is None else json.dumps(body).encode()
-        prepared = self._prepared(method, path, data, headers or {})
+        return self._exchange(self._prepared(method, path, data, headers or {}), lambda text: dict(json.loads(text)))
+
+    def upload(self, path: str, content: bytes) -> dict[str, Any]:
+        """Send a file, and return the document of the answer; raise as :meth:`request`."""
+        prepared = self._prepared("POST", path, content, {"Content-Type": "application/octet-stream"})
+        return self._exchange(prepared, lambda text: dict(json.loads(text)))
+
+    def download(self, path: str) -> bytes:
+        """Return the content of a file; raise as :meth:`request`."""
+        return self._exchange(self._prepared("GET", path, None, {}), bytes)
+
+    def _exchange(self, prepared: urllib.request.Request, read: Callable[[bytes], _Answer]) -> _Answer:
         until, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while True:
             try:
                 with self._open(prepared, timeout=_TIMEOUT_S) as reply:
-                    return dict(json.loads(reply.read()))
+                    return read(reply.read())
             except urllib.error.HTTPError as error:
                 refusal = _refusal(error, self.server)
             except (OSError, http.client.HTTPException, ValueError, TypeError) as error:

@@ -18,6 +18,7 @@ from optimizer.steering._commands import (
 from optimizer.steering._effect import Effect, effect
 from optimizer.steering._events import STREAMS, check_event, document_digest
 from optimizer.steering._origins import Origin, origins
+from optimizer.steering._plain_json import is_plain_json
 from optimizer.steering._progress import Change, Configuration, Progress
 from optimizer.steering._validation import conflict, refusal
 
@@ -44,6 +45,7 @@ __all__ = [
     "conflict",
     "document_digest",
     "effect",
+    "is_plain_json",
     "origins",
     "read_command",
     "refusal",

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 
 from udfs.web._json_text import is_unicode
+from udfs.web._paths import route_path
 from udfs.web._replies import error_reply, failure_reply
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class BodyLimit:
     """ASGI middleware that reads the body of a request, and refuses one above the limit or with invalid text."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
-        self._app, self._limit, self._report_limit = app, settings.body_limit, settings.report_limit
+        self._app, self._settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its complete body, so that a route never starts on a body that is too large."""
@@ -116,7 +118,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        limit = self._report_limit if _is_runner(scope) else self._limit
+        limit = self._limit(scope)
         length = headers.get("content-length", "")
         body, more, is_large = bytearray(), True, length.isdigit() and int(length) > limit
         while more and not is_large:
@@ -147,6 +149,11 @@ class BodyLimit:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         await self._app(scope, replay, send)
+
+    def _limit(self, scope: Scope) -> int:
+        if route_path(Request(scope)) in self._settings.uploads:
+            return self._settings.upload_limit
+        return self._settings.report_limit if _is_runner(scope) else self._settings.body_limit
 
 
 def _is_runner(scope: Scope) -> bool:

@@ -43,6 +43,10 @@ class WebSettings:
         Size of the largest request body, in bytes. Default 1 MiB.
     report_limit : int, optional
         The same for requests of runners, whose reports of a thousand configurations are larger. Default 64 MiB.
+    upload_limit : int, optional
+        The same for the paths in ``uploads``. Default 16 MiB.
+    uploads : tuple of str, optional
+        Paths that take files. Default: that of the REST API.
 
     Raises
     ------
@@ -66,11 +70,13 @@ class WebSettings:
     behind_proxy: bool = False
     body_limit: int = 1 << 20
     report_limit: int = 64 << 20
+    upload_limit: int = 16 << 20
+    uploads: tuple[str, ...] = ("/api/v1/blobs",)
 
     def __post_init__(self) -> None:
         if type(self.port) is not int or not 1 <= self.port <= _PORTS:
             raise InvalidArgumentError(f"port must be an int from 1 to {_PORTS}, got {self.port!r}.")
-        for name in ("body_limit", "report_limit"):
+        for name in ("body_limit", "report_limit", "upload_limit"):
             if type(limit := getattr(self, name)) is not int or limit < 1:
                 raise InvalidArgumentError(f"{name} must be a positive int, got {limit!r}.")
         if not _ROOT_PATH.fullmatch(self.root_path):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cerebro_spark.steering.pages import PAGE
+from cerebro_spark.steering.server._blobs import Blobs
 from cerebro_spark.steering.server._board import Board
+from cerebro_spark.steering.server._pool_routes import pool_router
+from cerebro_spark.steering.server._request_routes import request_router, request_view_router
 from cerebro_spark.steering.server._routes import command_router, view_router
 from cerebro_spark.steering.server._runner_routes import runner_router
 from udfs.web import Accounts, create_app, installed_pages
@@ -53,8 +56,11 @@ def create_server(settings: WebSettings, engine: Engine, pages: Sequence[Page] |
         # The entry point of an older installation may lack the page of this package.
         pages = [PAGE, *(page for page in installed_pages() if page != PAGE)]
     app = create_app(settings, Accounts(engine), pages)
-    board = Board(engine, app.state.changes)
+    board, blobs = Board(engine, app.state.changes), Blobs(engine)
     app.include_router(view_router(board, app.state.changes))
     app.include_router(command_router(board))
     app.include_router(runner_router(board, app.state.changes))
+    app.include_router(request_view_router(board, app.state.changes))
+    app.include_router(request_router(board, blobs))
+    app.include_router(pool_router(board, app.state.changes, blobs))
     return app

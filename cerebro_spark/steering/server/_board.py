@@ -49,7 +49,7 @@ class Board:
         self._lock = threading.RLock()
         self._progress: dict[int, Progress] = {}
         # By a monotonic clock: a runner is not lost because the time of day jumps.
-        self._seen: dict[int, float] = {}
+        self._seen: dict[int | str, float] = {}
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -94,10 +94,14 @@ class Board:
             progress.fold(event.stream, event.document, event.id)
         return progress
 
-    def see_runner(self, experiment: int) -> None:
-        """Record that the runner of a run has sent a request."""
-        self._seen[experiment] = time.monotonic()
+    def see_runner(self, name: int | str) -> None:
+        """Record that the runner of a run, by the id of its row, or of a pool, by its name, has sent a request."""
+        self._seen[name] = time.monotonic()
 
-    def has_runner(self, experiment: int) -> bool:
-        """Return True if the runner of a run is connected."""
-        return time.monotonic() - self._seen.get(experiment, -_AWAY_S) < _AWAY_S
+    def forget_runner(self, name: int | str) -> None:
+        """Record that a runner has said goodbye."""
+        self._seen.pop(name, None)
+
+    def has_runner(self, name: int | str) -> bool:
+        """Return True if the runner of a run or of a pool is connected."""
+        return time.monotonic() - self._seen.get(name, -_AWAY_S) < _AWAY_S

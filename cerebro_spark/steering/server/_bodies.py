@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["CommandBody", "EndBody", "EventsBody", "OutcomeBody", "SettingsBody"]
+from optimizer.steering import is_plain_json
+
+__all__ = [
+    "CommandBody",
+    "EndBody",
+    "EventsBody",
+    "OutcomeBody",
+    "PoolBody",
+    "ReportBody",
+    "RequestBody",
+    "SettingsBody",
+]
 
 _Count = Annotated[int | None, Field(ge=1, strict=True)]
 # SQLite stores integers of 64 bits.
 _Number = Annotated[int, Field(ge=0, lt=1 << 62, strict=True)]
 _Text = Annotated[str, Field(max_length=1000)]
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _check_plain(document: dict[str, Any]) -> dict[str, Any]:
+    if not is_plain_json(document):
+        raise ValueError("document must be JSON with finite numbers and at most 50 levels")
+    return document
+
+
+_Document = Annotated[dict[str, Any], AfterValidator(_check_plain)]
 
 
 class CommandBody(BaseModel):
@@ -44,6 +65,13 @@ class SettingsBody(BaseModel):
     workers: Annotated[int, Field(ge=1)] = 1
     session: _Text = ""
     fingerprint: _Text = ""
+    description: _Text = ""
+    pool: _Text = ""
+    parent: _Text = ""
+    search_space: Any = None
+    feature_columns: Any = None
+    label_columns: Any = None
+    source: Any = None
 
 
 class EventsBody(BaseModel):
@@ -65,3 +93,34 @@ class EndBody(BaseModel):
     """End of a run, with the error that caused it."""
 
     error: Annotated[str, Field(max_length=100_000)] = ""
+
+
+class RequestBody(BaseModel):
+    """Request to a pool; ``replaces`` is the id of an earlier one that it cancels."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: _Name
+    document: _Document
+    pool: _Name | None = None
+    replaces: _Name | None = None
+
+
+class PoolBody(BaseModel):
+    """Settings of a pool; ``session`` names its process."""
+
+    master: _Text = ""
+    workers: Annotated[int, Field(ge=1)] = 1
+    store: _Text = ""
+    kinds: list[_Name]
+    scripts: bool = False
+    session: _Text = ""
+
+
+class ReportBody(BaseModel):
+    """State of a request, and what its handler has found out."""
+
+    state: Literal["running", "done", "failed", "cancelled"]
+    progress: Any = None
+    result: Any = None
+    message: Annotated[str, Field(max_length=10_000)] = ""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Query
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Depends
 
 from cerebro_spark.steering.server import _reports
 from cerebro_spark.steering.server._ascii_json import AsciiJson
@@ -16,6 +14,7 @@ from cerebro_spark.steering.server._bodies import (  # noqa: TC001 - FastAPI rea
     OutcomeBody,
     SettingsBody,
 )
+from cerebro_spark.steering.server._request_routes import Wait, waited
 from udfs.web import runner
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from udfs.web import Changes
 
 __all__ = ["runner_router"]
-
-_LONGEST_WAIT_S = 60.0
 
 
 def runner_router(board: Board, changes: Changes) -> APIRouter:
@@ -45,19 +42,12 @@ def runner_router(board: Board, changes: Changes) -> APIRouter:
         return _reports.report_events(board, run, body.stream, body.documents)
 
     @router.get("/commands")
-    async def wait_for_commands(
-        run: str, wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S)] = 0.0
-    ) -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait
-        with changes.subscribe() as subscription:
-            while True:
-                subscription.clear()
-                pending = await run_in_threadpool(_reports.pending_commands, board, run)
-                left = until - loop.time()
-                if pending or left <= 0 or subscription.is_closed:
-                    return {"commands": pending}
-                await subscription.wait(left)
+    async def wait_for_commands(run: str, wait: Wait = 0.0) -> dict[str, Any]:
+        def read() -> tuple[bool, dict[str, Any]]:
+            pending = _reports.pending_commands(board, run)
+            return bool(pending), {"commands": pending}
+
+        return await waited(changes, wait, read)
 
     @router.post("/commands/{ident}")
     def report_outcome(run: str, ident: str, body: OutcomeBody) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Column, Float, Integer, MetaData, String, Table
+from sqlalchemy import JSON, Boolean, Column, Float, Integer, MetaData, String, Table
 
-__all__ = ["COMMANDS", "EVENTS", "EXPERIMENTS"]
+__all__ = ["COMMANDS", "EVENTS", "EXPERIMENTS", "POOLS", "REQUESTS"]
 
 _METADATA = MetaData()
 
@@ -51,3 +51,35 @@ COMMANDS = Table(
     Column("idempotency_key", String),
 )
 """Commands of users in the order in which they were accepted."""
+
+POOLS = Table(
+    "pools",
+    _METADATA,
+    Column("name", String, primary_key=True),
+    Column("settings", JSON),
+    Column("session", String),
+    Column("created", Float),
+)
+"""Pools of workers; ``session`` names the process that answers for a pool."""
+
+REQUESTS = Table(
+    "requests",
+    _METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("id", String),
+    Column("pool", String),
+    Column("kind", String),
+    Column("run", String),
+    Column("document", JSON),
+    Column("user", String),
+    Column("created", Float),
+    Column("state", String),
+    Column("progress", JSON(none_as_null=True)),
+    Column("result", JSON(none_as_null=True)),
+    Column("message", String),
+    Column("revision", Integer),
+    Column("settled", Float),
+    Column("acknowledged", Boolean),
+    Column("idempotency_key", String),
+)
+"""Requests of users in the order in which they were accepted; ``run`` is the run that a request is about, or ``""``."""

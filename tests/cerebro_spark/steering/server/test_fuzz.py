@@ -30,6 +30,7 @@ ORDER = order(
     [epoch("c000", 2, "nan"), {"result": "ended", "trial": "c001", "status": "raised"}, REQUEST],
     [start("c002", source={"trial": "c000", "epoch": 1}), {"decision": "stop", "trial": "c000", "reason": "rank"}],
 )
+POOL = {"master": "local[2]", "workers": 2, "store": "s", "kinds": ["launch"], "scripts": False, "session": ""}
 REQUESTS = [
     ("POST", f"{RUN}/commands", COMMAND),
     ("POST", f"{RUN}/effects", COMMAND),
@@ -38,6 +39,9 @@ REQUESTS = [
     ("POST", f"{RUNNER}/events", {"stream": "units", "documents": [[0, [unit("c000", 0)]]]}),
     ("POST", f"{RUNNER}/commands/x", {"state": "applied", "message": "", "trial": "c000"}),
     ("POST", f"{RUNNER}/ended", {"error": ""}),
+    ("POST", "/api/v1/requests", {"kind": "launch", "document": {"run": "r2"}, "pool": "p1", "replaces": None}),
+    ("PUT", "/api/v1/runner/pools/p2", POOL),
+    ("POST", "/api/v1/runner/requests/x?session=", {"state": "running", "progress": {"fraction": 0.5}, "result": 1}),
 ]
 ODD = st.sampled_from([1 << 63, 1 << 80, -1, 0, True, 1e308, "", "c000", "nan", "\ud800", "<script>", "x" * 5000])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | ODD
@@ -53,6 +57,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     token = app.state.accounts.set_program("ada", "owner")
     client = TestClient(app, base_url=WebSettings().url, headers={"Authorization": f"Bearer {token}"})
     FakeRunner(client).begin("c000", "c001")
+    client.put("/api/v1/runner/pools/p1", json=POOL)
     yield client
     engine.dispose()
 

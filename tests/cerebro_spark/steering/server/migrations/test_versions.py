@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
+from places import ROOT
 from sqlalchemy import create_engine, inspect
 
 from cerebro_spark.steering.server import DatabaseRefusedError, open_database
-from cerebro_spark.steering.server._tables import COMMANDS, EVENTS, EXPERIMENTS
+from cerebro_spark.steering.server._tables import COMMANDS, EVENTS, EXPERIMENTS, POOLS, REQUESTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "9999"
-down_revision = "0001"
+down_revision = "{latest}"
 
 
 def upgrade():
@@ -33,14 +34,16 @@ def upgrade():
 """
 
 
+OURS = ROOT / "cerebro_spark" / "steering" / "server" / "migrations"
+LATEST = max(path.name[1:5] for path in (OURS / "versions").glob("_0*.py"))
+
+
 @pytest.fixture
 def future(tmp_path: Path) -> Path:
     """Make the migrations of a later version."""
-    import cerebro_spark.steering.server.migrations as ours
-
     folder = tmp_path / "migrations"
-    shutil.copytree(next(iter(ours.__path__)), folder)
-    (folder / "versions" / "_9999_colour.py").write_text(FUTURE.format(more=""))
+    shutil.copytree(OURS, folder)
+    (folder / "versions" / "_9999_colour.py").write_text(FUTURE.format(more="", latest=LATEST))
     return folder
 
 
@@ -55,7 +58,7 @@ def insert_run(path: Path) -> None:
 
 def test_the_tables_are_those_of_the_migrations(tmp_path: Path) -> None:
     inspector = inspect(open_database(tmp_path / "server.sqlite"))
-    for table in (EXPERIMENTS, EVENTS, COMMANDS):
+    for table in (EXPERIMENTS, EVENTS, COMMANDS, POOLS, REQUESTS):
         assert [column["name"] for column in inspector.get_columns(table.name)] == [each.name for each in table.columns]
 
 
@@ -71,14 +74,16 @@ def test_an_older_schema_is_upgraded_with_its_rows(tmp_path: Path, future: Path)
 def test_a_newer_schema_is_refused(tmp_path: Path, future: Path) -> None:
     path = tmp_path / "server.sqlite"
     open_database(path, migrations=future).dispose()
-    with pytest.raises(DatabaseRefusedError, match=r"must be 0001 or older, got 9999. Install the version"):
+    with pytest.raises(DatabaseRefusedError, match=rf"must be {LATEST} or older, got 9999. Install the version"):
         open_database(path)
 
 
 def test_an_upgrade_that_fails_leaves_the_older_schema(tmp_path: Path, future: Path) -> None:
     path = tmp_path / "server.sqlite"
     insert_run(path)
-    (future / "versions" / "_9999_colour.py").write_text(FUTURE.format(more="raise KeyError('power cut')"))
+    (future / "versions" / "_9999_colour.py").write_text(
+        FUTURE.format(more="raise KeyError('power cut')", latest=LATEST)
+    )
     with pytest.raises(KeyError):
         open_database(path, migrations=future)
     columns = {column["name"] for column in inspect(open_database(path)).get_columns("experiments")}
