@@ -13,9 +13,11 @@ from udfs.roster._pretrained import from_pretrained
 from udfs.roster._register import register, text_encoder
 from udfs.roster._registry import SAVED_BUILDERS, card, is_shipped, names, unregister
 from udfs.roster._resolve import is_name, of
+from udfs.roster._text_builtin import BertShape, text_card
 
 __all__ = [
     "SAVED_BUILDERS",
+    "BertShape",
     "ClassNames",
     "FeatureLayer",
     "ModelCard",
@@ -34,6 +36,7 @@ __all__ = [
     "published_weights",
     "read_class_names",
     "register",
+    "text_card",
     "text_encoder",
     "unregister",
 ]

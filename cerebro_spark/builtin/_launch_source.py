@@ -1,0 +1,76 @@
+"""Source of the models of a launch document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.builtin._load import builtin_model, find_model
+from optimizer.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cerebro_spark.builtin._source import ModelSource
+
+__all__ = ["load_source"]
+
+
+def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context: Any) -> ModelSource:
+    """Return the trainer, search space and settings of a launch document's source.
+
+    Parameters
+    ----------
+    source : mapping
+        ``{"builtin": name, "training": "full" or "frozen", "weights": URI or null}``, or ``{"script": sha256}``.
+    document : mapping
+        Launch document, for the table, the columns and the settings.
+    context : RequestContext
+        Context of the request, with the Spark session.
+
+    Returns
+    -------
+    ModelSource
+        Its ``settings`` are those of the source with those of the document, and take precedence over the document:
+        they name the columns that ``convert_table`` makes of the user's. Its ``search_space`` is the default one.
+
+    Raises
+    ------
+    InvalidArgumentError, LabelError
+        The source, a column or a setting is not valid.
+    """
+    if "builtin" in source:
+        return _builtin(source, document, context)
+    raise InvalidArgumentError(f"source must have builtin, script or run, got {dict(source)!r}.")
+
+
+def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: Any) -> ModelSource:
+    from cerebro_spark.builtin._classes import count_classes  # imports pyspark
+    from udfs.driver import read_table  # imports pyspark
+
+    model = find_model(source["builtin"])
+    training = source.get("training") or "frozen"
+    model.check_parameters(training, document.get("search_space") or {})
+    column, label = (_only(document, name) for name in ("feature_columns", "label_columns"))
+    settings = {name: value for name, value in (document.get("settings") or {}).items() if value is not None}
+    df = read_table(context.spark, document["table"])
+    if column not in df.columns:
+        raise InvalidArgumentError(
+            f"feature_columns must be columns of the table ({', '.join(df.columns)}), got {column!r}."
+        )
+    classes = settings.pop("num_classes", None) or count_classes(df, label)
+    return builtin_model(
+        model.name,
+        column=column,
+        label=label,
+        num_classes=classes,
+        training=training,
+        weights=source.get("weights") or None,
+        **settings,
+    )
+
+
+def _only(document: Mapping[str, Any], name: str) -> str:
+    columns = document.get(name)
+    if not isinstance(columns, list) or len(columns) != 1 or not isinstance(columns[0], str):
+        raise InvalidArgumentError(f"{name} must name one column for a built-in model, got {columns!r}.")
+    return columns[0]
