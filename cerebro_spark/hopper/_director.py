@@ -12,6 +12,7 @@ from optimizer.procedures import (
     Ended,
     EpochResult,
     Exchange,
+    Extended,
     Origin,
     OutOfTime,
     Pause,
@@ -127,6 +128,8 @@ class Director:
                     self.trials.append(trial)
                 case Continue():
                     trial = by_id[decision.trial_id]
+                    if not trial.live:
+                        self._revive(trial)
                     trial.granted += decision.epochs
                     trial.status, trial.reason = "running", decision.reason
                     self._again.pop(trial.trial_id, None)
@@ -172,9 +175,18 @@ class Director:
                 case Ended():
                     self._ended.add(result.trial_id)
                 case (
-                    Added(origin=Origin(command)) | Stopped(origin=Origin(command)) | OutOfTime(origin=Origin(command))
+                    Added(origin=Origin(command))
+                    | Stopped(origin=Origin(command))
+                    | Extended(origin=Origin(command))
+                    | OutOfTime(origin=Origin(command))
                 ):
                     self._commands[command] = exchange.decisions
+
+    def _revive(self, trial: Trial) -> None:
+        """Prepare a trial that has ended for more epochs after the last one that the procedure knows."""
+        trial.granted = self._told.get(trial.trial_id, 0)
+        trial.is_paused = trial.urgent = False
+        self._ended.discard(trial.trial_id)
 
     def _status(self, trial: Trial) -> str:
         if self._procedure.ledger[trial.trial_id].status == "diverged":

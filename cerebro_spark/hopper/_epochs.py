@@ -53,6 +53,8 @@ class Epochs:
         self._failed = {trial.trial_id for trial in state.trials if trial.failed}
         # Those that the procedure is asked to stop where they stopped before.
         self._stopping: set[str] = set()
+        # Ended trials with more epochs to train, which begin once their units in flight are reported.
+        self._reviving: set[str] = set()
         # The store and the tracking server are slow, so results are written in a thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="epochs")
         state.hopper = self._new_hopper(context.spec.policy, context.spec.seed)
@@ -69,6 +71,8 @@ class Epochs:
         if state.over:
             return
         self._end_as_recorded()
+        if self._reviving - self._in_flight():
+            self._thread.submit(self._carry_out, ())
         over = self._finished()
         failed = [trial for trial in state.trials if trial.failed and trial.trial_id not in self._failed]
         if failed and (not self._together or over or not self._training()):
@@ -116,7 +120,9 @@ class Epochs:
         return [
             trial
             for trial in self._state.running
-            if trial.trial_id not in self._state.closing and trial.epoch < trial.granted and self._end_of(trial) is None
+            if trial.trial_id not in self._state.closing | self._reviving
+            and trial.epoch < trial.granted
+            and self._end_of(trial) is None
         ]
 
     def _end_of(self, trial: Trial) -> Trial | None:
@@ -142,8 +148,7 @@ class Epochs:
 
     def _finished(self) -> list[Trial]:
         state = self._state
-        busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
-        busy |= {trial_id for trial_id, _ in state.evaluations}
+        busy = self._in_flight() | {trial_id for trial_id, _ in state.evaluations}
         training = [trial for trial in self._training() if not state.waits(trial)]
         finished = [
             trial
@@ -220,8 +225,12 @@ class Epochs:
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         state = self._state
         with state.changed:
+            ended = {trial.trial_id for trial in state.trials if not trial.live}
             changed = self._director.carry_out(decisions)
             for trial in changed:
+                if trial.live and trial.trial_id in ended | self._failed:
+                    self._failed.discard(trial.trial_id)
+                    self._reviving.add(trial.trial_id)
                 if trial.trial_id not in state.trial:
                     state.add(trial)
                     state.observer.trial_started(trial)
@@ -231,6 +240,7 @@ class Epochs:
                     if not trial.failed or trial.trial_id not in self._failed:
                         self._failed.add(trial.trial_id)
                         state.observer.trial_ended(trial)
+            self._revive()
             for name in state.holdings.level() if state.running else ():
                 state.hopper.hold(name, state.holdings[name])
         try:
@@ -241,6 +251,19 @@ class Epochs:
             return
         with state.changed:
             self.step()
+
+    def _revive(self) -> None:
+        """Let trials that had ended enter the epoch after their last finished one, unless a unit is in flight."""
+        state = self._state
+        for trial in [state.trial[trial_id] for trial_id in self._reviving - self._in_flight()]:
+            self._reviving.discard(trial.trial_id)
+            if trial.running:
+                self._recovery.rewind([trial])
+                state.entered.pop(trial.trial_id, None)
+                state.want_evaluation(trial)
+
+    def _in_flight(self) -> set[str]:
+        return {trial.trial_id for assignment in self._state.assignments for trial in assignment.trials}
 
     def _enter(self) -> None:
         """Start the next epoch of trials that may train more. The caller must not hold the lock."""

@@ -163,6 +163,7 @@ class Groups:
         first, *others = group.trials
         epoch, hopper = first.epoch, self._state.hopper
         for trial in group.trials:
+            hopper.revive(trial.trial_id)
             self._of[trial.trial_id] = group
             # For as long as it is in this epoch: also when it is by itself again.
             trial.follows.setdefault(epoch, group.order or group.group_id)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from cerebro_spark.steering._errors import UnreachableServerError
 from cerebro_spark.steering._http import Connection
 from cerebro_spark.steering._request_methods import RequestMethods
-from optimizer.steering import Add, Clone, End, Pause, Prioritise, Resume, Stop, command_document
+from optimizer.steering import Add, Clone, End, Extend, Pause, Prioritise, Resume, Stop, command_document
 from udfs.access_tokens import program_token
 
 if TYPE_CHECKING:
@@ -189,6 +189,10 @@ class Client(RequestMethods):
     def stop(self, run: str, trial: str, *, revision: int | None = None) -> dict[str, Any]:
         """End a configuration; its finished epochs count."""
         return self.send(run, Stop(trial), revision=revision)
+
+    def extend(self, run: str, trial: str, epochs: int, *, revision: int | None = None) -> dict[str, Any]:
+        """Train a configuration for more epochs, after those that its procedure grants it; it may have ended."""
+        return self.send(run, Extend(trial, epochs), revision=revision)
 
     def pause(self, run: str, trial: str, *, revision: int | None = None) -> dict[str, Any]:
         """Pause a configuration after its unit in flight."""

@@ -13,7 +13,7 @@ from cerebro_spark.hopper import Interrupts
 from cerebro_spark.steering.runner import attach_runner
 from cerebro_spark.tune._result import TrialResult, result_of
 from optimizer.errors import nearest
-from optimizer.procedures import Added, ProcedureError, Source, Start, Stopped
+from optimizer.procedures import Added, Extended, ProcedureError, Source, Start, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,6 +147,27 @@ class Experiment:
             return Stopped(trial_id, f"stopped by {_user(origin)}", origin)
 
         self._request(stopped, origin)
+
+    def extend(self, trial_id: str, epochs: int, *, origin: Origin | None = None) -> None:
+        """Train a configuration for more epochs after those of the procedure, which decides nothing about them.
+
+        Parameters
+        ----------
+        trial_id : str
+            Id of the configuration, which may have ended.
+        epochs : int
+            Number of additional epochs.
+        origin : Origin, optional
+            As for :meth:`stop`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, it has failed, ``epochs`` is no number of epochs, or a limit is reached.
+        RunError
+            The search is over.
+        """
+        self._request(lambda: Extended(self._attached().find(trial_id).trial_id, epochs, origin), origin)
 
     def add(self, params: Mapping[str, Any], *, epochs: int | None = None, origin: Origin | None = None) -> str:
         """Train another configuration.

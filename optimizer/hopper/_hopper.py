@@ -196,6 +196,16 @@ class Hopper:
         """
         self._queue.end(self._queue.config(config))
 
+    def revive(self, config: str) -> None:
+        """Let a configuration :meth:`enter` another epoch if it was stopped; enter it before the next unit is assigned.
+
+        Raises
+        ------
+        HopperError
+            There is no such configuration.
+        """
+        self._queue.revive(self._queue.config(config))
+
     def add(
         self, config: str, done: Collection[int] = (), *, epoch: int = 0, ahead: int = 0, inherited: int = 0
     ) -> None:
@@ -220,7 +230,7 @@ class Hopper:
         ``"fixed"`` and a replay visit what is done again in its former order. ``done`` partitions have been visited
         already; see :meth:`add` for ``ahead``. With ``"fixed"``, ``like`` is the configuration whose order it visits
         this epoch's partitions in: configurations that were trained as one, and are not any more, keep the order that
-        they began with. Raise HopperError if the configuration is in flight or was stopped.
+        they began with. Raise HopperError if the configuration is in flight, or was stopped and not revived.
         """
         place = self._queue.config(config)
         order = place if like is None else self._queue.config(like)

@@ -129,7 +129,7 @@ class Queue:
         if config in {self.configs[unit.config] for unit in self.flight}:
             raise HopperError(f"{self.names[config]} is in flight: finish its unit, fail it or lose its worker first")
         if config in self.ended:
-            raise HopperError(f"{self.names[config]} was stopped: it has no other epoch")
+            raise HopperError(f"{self.names[config]} was stopped: revive it before its next epoch")
         finished = self._partitions(done)
         self.orders[config] = order
         self._enter(config, finished, epoch, ahead)
@@ -155,6 +155,12 @@ class Queue:
         self._tables[0, :, config] = False
         self._idle[config] = False
         self.ended.add(config)
+
+    def revive(self, config: int) -> None:
+        """Let a configuration that has ended enter another epoch."""
+        if config in self.ended:
+            self.ended.remove(config)
+            self._idle[config] = config not in {self.configs[unit.config] for unit in self.flight}
 
     @contextmanager
     def without(self, configs: Collection[str]) -> Iterator[None]:

@@ -19,7 +19,7 @@ from optimizer.procedures._plan import Offer, Plan, Stage
 from optimizer.procedures._procedure import Procedure
 from optimizer.procedures._random import RandomSearch
 from optimizer.procedures._replay import Replay
-from optimizer.procedures._requests import Added, Origin, Stopped, UserRequest
+from optimizer.procedures._requests import Added, Extended, Origin, Stopped, UserRequest
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 from optimizer.procedures._sampled_procedure import Sampled
 from optimizer.procedures._sampling import ListedSampler, RandomSampler, Sampler
@@ -40,6 +40,7 @@ __all__ = [
     "Ended",
     "EpochResult",
     "Exchange",
+    "Extended",
     "Hyperband",
     "Ledger",
     "Limits",

@@ -96,12 +96,12 @@ class ASHA(Sampled):
             free -= 1
 
     def _note(self, trial: Trial) -> None:
-        if trial.trial_id not in self._climbs or (trial.live and not trial.waiting):
+        if trial.trial_id not in self._climbs or (trial.competes and not trial.waiting):
             return
         rung = self._climbs.pop(trial.trial_id)
         # A trial that ended on its way to a rung counts there as the worst.
-        self._rungs[rung].reach(trial, trial.points[-1] if trial.live else self.ledger.worst)
-        if not trial.live:
+        self._rungs[rung].reach(trial, trial.points[-1] if trial.competes else self.ledger.worst)
+        if not trial.competes:
             return
         if rung + 1 == len(self._rungs):
             self.stop(trial, f"finished its {self._reached[-1]} epochs")

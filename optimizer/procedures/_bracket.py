@@ -54,7 +54,7 @@ class Bracket:
         """Pause configurations at the rung; once all have reached it, continue the best and stop the others."""
         ours = [trial for trial in fresh if trial.trial_id in self._climbing]
         for trial in ours:
-            if trial.waiting or not trial.live:
+            if trial.waiting or not trial.competes:
                 self._climbing.discard(trial.trial_id)
         if not self._climbing:
             self._close(procedure)
@@ -65,11 +65,11 @@ class Bracket:
     def _close(self, procedure: Sampled) -> None:
         if self._rung + 1 == len(self.rungs):
             for trial in self._members:
-                if trial.live:
+                if trial.competes:
                     procedure.stop(trial, f"finished its {self.rungs[-1][1]} epochs")
             self._members = []
             return
-        ranked = procedure.ledger.ranked(trial for trial in self._members if trial.live)
+        ranked = procedure.ledger.ranked(trial for trial in self._members if trial.competes)
         count = self.rungs[self._rung + 1][0]
         more = self.rungs[self._rung + 1][1] - self.rungs[self._rung][1]
         here = self._at(self._rung)

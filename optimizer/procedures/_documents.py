@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.procedures._decisions import Continue, Decision, Pause, Source, Start, Stop
 from optimizer.procedures._errors import LogError
 from optimizer.procedures._plain_data import read_params, written_params
-from optimizer.procedures._requests import Added, Origin, Stopped
+from optimizer.procedures._requests import Added, Extended, Origin, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime, Result
 
 __all__ = ["decision_document", "read_decision", "read_result", "result_document"]
@@ -96,6 +96,9 @@ def result_document(result: Result) -> dict[str, Any]:
         case Stopped():
             fields = {"trial": result.trial_id, "reason": result.reason}
             return {"result": "stopped", **fields, **_command(result.origin)}
+        case Extended():
+            fields = {"trial": result.trial_id, "epochs": result.epochs}
+            return {"result": "extended", **fields, **_command(result.origin)}
 
 
 def read_result(document: Any) -> Result:
@@ -112,9 +115,10 @@ def read_result(document: Any) -> Result:
         "out of time": {"reason": str},
         "added": {"params": dict, "epochs": int, "source": object},
         "stopped": {"trial": str, "reason": str},
+        "extended": {"trial": str, "epochs": int},
     }
     origin = None
-    if isinstance(document, Mapping) and document.get("result") in {"added", "stopped", "out of time"}:
+    if isinstance(document, Mapping) and document.get("result") in {"added", "stopped", "extended", "out of time"}:
         origin = _origin(document.get("origin"), document)
         document = {name: value for name, value in document.items() if name != "origin"}
     kind, fields = _fields(document, "result", kinds)
@@ -125,6 +129,9 @@ def read_result(document: Any) -> Result:
         return Added(read_params(fields["params"]), fields["epochs"], _source(fields["source"], document), origin)
     if kind == "stopped":
         return Stopped(fields["trial"], fields["reason"], origin)
+    if kind == "extended":
+        _check_epochs(fields["epochs"], document)
+        return Extended(fields["trial"], fields["epochs"], origin)
     if kind == "ended":
         return Ended(fields["trial"], fields["status"])
     metrics = {name: _read(name, value, document) for name, value in fields["metrics"].items()}

@@ -84,7 +84,7 @@ class AgingEvolution(Sampled):
         for trial in fresh:
             if trial.waiting:
                 self.stop(trial, f"finished its {self.epochs} epochs")
-            if not trial.live:
+            if not trial.competes:
                 self._parents.append(trial)
         free = idle if self.concurrency is None else self.concurrency - self.training
         while self.started < self.configurations and (free > 0 or not self.training):

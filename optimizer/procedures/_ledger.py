@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import nearest
 from optimizer.procedures._errors import ProcedureError
 from optimizer.procedures._pareto import best_first
-from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._requests import Added, Extended, Stopped
 from optimizer.procedures._results import Ended, EpochResult, OutOfTime
 from optimizer.procedures._trial import WORST, Trial
 
@@ -44,6 +44,8 @@ class Ledger:
         self.epochs = 0
         #: Trials that the user added, which the procedure does not decide about.
         self.guests: list[Trial] = []
+        #: Trials that train, or have trained, epochs that the user asked for after those of the procedure.
+        self.extended: list[Trial] = []
         #: Epochs of a configuration that comes to the end, along its lineage; None before the first call.
         self.epochs_each: int | None = None
 
@@ -164,7 +166,9 @@ class Ledger:
         return trial
 
     def carry_on(self, trial: Trial, epochs: int, reason: str) -> None:
-        """Grant a trial more epochs."""
+        """Grant a trial more epochs; one that has ended continues after its last finished one."""
+        if not trial.live:
+            trial.granted = trial.finished
         trial.granted += epochs
         self.epochs += epochs
         trial.reason = reason
@@ -187,7 +191,7 @@ class Ledger:
 
         Parameters
         ----------
-        results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
+        results : sequence of EpochResult, Ended, OutOfTime, Added, Stopped and Extended
             Requests of the user change nothing here; the procedure carries them out.
 
         Returns
@@ -225,7 +229,7 @@ class Ledger:
     def _known(self, results: Sequence[Result]) -> Iterator[tuple[int, bool, int, EpochResult | Ended]]:
         for result in results:
             match result:
-                case OutOfTime() | Added() | Stopped():
+                case OutOfTime() | Added() | Stopped() | Extended():
                     continue
                 case EpochResult():
                     yield self[result.trial_id].number, False, result.epoch, result

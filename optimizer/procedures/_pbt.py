@@ -130,7 +130,7 @@ class PBT(Sampled):
         else:
             self._finish_old([trial for trial in fresh if trial.waiting])
             # Only members with new results can have changed: skip the others of a large population.
-            met = {trial for trial in fresh if trial.waiting or not trial.live} | self._lost
+            met = {trial for trial in fresh if trial.waiting or not trial.competes} | self._lost
             for member in [member for member in self._members if member in met]:
                 self._meet(member)
 
@@ -141,16 +141,16 @@ class PBT(Sampled):
                 if trial.waiting:
                     self.pause(trial, f"epoch {len(trial.curve)}: waits for {training} others")
             return
-        ranked = self.ledger.ranked(member for member in self._members if member.live)
+        ranked = self.ledger.ranked(member for member in self._members if member.competes)
         self._finish_old(ranked)
-        if not any(trial.live for trial in ranked):
+        if not any(trial.competes for trial in ranked):
             return
         best, rest = ranked[: self._count], ranked[self._count :]
-        dead = [member for member in self._members if not member.live]
+        dead = [member for member in self._members if not member.competes]
         failing = max(0, self._count - len(dead))
         worst = set(rest[max(0, len(rest) - failing) :])
         members = [
-            self._replace(member, best) if member in worst or not member.live else self._go_on(member)
+            self._replace(member, best) if member in worst or not member.competes else self._go_on(member)
             for member in self._members
         ]
         self._members = [member for member in members if member is not None]
@@ -165,12 +165,12 @@ class PBT(Sampled):
     def _meet(self, trial: Trial) -> None:
         """Decide about one member, by what the others have measured last."""
         place = self._members.index(trial)
-        ranked = self.ledger.ranked(member for member in self._members if member.live and member.score > WORST)
+        ranked = self.ledger.ranked(member for member in self._members if member.competes and member.score > WORST)
         count = min(self._count, len(ranked) // 2)
-        lost = not trial.live or trial in ranked[len(ranked) - count :]
-        best = ranked[: count if trial.live else self._count] if lost else []
+        lost = not trial.competes or trial in ranked[len(ranked) - count :]
+        best = ranked[: count if trial.competes else self._count] if lost else []
         self._lost.discard(trial)
-        if not trial.live and not best:
+        if not trial.competes and not best:
             self._lost.add(trial)  # until another member has a result
             return
         member = self._replace(trial, best) if lost and best else self._go_on(trial)
@@ -182,7 +182,7 @@ class PBT(Sampled):
         source = best[int(np.random.default_rng([self._seed, self._clones]).integers(len(best)))]
         params = self._perturb(source.params)
         self._clones += 1
-        if member.live:
+        if member.competes:
             self.stop(member, f"epoch {len(member.curve)}: among the worst, replaced by a clone of {source.trial_id}")
         return self.start(
             params,
@@ -197,7 +197,7 @@ class PBT(Sampled):
         )
 
     def _go_on(self, member: Trial) -> Trial | None:
-        return member if member.live and self.carry_on(member, self._next(member)) else None
+        return member if member.competes and self.carry_on(member, self._next(member)) else None
 
     def _next(self, trial: Trial) -> int:
         return min(self.ready, self.epochs - len(trial.curve))

@@ -13,7 +13,7 @@ from optimizer.procedures._ledger import Ledger
 from optimizer.procedures._limits import Limits
 from optimizer.procedures._objectives import objectives_of
 from optimizer.procedures._plain_data import plain
-from optimizer.procedures._requests import Added, Stopped
+from optimizer.procedures._requests import Added, Extended, Stopped
 from optimizer.procedures._results import OutOfTime
 from optimizer.procedures._trial import WORST
 
@@ -134,7 +134,7 @@ class Procedure(ABC):
 
         Parameters
         ----------
-        results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
+        results : sequence of EpochResult, Ended, OutOfTime, Added, Stopped and Extended
             Results in any order; configurations that the user adds start in the order given. Results of ended
             configurations are ignored.
         idle : int
@@ -158,6 +158,8 @@ class Procedure(ABC):
             self.ledger.epochs_each = self.plan().epochs_each
         added = [self._checked(result) for result in results if isinstance(result, Added)]
         stopped = [(self.ledger[result.trial_id], result) for result in results if isinstance(result, Stopped)]
+        extended = [self._extensible(result) for result in results if isinstance(result, Extended)]
+        free = {*self.ledger.guests, *self.ledger.extended}
         told = self.ledger.tell(results)
         self._decisions = []
         over = next((result.reason for result in results if isinstance(result, OutOfTime)), "")
@@ -170,15 +172,14 @@ class Procedure(ABC):
             self._tell(trial)
             self._end_early(trial)
         ended = [trial for trial, request in stopped if self._stop_as_asked(trial, request)]
-        for request in added:
-            self._start(request.params, request.epochs, request.source, "added by the user", guest=True)
-        fresh = sorted({*told, *ended} - set(self.ledger.guests), key=lambda trial: trial.number)
+        self._carry_out(added, extended)
+        fresh = sorted({*told, *ended} - free - set(self.ledger.guests), key=lambda trial: trial.number)
         self.decide(fresh, idle)
-        for guest in self.ledger.guests:
-            if guest.waiting:
-                self.stop(guest, f"finished its {guest.granted} epochs")
+        self._end_complete()
         if forgotten := [trial.trial_id for trial in fresh if trial.waiting]:
             raise ProcedureError(f"{type(self).__name__}.decide must decide about {', '.join(forgotten)}")
+        if not self.ledger.runs:
+            self._train_owed()
         if not self.ledger.runs:
             self._end("the search is over" if self.may_start else f"the search is over: {self._limit}")
         return self._decisions
@@ -194,7 +195,7 @@ class Procedure(ABC):
     @property
     def training(self) -> int:
         """Number of its configurations that train or wait for a decision."""
-        return self.ledger.runs - sum(guest.running for guest in self.ledger.guests)
+        return self.ledger.runs - sum(trial.running for trial in (*self.ledger.guests, *self.ledger.extended))
 
     @property
     def may_start(self) -> bool:
@@ -257,8 +258,39 @@ class Procedure(ABC):
         self._decisions.append(Pause(trial.trial_id, reason))
 
     def stop(self, trial: Trial, reason: str) -> None:
-        """End a configuration, with a reason for the log."""
+        """End a configuration, with a reason for the log; epochs that the user asked for follow."""
         self._finish(trial, "stopped", reason)
+        if trial.owed:
+            self._go_beyond(trial)
+
+    def _carry_out(self, added: Sequence[Added], extended: Sequence[tuple[Trial, int]]) -> None:
+        """Start the configurations that the user asked for, and grant those that it extends their epochs."""
+        for request in added:
+            self._start(request.params, request.epochs, request.source, "added by the user", guest=True)
+        for trial, epochs in extended:
+            trial.owed += epochs
+            if not trial.competes:
+                self._go_beyond(trial)
+
+    def _end_complete(self) -> None:
+        """End the trials that the procedure does not decide about, once they have trained their epochs."""
+        for trial in (*self.ledger.guests, *self.ledger.extended):
+            if trial.waiting:
+                self.stop(trial, f"finished its {trial.granted} epochs")
+
+    def _go_beyond(self, trial: Trial) -> None:
+        """Train the epochs that the user asked for, about which the procedure decides nothing."""
+        owed, trial.owed = trial.owed, 0
+        if not trial.guest and not trial.extended:
+            trial.extended = True
+            self.ledger.extended.append(trial)
+        if self._granted(1):
+            self.carry_on(trial, owed, f"{owed} more epochs for the user")
+
+    def _train_owed(self) -> None:
+        """Train the epochs that the user asked for of trials that would have waited until the end."""
+        for trial in [trial for trial in self.ledger if trial.live and trial.owed]:
+            self.stop(trial, trial.reason)
 
     def _finish(self, trial: Trial, status: str, reason: str) -> None:
         self.ledger.rest(trial, status, reason)
@@ -278,14 +310,28 @@ class Procedure(ABC):
         return trial
 
     def _tell(self, trial: Trial) -> None:
-        if not trial.guest:
+        if not trial.guest and not trial.extended:
             self.hear(trial)
 
     def _stop_as_asked(self, trial: Trial, request: Stopped) -> bool:
         if not trial.live:
             return False
+        trial.owed = 0
         self.stop(trial, request.reason)
         return True
+
+    def _extensible(self, request: Extended) -> tuple[Trial, int]:
+        """Validate a request for more epochs before anything changes."""
+        trial = self.ledger[request.trial_id]
+        whole("epochs", request.epochs, why="It is the number of additional epochs.")
+        if not trial.live and trial.status != "stopped":
+            raise ProcedureError(
+                f"trial_id must be a configuration that neither failed nor diverged, got {trial.trial_id}, which has "
+                f"{trial.status}. Clone one of its finished epochs instead"
+            )
+        if not self._granted(1):
+            raise ProcedureError(f"epochs must be within the limits of the search, got epochs beyond the {self._limit}")
+        return trial, request.epochs
 
     def _checked(self, request: Added) -> Added:
         """Validate a request of the user before anything changes."""
@@ -321,7 +367,7 @@ class Procedure(ABC):
             )
             self._finish(trial, "diverged", f"diverged: {name} is {metrics[name]}")
             return
-        for stopper in self.stoppers:
+        for stopper in () if trial.extended else self.stoppers:
             if reason := stopper.reason(trial, self.ledger):
                 self.stop(trial, reason)
                 return
@@ -331,5 +377,6 @@ class Procedure(ABC):
     def _end(self, reason: str) -> None:
         for trial in [trial for trial in self.ledger if trial.live]:
             earlier = f"{reason}; {trial.reason}" if trial.status == "paused" else reason
+            trial.owed = 0
             self.stop(trial, earlier)
         self._done = True

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from optimizer.procedures._decisions import Source
 
-__all__ = ["Added", "Origin", "Stopped", "UserRequest"]
+__all__ = ["Added", "Extended", "Origin", "Stopped", "UserRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,26 @@ class Stopped:
     origin: Origin | None = None
 
 
-UserRequest = Added | Stopped
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """Request to train a configuration for more epochs, after those that the procedure grants it.
+
+    A configuration that has ended continues at once. Neither the procedure nor its stoppers decide about these epochs;
+    limits apply.
+
+    Parameters
+    ----------
+    trial_id : str
+        Id of the configuration; it may have ended, but must not have failed or diverged.
+    epochs : int
+        Number of additional epochs.
+    origin : Origin, optional
+        Command of the request; None for a call of a program.
+    """
+
+    trial_id: str
+    epochs: int
+    origin: Origin | None = None
+
+
+UserRequest = Added | Stopped | Extended

@@ -32,10 +32,10 @@ class Rung:
         self._waiting: list[tuple[_Key, Trial]] = []
 
     def reach(self, trial: Trial, point: tuple[float, ...]) -> None:
-        """Add a trial that has reached the rung; it waits there if it is live."""
+        """Add a trial that has reached the rung; it waits there if the procedure decides about it."""
         key = (-point[0], trial.number)
         insort(self._keys, key)
-        if trial.live:
+        if trial.competes:
             heappush(self._waiting, (key, trial))
 
     def promote(self) -> tuple[Trial, int] | None:
@@ -43,7 +43,7 @@ class Rung:
         while self._waiting:
             key, trial = self._waiting[0]
             place = bisect_left(self._keys, key)
-            if trial.live:
+            if trial.competes:
                 if place >= len(self._keys) // self._eta:
                     return None
                 heappop(self._waiting)
@@ -76,7 +76,7 @@ class FrontRung:
     def reach(self, trial: Trial, point: tuple[float, ...]) -> None:
         """See :meth:`Rung.reach`."""
         self._reached.append((trial, point))
-        if trial.live:
+        if trial.competes:
             self._waiting.add(trial)
 
     def promote(self) -> tuple[Trial, int] | None:
@@ -88,14 +88,14 @@ class FrontRung:
         order = best_first([point for _, point in reached])
         for place, index in enumerate(order[: len(order) // self._eta]):
             trial = reached[index][0]
-            if trial in self._waiting and trial.live:
+            if trial in self._waiting and trial.competes:
                 self._waiting.discard(trial)
                 return trial, place + 1
         return None
 
     def _counts(self, trial: Trial, point: tuple[float, ...]) -> tuple[float, ...]:
         """Return a trial's point; the worst one if it ended while it waited."""
-        return (WORST,) * len(point) if trial in self._waiting and not trial.live else point
+        return (WORST,) * len(point) if trial in self._waiting and not trial.competes else point
 
     def __len__(self) -> int:
         return len(self._reached)

@@ -53,6 +53,10 @@ class Trial:
         True if the limit of epochs has shortened the last grant.
     guest : bool
         True if the user added the configuration, so that the procedure makes no decisions about it.
+    owed : int
+        Epochs that the user asked for, which begin when the procedure ends the trial.
+    extended : bool
+        True once the trial trains epochs that the user asked for, so that the procedure decides no more about it.
     """
 
     trial_id: str
@@ -70,6 +74,8 @@ class Trial:
     last: tuple[float, ...] = ()
     cut: bool = False
     guest: bool = False
+    owed: int = 0
+    extended: bool = False
 
     @property
     def finished(self) -> int:
@@ -85,6 +91,11 @@ class Trial:
     def live(self) -> bool:
         """True if the trial can be continued."""
         return self.status in {"running", "paused"}
+
+    @property
+    def competes(self) -> bool:
+        """True if the procedure decides about the trial: it is live, and trains no epochs of the user."""
+        return self.live and not self.guest and not self.extended
 
     @property
     def waiting(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from optimizer.arguments import choice_error, whole_or_none
+from optimizer.arguments import choice_error, whole, whole_or_none
 from optimizer.errors import InvalidArgumentError, nearest
 from optimizer.steering._plain_json import is_plain_json
 
@@ -16,6 +16,7 @@ __all__ = [
     "Clone",
     "Command",
     "End",
+    "Extend",
     "Pause",
     "Prioritise",
     "Resume",
@@ -66,6 +67,22 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True)
+class Extend:
+    """Train a configuration for more epochs, after those that its procedure grants it; it may have ended.
+
+    Parameters
+    ----------
+    trial_id : str
+        Id of the configuration.
+    epochs : int
+        Number of additional epochs.
+    """
+
+    trial_id: str
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End a configuration; its finished epochs count."""
 
@@ -98,11 +115,12 @@ class End:
     """End the search; all configurations keep their finished epochs."""
 
 
-Command = Add | Clone | Stop | Pause | Resume | Prioritise | End
+Command = Add | Clone | Extend | Stop | Pause | Resume | Prioritise | End
 
 COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "clone": Clone,
+    "extend": Extend,
     "stop": Stop,
     "pause": Pause,
     "resume": Resume,
@@ -182,8 +200,8 @@ def read_command(document: Any) -> Command:
     Pause(trial_id='c003')
     >>> read_command({"command": "paus", "trial": "c003"})
     Traceback (most recent call last):
-    optimizer.errors.InvalidArgumentError: command must be one of add, clone, stop, pause, resume, prioritise, end, \
-got 'paus'; did you mean 'pause'?
+    optimizer.errors.InvalidArgumentError: command must be one of add, clone, extend, stop, pause, resume, prioritise, \
+end, got 'paus'; did you mean 'pause'?
     """
     if not isinstance(document, Mapping):
         raise InvalidArgumentError(f"document of a command must be a mapping, got {_short(document)}.")
@@ -202,6 +220,8 @@ got 'paus'; did you mean 'pause'?
     trial = _trial(document)
     if name == "clone":
         return Clone(trial, _params(document, required=False), _count(document, "epoch"), _count(document, "epochs"))
+    if name == "extend":
+        return Extend(trial, whole("epochs", document.get("epochs"), why="It is the number of additional epochs."))
     return _ABOUT_TRIAL[name](trial)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optimizer.steering._commands import Add, Clone, Command, End, Pause, Prioritise, Resume, Stop
+from optimizer.steering._commands import Add, Clone, Command, End, Extend, Pause, Prioritise, Resume, Stop
 
 if TYPE_CHECKING:
     from optimizer.steering._progress import Configuration, Progress
@@ -80,6 +80,8 @@ def effect(command: Command, progress: Progress) -> Effect:
     known = progress.configurations[command.trial_id]
     if isinstance(command, Clone):
         return _cloned(command, known, progress)
+    if isinstance(command, Extend):
+        return _predicted(command.epochs, progress, _extended(command, known))
     if isinstance(command, Stop):
         text = f"{known.trial_id} keeps {_count(known.finished, 'finished epoch')}; {_untrained(known.remaining)}."
         return _predicted(-known.remaining, progress, text)
@@ -102,6 +104,15 @@ def _order_of_work(command: Pause | Resume | Prioritise, known: Configuration, p
                 f"Units of {name} are assigned before those of {_count(others, 'other configuration')}.",
                 "The amount of work stays the same.",
             )
+
+
+def _extended(command: Extend, known: Configuration) -> str:
+    more = _count(command.epochs, "more epoch")
+    if not known.is_live:
+        return f"{known.trial_id}, which is {known.status}, continues after epoch {known.finished} for {more}."
+    if known.owner:
+        return f"{known.trial_id} trains for {more}, {known.granted + command.epochs} in all."
+    return f"{known.trial_id} trains for {more}, once the procedure has ended it."
 
 
 def _cloned(command: Clone, parent: Configuration, progress: Progress) -> Effect:

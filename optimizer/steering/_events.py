@@ -31,6 +31,7 @@ _RESULTS: dict[str, dict[str, Any]] = {
     "out of time": {"reason": str},
     "added": {"params": Mapping, "epochs": int},
     "stopped": {"trial": str, "reason": str},
+    "extended": {"trial": str, "epochs": int},
 }
 _DECISIONS: dict[str, dict[str, Any]] = {
     "start": {"trial": str, "params": Mapping, "epochs": int, "source": (Mapping, type(None)), "reason": str},

@@ -21,8 +21,8 @@ class Origin:
     Parameters
     ----------
     trial_id : str
-        Configuration that was added or stopped; ``""`` for the end of the search.
-    kind : {"added", "stopped", "ended"}
+        Configuration that was added, stopped or extended; ``""`` for the end of the search.
+    kind : {"added", "stopped", "extended", "ended"}
         Kind of the request.
     command : str
         Id of the command; ``""`` for a request without one.
@@ -67,7 +67,7 @@ def origins(order: Mapping[str, Any]) -> list[Origin]:
         command, user = origin.get("command", ""), origin.get("user", "")
         if kind == "added":
             listed.append(Origin(next(started, ""), kind, command, user))
-        elif kind == "stopped":
+        elif kind in {"stopped", "extended"}:
             listed.append(Origin(result["trial"], kind, command, user))
         elif kind == "out of time" and origin:
             listed.append(Origin("", "ended", command, user))

@@ -45,6 +45,8 @@ class Configuration:
         Hyperparameters as JSON data.
     granted : int
         Number of epochs that it may train.
+    owed : int
+        Number of epochs that a user asked for, which begin when the procedure ends the configuration.
     parent : str
         Id of the configuration that it was cloned from; ``""`` for none.
     parent_epoch : int
@@ -82,6 +84,7 @@ class Configuration:
     cursors: list[int] = field(default_factory=list)
     seconds: float = 0.0
     traceback: str = ""
+    owed: int = 0
     is_held: bool = False
     is_prioritised: bool = False
     pending: dict[str, str] = field(default_factory=dict)
@@ -106,7 +109,7 @@ class Configuration:
     @property
     def remaining(self) -> int:
         """Number of granted epochs that are still to be trained; 0 once it has ended."""
-        return max(0, self.granted - self.finished) if self.is_live else 0
+        return max(0, self.granted - self.finished) + self.owed if self.is_live else 0
 
     @property
     def revision(self) -> int:
@@ -122,6 +125,7 @@ class Configuration:
         self._status = status
         if not self.is_live:
             self.is_held = self.is_prioritised = False
+            self.owed = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -225,17 +229,27 @@ class Progress:
         requests = origins(order)
         owners = {each.trial_id: each.user for each in requests if each.kind == "added"}
         stopped = {each.trial_id for each in requests if each.kind == "stopped"}
+        continued = {each["trial"] for each in order["decisions"] if each["decision"] == "continue"}
         # An epoch comes before the end of its configuration, in whichever order they are told.
         for result in sorted(order["results"], key=lambda each: each.get("epoch", 0) if _is_epoch(each) else 1 << 60):
             if result["result"] == "epoch":
                 self._fold_epoch(result)
             elif result["result"] == "ended":
                 self._end(result["trial"], result["status"], result["status"])
+            elif result["result"] == "extended" and result["trial"] not in continued:
+                self._owe(result)
         for decision in order["decisions"]:
             if decision["decision"] == "start":
                 self._start(decision, owners.get(decision["trial"], ""))
             elif known := self.configurations.get(decision["trial"]):
                 self._decide(known, decision, stopped)
+
+    def _owe(self, request: Mapping[str, Any]) -> None:
+        known = self.configurations.get(request["trial"])
+        if known is not None and known.is_live:
+            known.owed += request["epochs"]
+            user = (request.get("origin") or {}).get("user") or "the user"
+            known.record_change(f"{user} added {request['epochs']} epochs after those of the procedure")
 
     def _fold_epoch(self, result: Mapping[str, Any]) -> None:
         known = self.configurations.get(result["trial"])
@@ -267,6 +281,8 @@ class Progress:
         reason = decision["reason"]
         match decision["decision"]:
             case "continue":
+                if not known.is_live:
+                    known.granted = known.finished
                 known.granted += decision["epochs"]
                 known.set_status("running")
                 known.reason = reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
-from optimizer.steering._commands import Clone, Command, Pause, Resume, command_name, command_trial
+from optimizer.steering._commands import Clone, Command, Extend, Pause, Resume, command_name, command_trial
 
 if TYPE_CHECKING:
     from optimizer.steering._progress import Configuration, Progress
@@ -83,7 +83,18 @@ def refusal(command: Command, progress: Progress) -> str | None:
         listed = nearest(trial, progress.configurations)
         none = "" if progress.configurations else " The run has none yet"
         return f"trial must be a configuration of the run, got {trial!r}{listed or '.'}{none}"
+    if isinstance(command, Extend):
+        return _extend_refusal(known)
     return _clone_refusal(command, known) if isinstance(command, Clone) else _live_refusal(command, known)
+
+
+def _extend_refusal(known: Configuration) -> str | None:
+    if known.is_live or known.status in {"stopped", "finished"}:
+        return None
+    return (
+        f"trial must have neither failed nor diverged, got {known.trial_id}, which has ({known.status}). Clone one of "
+        "its finished epochs instead"
+    )
 
 
 def _clone_refusal(command: Clone, known: Configuration) -> str | None:

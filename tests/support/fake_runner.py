@@ -133,6 +133,10 @@ class FakeRunner:
                 stopped = {"result": "stopped", "trial": command["trial"], "reason": "stopped by the user"}
                 stop = {"decision": "stop", "trial": command["trial"], "reason": "stopped by the user"}
                 self.order([{**stopped, "origin": origin}], [stop])
+            case "extend":
+                named = {"trial": command["trial"], "epochs": command["epochs"]}
+                more = {"decision": "continue", **named, "reason": "more epochs for the user"}
+                self.order([{"result": "extended", **named, "origin": origin}], [more])
             case "add" | "clone":
                 parent = command.get("trial")
                 params = {**(self.params[parent] if parent else {}), **command["params"]}

@@ -25,6 +25,7 @@ from optimizer.procedures import (
     DivergedLogError,
     EpochResult,
     Exchange,
+    Extended,
     Limits,
     OutOfTime,
     Patience,
@@ -199,6 +200,34 @@ class ProcedureContract(ABC):
         resumed = self.make()
         replay(resumed, run.log)
         assert resumed.done
+
+    def test_the_user_may_ask_for_more_epochs(self) -> None:
+        """They follow those of the procedure, which decides as without them and waits for none of them."""
+        for calls in (2, 5, 9):
+            run = Rehearsal(self.make(), self.measure, 4).run(calls=calls)
+            if run.procedure.done:
+                return
+            asked: dict[str, int] = {}
+            for each in list(run.procedure.ledger)[:4]:
+                asked[each.trial_id] = 3
+                run.tell([Extended(each.trial_id, 3)])
+            for name in asked:
+                if not run.procedure.done and name in run.reasons:
+                    run.tell([Extended(name, 1)])
+                    asked[name] += 1
+            run.run()
+            planned = run.procedure.plan()
+            started = [trial for trial in run.procedure.ledger if trial.source is None]
+            assert planned.configurations is None or len(started) <= planned.configurations
+            for trial in run.procedure.ledger:
+                more = asked.get(trial.trial_id, 0)
+                assert len(trial.curve) <= planned.epochs_each + more
+                assert trial.finished >= more
+                if more:
+                    assert run.reasons[trial.trial_id] == f"finished its {trial.finished} epochs"
+            resumed = self.make()
+            replay(resumed, [Exchange.of(json.loads(json.dumps(each.document()))) for each in run.log])
+            assert resumed.done
 
     def test_it_ends_when_time_is_over(self) -> None:
         """Report that time is over after a few calls: all live configurations stop with that reason."""

@@ -121,8 +121,11 @@ class Rehearsal:
                 self.granted[name] = decision.epochs
                 self.finished[name] = 0
             case Continue():
-                assert name not in self.reasons, f"{name} has ended: {self.reasons[name]}"
                 assert decision.epochs >= 1
+                if name in self.reasons:
+                    assert self.procedure.ledger[name].extended or self.procedure.ledger[name].guest
+                    self.granted[name] = self.finished[name]
+                    del self.reasons[name]
                 self._paused.discard(name)
                 self.granted[name] += decision.epochs
             case Pause():

@@ -113,6 +113,21 @@ def test_a_configuration_is_added(experiment: Page, runner: FakeRunner) -> None:
     assert page.value(cell("c006", "Owner")) == "ada"
 
 
+def test_a_finished_configuration_trains_on(experiment: Page, runner: FakeRunner) -> None:
+    page = experiment
+    page.click(button("c001", "stop"))
+    confirm(page, "saves about")
+    runner.apply_all()
+    wait_for_cell(page, "c001", "Status", "■ stopped")
+    page.click(button("c001", "extend"))
+    page.wait("document.querySelector('dialog .effect p') !== null")
+    fill(page, "Additional epochs", "3")
+    confirm(page, "for 3 more epochs")
+    assert [each["command"] for each in runner.commands()][-1] == {"command": "extend", "trial": "c001", "epochs": 3}
+    assert runner.apply_all() == ["extend"]
+    wait_for_cell(page, "c001", "Status", "▶ running")
+
+
 def test_a_pause_becomes_a_resume(experiment: Page, runner: FakeRunner) -> None:
     page = experiment
     page.click(button("c000", "pause"))

@@ -12,6 +12,7 @@ from optimizer.steering import (
     Add,
     Clone,
     End,
+    Extend,
     Pause,
     Prioritise,
     Resume,
@@ -47,6 +48,9 @@ class Steered(Protocol):
         origin: Origin | None,
     ) -> str:
         """Clone a configuration, and return the id of the clone."""
+
+    def extend(self, trial_id: str, epochs: int, *, origin: Origin | None) -> None:
+        """Train a configuration for more epochs."""
 
     def stop(self, trial_id: str, *, origin: Origin | None) -> None:
         """Stop a configuration."""
@@ -84,6 +88,8 @@ def _carry_out(command: Command, origin: Origin, search: Steered) -> str:
             return search.add(read_params(params), epochs=epochs, origin=origin)
         case Clone(trial_id, params, epoch, epochs):
             return search.clone(trial_id, read_params(params), epoch=epoch, epochs=epochs, origin=origin)
+        case Extend(trial_id, epochs):
+            search.extend(trial_id, epochs, origin=origin)
         case Stop(trial_id):
             search.stop(trial_id, origin=origin)
         case Pause(trial_id):

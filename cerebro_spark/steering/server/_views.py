@@ -107,6 +107,7 @@ def _configuration(known: Configuration) -> dict[str, Any]:
         "parent": known.parent,
         "parent_epoch": known.parent_epoch,
         "granted": known.granted,
+        "owed": known.owed,
         "finished": known.finished,
         "seconds": known.seconds,
         "metrics": {name: _json(value) for name, value in _last(known).items()},

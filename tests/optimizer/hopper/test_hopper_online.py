@@ -542,10 +542,27 @@ def test_lost_units_revive_no_stopped_configuration() -> None:
     hopper = Hopper(["a"], {0: ["w0"]})
     hopper.finish(hopper.next_unit("w0"), 1.0)
     hopper.stop("a")
-    with pytest.raises(HopperError, match="a was stopped: it has no other epoch"):
+    with pytest.raises(HopperError, match="a was stopped: revive it before its next epoch"):
         hopper.enter("a", 0)
     assert hopper.done
     assert hopper.next_unit("w0") is None
+
+
+def test_a_stopped_configuration_is_revived() -> None:
+    """A unit that was in flight when it was stopped still counts, and is not given out again."""
+    hopper = Hopper(["a"], {0: ["w0"], 1: ["w0"]}, policy="fixed")
+    flying = hopper.next_unit("w0")
+    assert flying is not None
+    hopper.stop("a")
+    hopper.finish(flying, 1.0)
+    assert hopper.next_unit("w0") is None
+    hopper.revive("a")
+    hopper.enter("a", 0, [flying.partition])
+    rest = hopper.next_unit("w0")
+    assert rest is not None
+    assert rest.partition != flying.partition
+    hopper.finish(rest, 1.0)
+    assert hopper.done
 
 
 def test_partitions_that_nobody_holds_yet() -> None:

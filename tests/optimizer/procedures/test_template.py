@@ -20,6 +20,7 @@ from optimizer.procedures import (
     Ended,
     EpochResult,
     Exchange,
+    Extended,
     Hyperband,
     Limits,
     Listed,
@@ -440,6 +441,7 @@ RESULTS: list[Result] = [
     Added({"lr": 0.1}, 2, Source("c009", 4)),
     Added({"lr": 0.1}, 2, Source("c009", 4), ORIGIN),
     Stopped("c000", "stopped by ada", ORIGIN),
+    Extended("c000", 2, ORIGIN),
     OutOfTime("ended by ada", ORIGIN),
 ]
 
@@ -471,6 +473,7 @@ def changed(document: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 STARTED = decision_document(DECISIONS[0])
 MEASURED = result_document(RESULTS[0])
+EXTENDED = result_document(Extended("c000", 2, ORIGIN))
 STOPPED = result_document(Stopped("c000", "stopped by ada", ORIGIN))
 
 
@@ -515,7 +518,7 @@ STOPPED = result_document(Stopped("c000", "stopped by ada", ORIGIN))
         (
             read_result,
             changed(MEASURED, result="end"),
-            "result must be one of epoch, ended, out of time, added, stopped, got 'end' in",
+            "result must be one of epoch, ended, out of time, added, stopped, extended, got 'end' in",
         ),
         (
             read_result,
@@ -524,6 +527,7 @@ STOPPED = result_document(Stopped("c000", "stopped by ada", ORIGIN))
         ),
         (read_result, changed(STOPPED, origin={"command": "f3a0", "user": "ada"}), "see at"),
         (read_result, changed(MEASURED, origin=STOPPED["origin"]), "see origin"),
+        (read_result, changed(EXTENDED, epochs=0), "epochs must be at least 1, got 0"),
         (
             read_result,
             changed(MEASURED, metrics={"loss": "low"}),

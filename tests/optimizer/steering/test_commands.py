@@ -14,6 +14,7 @@ from optimizer.steering import (
     Add,
     Clone,
     End,
+    Extend,
     Pause,
     Prioritise,
     Resume,
@@ -32,6 +33,7 @@ PARAMS = st.dictionaries(st.text(min_size=1), PLAIN, min_size=1, max_size=3)
 COMMANDS = st.one_of(
     st.builds(Add, PARAMS, COUNTS),
     st.builds(Clone, IDS, PARAMS, COUNTS, COUNTS),
+    st.builds(Extend, IDS, st.integers(1, 99)),
     *(st.builds(kind, IDS) for kind in (Stop, Pause, Resume, Prioritise)),
     st.just(End()),
 )
@@ -58,6 +60,10 @@ def test_optional_fields_may_be_missing() -> None:
     ("document", "message"),
     [
         ([], "document of a command must be a mapping, got \\[\\]"),
+        (
+            {"command": "extend", "trial": "c003"},
+            "epochs must be a whole number of at least 1, got None. It is the number",
+        ),
         ({}, "command must be one of add, .*, got None"),
         ({"command": ["add"]}, "command must be one of add"),
         ({"command": "stopp", "trial": "c000"}, "got 'stopp'; did you mean 'stop'"),

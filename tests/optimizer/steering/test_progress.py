@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from optimizer.errors import InvalidArgumentError
 from optimizer.steering import (
     Clone,
+    Extend,
     Origin,
     Pause,
     Prioritise,
@@ -40,6 +41,8 @@ class Model:
     held: bool = False
     revision: int = 1
     owner: str = ""
+    owed: int = 0
+    is_free: bool = False
 
     @property
     def live(self) -> bool:
@@ -119,23 +122,40 @@ class Experiment(RuleBasedStateMachine):
                 self.happen("orders", order(decisions=[{"decision": kind, "trial": trial, "reason": "rung 0"}]))
                 known.status = "paused"
             case "stop":
-                self.happen("orders", order(decisions=[{"decision": kind, "trial": trial, "reason": "rank 9"}]))
+                more = {"decision": "continue", "trial": trial, "epochs": known.owed, "reason": "more epochs"}
+                stop = {"decision": kind, "trial": trial, "reason": "rank 9"}
+                self.happen("orders", order(decisions=[stop, more] if known.owed else [stop]))
                 known.status = "finished" if known.losses else "stopped"
+                if known.owed:
+                    self.go_beyond(known, known.owed)
+                    known.held, known.owed = False, 0
             case "raised":
                 self.happen("orders", order([{"result": "ended", "trial": trial, "status": "raised"}]))
                 known.status = "raised"
         if kind in {"stop", "raised"}:
-            known.held = False
+            known.held, known.owed = False, 0
 
-    @rule(trial=trials, kind=st.sampled_from([Stop, Pause, Resume, Prioritise, Clone]), user=st.sampled_from("ab"))
+    @staticmethod
+    def go_beyond(known: Model, epochs: int) -> None:
+        """Train more epochs than the procedure has granted."""
+        if not known.live:
+            known.granted = len(known.losses)
+        known.status, known.is_free = "running", True
+        known.granted, known.revision = known.granted + epochs, known.revision + 1
+
+    @rule(
+        trial=trials, kind=st.sampled_from([Stop, Pause, Resume, Prioritise, Clone, Extend]), user=st.sampled_from("ab")
+    )
     def ask(self, trial: str, kind: Any, user: str) -> None:
-        command = Clone(trial, {"lr": 0.01}) if kind is Clone else kind(trial)
+        command = {Clone: Clone(trial, {"lr": 0.01}), Extend: Extend(trial, 2)}.get(kind) or kind(trial)
         known = self.model[trial]
         names = [document["command"] for _, document, _ in self.pending if document["trial"] == trial]
         holds = [name for name in names if name in {"pause", "resume"}]
         held = holds[-1] == "pause" if holds else known.held
         if kind is Clone:
             possible = bool(known.losses)
+        elif kind is Extend:
+            possible = known.status != "raised"
         else:
             fits = not held if kind is Pause else held if kind is Resume else True
             possible = known.live and "stop" not in names and fits
@@ -159,6 +179,9 @@ class Experiment(RuleBasedStateMachine):
             decision = {"decision": "stop", "trial": command.trial_id, "reason": "by a user"}
             self.happen("orders", order([request], [decision]))
             known.status, known.held, known.revision = "stopped", False, known.revision + 1
+            known.owed = 0
+        if outcome == "applied" and isinstance(command, Extend) and known.status != "raised":
+            self.extend(command, known, {"command": ident, "user": user, "at": ""})
         if outcome == "applied" and isinstance(command, Clone):
             origin = {"command": ident, "user": user, "at": "2026-11-29T12:00:00Z"}
             source = {"trial": command.trial_id, "epoch": len(known.losses)}
@@ -181,11 +204,22 @@ class Experiment(RuleBasedStateMachine):
             elif isinstance(command, Prioritise):
                 known.revision += 1
 
+    def extend(self, command: Extend, known: Model, origin: dict[str, str]) -> None:
+        """The epochs of a configuration that the procedure decides about follow those of the procedure."""
+        request = {"result": "extended", "trial": command.trial_id, "epochs": 2, "origin": origin}
+        more = {"decision": "continue", "trial": command.trial_id, "epochs": 2, "reason": "more epochs"}
+        waits = known.live and not known.owner and not known.is_free
+        self.happen("orders", order([request], [] if waits else [more]))
+        if waits:
+            known.owed, known.revision = known.owed + 2, known.revision + 1
+        else:
+            self.go_beyond(known, 2)
+
     @invariant()
     def the_progress_is_that_of_the_model(self) -> None:
         for name, known in self.model.items():
             folded = self.progress.configurations[name]
-            assert (folded.status, folded.granted) == (known.shown, known.granted)
+            assert (folded.status, folded.granted, folded.owed) == (known.shown, known.granted, known.owed)
             assert [metrics["loss"] for metrics in folded.history] == known.losses
             assert (folded.revision, folded.owner, folded.is_held) == (known.revision, known.owner, known.held)
             assert [change.revision for change in folded.changes] == list(range(1, known.revision + 1))

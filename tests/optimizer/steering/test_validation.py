@@ -11,6 +11,7 @@ from optimizer.steering import (
     Clone,
     Configuration,
     End,
+    Extend,
     Pause,
     Prioritise,
     Progress,
@@ -30,7 +31,9 @@ def progress() -> Progress:
     over = Configuration("c002", {"lr": 0.3, "hidden": 8}, 5, history=[{"loss": 0.9}], reason="rank 3 of 3")
     over.set_status("finished")
     fresh = Configuration("c003", {"lr": 0.4, "hidden": 8}, 5)
-    every = {each.trial_id: each for each in (running, waiting, over, fresh)}
+    failed = Configuration("c004", {"lr": 0.5, "hidden": 8}, 5)
+    failed.set_status("raised")
+    every = {each.trial_id: each for each in (running, waiting, over, fresh, failed)}
     return Progress(epochs=4, workers=2, seconds=100.0, configurations=every)
 
 
@@ -42,6 +45,7 @@ def progress() -> Progress:
         (Prioritise("c002"), "trial must be running or paused, got c002"),
         (Resume("c000"), "trial must be paused by a user, got c000, which is running."),
         (Resume("c001"), "trial must be paused by a user, got c001, which is paused by the procedure"),
+        (Extend("c004", 2), "trial must have neither failed nor diverged, got c004, which has (raised). Clone one of"),
         (Clone("c003", {}), "trial must have finished an epoch, got c003, which has none"),
         (Clone("c000", {}, 3), "epoch must be a finished epoch of c000, 1 to 2, got 3. Leave it out for the last one"),
         (Clone("c000", {"Lr": 1}), "params must be among lr, hidden, got 'Lr'; did you mean 'lr'?"),
@@ -52,7 +56,16 @@ def test_an_impossible_command_is_refused_with_a_remedy(progress: Progress, comm
 
 
 @pytest.mark.parametrize(
-    "command", [Stop("c000"), Pause("c000"), Clone("c002", {"lr": 1}, 1), Prioritise("c001"), End(), Add({"x": 1})]
+    "command",
+    [
+        Stop("c000"),
+        Pause("c000"),
+        Clone("c002", {"lr": 1}, 1),
+        Prioritise("c001"),
+        End(),
+        Extend("c002", 1),
+        Add({"x": 1}),
+    ],
 )
 def test_a_possible_command_is_not_refused_until_the_run_is_over(progress: Progress, command: Any) -> None:
     assert refusal(command, progress) is None
@@ -83,6 +96,8 @@ def test_a_conflict_tells_the_changes(progress: Progress) -> None:
         (Add({"lr": 1}, 1), 1, 20.0, 10.0, "A new configuration trains for 1 epoch."),
         (Clone("c000", {"lr": 1}), 4, 80.0, 40.0, "A copy of c000 after epoch 2 trains for 4 epochs with lr = 1 inst"),
         (Clone("c000", {}, 1, 2), 2, 40.0, 20.0, "A copy of c000 after epoch 1 trains for 2 epochs."),
+        (Extend("c000", 2), 2, 40.0, 20.0, "c000 trains for 2 more epochs, once the procedure has ended it."),
+        (Extend("c002", 1), 1, 20.0, 10.0, "c002, which is finished, continues after epoch 1 for 1 more epoch."),
         (Stop("c000"), -3, -60.0, -30.0, "c000 keeps 2 finished epochs; 3 granted epochs are not trained."),
         (Stop("c001"), 0, 0.0, 0.0, "c001 keeps 2 finished epochs; 0 granted epochs are not trained."),
         (End(), -8, -160.0, -80.0, "The search ends; 3 configurations keep their finished epochs; 8 granted epochs ar"),

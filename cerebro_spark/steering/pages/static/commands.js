@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, element, setText } from "./dom.js";
 import { param, time } from "./format.js";
 
-const VERBS = { add: "Add", clone: "Clone", stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise", end: "End the search" };
+const VERBS = { add: "Add", clone: "Clone", extend: "Extend", stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise", end: "End the search" };
 const MARKS = { pending: "…", applied: "✓", refused: "✕", withdrawn: "↶" };
 
 // A command as a sentence.

@@ -87,6 +87,17 @@ export const epochsField = {
   },
 };
 
+export const moreEpochsField = {
+  name: "epochs",
+  label: "Additional epochs",
+  value: 1,
+  hint: "They follow those that the procedure grants.",
+  read: (text) => {
+    if (!/^[1-9][0-9]*$/.test(text.trim())) throw new Error("must be a whole number above 0");
+    return Number(text);
+  },
+};
+
 // A repeated attempt has the same key, so that the server carries the command out once.
 class Keys {
   constructor() {

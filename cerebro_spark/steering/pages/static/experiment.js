@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { notify } from "../udfs.web/shell.js";
-import { bulk, command, details, epochsField, row } from "./dialogs.js";
+import { bulk, command, details, epochsField, moreEpochsField, row } from "./dialogs.js";
 import { Commands, sentence } from "./commands.js";
 import { configurationRows, csv, download } from "./csv.js";
 import { Curves } from "./curves.js";
@@ -16,7 +16,7 @@ import { Table } from "./table.js";
 const PAUSE_MS = 300;
 const RETRY_MS = 2000;
 const NOTICE_MS = 20000;
-const VERBS = { stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise" };
+const VERBS = { stop: "Stop", pause: "Pause", resume: "Resume", prioritise: "Prioritise", extend: "Extend" };
 
 const page = byId("experiment");
 const run = page.dataset.run;
@@ -141,6 +141,7 @@ function steer(action, id) {
   const shared = { run, refresh, sent, closed: returnTo(id, action), revision: () => model.find(id)?.revision };
   if (action === "clone") return clone(id, shared);
   const verb = `${VERBS[action]} ${id}`;
+  if (action === "extend") return command({ ...shared, title: verb, verb, fields: [moreEpochsField], build: ({ epochs }) => ({ command: action, trial: id, epochs }) });
   return command({ ...shared, title: verb, verb, build: () => ({ command: action, trial: id }) });
 }
 

@@ -18,14 +18,17 @@ const ACTIONS = [
   { name: "pause", label: "Pause" },
   { name: "prioritise", label: "Prioritise" },
   { name: "clone", label: "Clone" },
+  { name: "extend", label: "Extend" },
 ];
 
+const epochs = ({ done, granted, owed }) => `${done} of ${granted}${owed ? ` + ${owed}` : ""}`;
 const ended = (row) => !["running", "paused", "waiting"].includes(row.status);
 
 // Reason why a control does not apply to a configuration, or an empty text.
 function obstacle(action, row, editor) {
   if (!editor) return "Your role is viewer: an editor may do this";
   if (action === "clone") return row.done ? "" : "It has not finished an epoch yet";
+  if (action === "extend") return !ended(row) || ["stopped", "finished"].includes(row.status) ? "" : `It has ended: ${row.status}`;
   return ended(row) ? `It has ended: ${row.status}` : "";
 }
 
@@ -60,10 +63,10 @@ export class Table {
     const columns = [
       { name: "id", width: 130, label: "Configuration", value: (row) => row.id },
       { name: "status", width: 235, label: "Status", value: (row) => row.status },
-      { name: "actions", width: 265, label: "Actions" },
+      { name: "actions", width: 325, label: "Actions" },
       { name: "last", width: 110, label: metric, value: (row) => row.last, text: (row) => number(row.last), numeric: true, better: true },
       { name: "best", width: 90, label: best, value: (row) => row.best, text: (row) => (Number.isNaN(row.best) ? "" : number(row.best)), numeric: true, better: true },
-      { name: "epochs", width: 110, label: "Epochs", value: (row) => row.done, text: (row) => `${row.done} of ${row.granted}`, numeric: true },
+      { name: "epochs", width: 110, label: "Epochs", value: (row) => row.done, text: epochs, numeric: true },
       ...params.map((name) => ({
         name: `param ${name}`, width: 95, label: name, value: (row) => row.params[name], text: (row) => (name in row.params ? param(row.params[name]) : ""),
         numeric: this.rows.every((row) => !(name in row.params) || typeof row.params[name] === "number"),

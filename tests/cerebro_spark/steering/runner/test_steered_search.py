@@ -18,7 +18,7 @@ from cerebro_spark import GridSearch, Selection, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import Journal
 from cerebro_spark.steering.runner import _runner
-from optimizer.procedures import Added, OutOfTime, Stopped
+from optimizer.procedures import Added, Extended, OutOfTime, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def carried_out(store: Store, run: str) -> list[str]:
         result.origin.command
         for order in Journal(store, run).orders()
         for result in order.results
-        if isinstance(result, (Added, Stopped, OutOfTime)) and result.origin is not None
+        if isinstance(result, (Added, Extended, Stopped, OutOfTime)) and result.origin is not None
     ]
 
 
@@ -213,3 +213,40 @@ def test_a_server_that_never_answers_costs_a_search_nothing_but_its_report(
     found = task.fit(prepared, run_id="unreported", server=server.address)
     assert [trial.status for trial in found.trials] == ["finished"] * 4
     assert not server.settings
+
+
+def test_more_epochs_give_the_bits_of_epochs_that_were_granted_at_once(
+    spark: SparkSession, prepared: PreparedData, server: PlayedServer
+) -> None:
+    """For a running, a stopped and a finished configuration; the driver that resumes trains the same."""
+    task = grid(spark, prepared.store)
+    longer = grid(spark, prepared.store, num_epochs=EPOCHS + 3).fit(prepared)
+    server.command("hold", {"command": "pause", "trial": "c003"})
+    experiment = task.start(prepared, run_id="longer", server=server.address)
+    server.until(lambda: server.states().get("hold") == "applied")
+    server.command("running", {"command": "extend", "trial": "c003", "epochs": 3})
+    server.command("stop", {"command": "stop", "trial": "c001"})
+    server.until(lambda: server.states().get("stop") == "applied")
+    left = EPOCHS + 3 - len(experiment.trials[1].history)
+    server.command("stopped", {"command": "extend", "trial": "c001", "epochs": left})
+    until(lambda: experiment.trials[0].status == experiment.trials[2].status == "finished")
+    for number, epochs in enumerate((1, 2)):
+        server.command(f"finished-{number}", {"command": "extend", "trial": "c000", "epochs": epochs})
+    server.command("typo", {"command": "extend", "trial": "c009", "epochs": 1})
+    server.until(lambda: "pending" not in server.states().values())
+    server.command("free", {"command": "resume", "trial": "c003"})
+    found = experiment.wait(120)
+    assert {ident for ident, state in server.states().items() if state == "refused"} == {"typo"}
+    assert {trial.trial_id: len(trial.history) for trial in found.trials} == {
+        "c000": EPOCHS + 3,
+        "c001": EPOCHS + 3,
+        "c002": EPOCHS,
+        "c003": EPOCHS + 3,
+    }
+    assert same_bits(found, longer) == 3
+    assert carried_out(prepared.store, "longer") == ["running", "stop", "stopped", "finished-0", "finished-1"]
+    check_delivered(server, prepared.store, "longer")
+    again = task.resume("longer")
+    assert [(trial.trial_id, trial.history, trial.reason) for trial in again.trials] == [
+        (trial.trial_id, trial.history, trial.reason) for trial in found.trials
+    ]
