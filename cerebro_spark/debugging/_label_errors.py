@@ -17,8 +17,9 @@ from cerebro_spark.debugging._checks import (
     label_counts,
     label_of,
 )
+from cerebro_spark.debugging._cleanlab import check_installed
 from cerebro_spark.debugging._cross_fit import configuration_of, fold_models
-from cerebro_spark.errors import EmptyInputError, LabelError, MissingPackageError
+from cerebro_spark.errors import EmptyInputError, LabelError
 from cerebro_spark.tune import Search, TunedModel
 from optimizer.arguments import one_of, whole
 from udfs.arrow import RowMap, RowPolicy
@@ -117,7 +118,7 @@ def find_label_errors(
 
         find_label_errors(search, df, id_column="id").head(20)
     """
-    _check_installed()
+    check_installed("find_label_errors")
     one_of("score", score, _SCORES)
     check_result_names(id_column, _COLUMNS)
     check_ids(df, id_column, "df")
@@ -134,13 +135,6 @@ def find_label_errors(
         check_classes(models[0].task, label_column)
     scored = _scored(models, df, id_column, label_column, rule).toPandas()
     return _ranked(scored, models[0], id_column, score)
-
-
-def _check_installed() -> None:
-    try:
-        import cleanlab  # noqa: F401 - an optional package
-    except ImportError as error:
-        raise MissingPackageError("find_label_errors needs cleanlab: pip install 'cerebro-spark[debugging]'") from error
 
 
 def _check_folds(counts: Mapping[Any, int], label_column: str, folds: int) -> None:

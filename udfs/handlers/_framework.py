@@ -189,6 +189,18 @@ class Framework(Handler, Protocol):
     def open_export(self, data: bytes) -> Exported:
         """Open what :meth:`export` wrote: a function from one array per input to one array per output."""
 
+    def open_features(self, data: bytes) -> Exported:
+        """Open what :meth:`export` wrote, up to its last layer with parameters: the output is what that layer reads.
+
+        The output has the shape ``(rows, channels)``.
+
+        Raises
+        ------
+        UntraceableModelError
+            There is no such layer; the default knows none.
+        """
+        raise UntraceableModelError(f"{self.name} opens no features of a network (Framework.open_features)")
+
     # --- networks that a user gave, on their way to workers and into saved stages
 
     def fingerprint(self, model: Any) -> str:

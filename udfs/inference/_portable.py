@@ -96,6 +96,16 @@ class PortableNetwork:
         """
         return _opened(self)
 
+    def open_features(self) -> Network:
+        """Open it up to its last layer with parameters: a function that returns what this layer reads.
+
+        Raises
+        ------
+        udfs.handlers.UntraceableModelError
+            It has no such layer.
+        """
+        return self.own_framework.open_features(self.data)
+
     def __hash__(self) -> int:
         return hash(self.digest)
 

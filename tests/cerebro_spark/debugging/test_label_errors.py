@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 pytest.importorskip("cleanlab", reason="pip install 'cerebro-spark[debugging]'")
 
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store, TrainingFunctions
-from cerebro_spark.debugging import find_label_errors
+from cerebro_spark.debugging import find_label_errors, find_outliers
 from cerebro_spark.errors import ColumnError, InvalidArgumentError, LabelError, RunError, TrainerError
 from cerebro_spark.hopper import Journal
 
@@ -166,6 +166,9 @@ def test_a_model_scores_a_held_out_table(spark: SparkSession, store: Store, tabl
     theirs = get_label_quality_scores(scored["label"].to_numpy(), chances, method="normalized_margin")
     ours = found.head(119).set_index("id").loc[scored.index, "score"]
     assert np.allclose(ours, theirs, atol=1e-6)
+    # Near rows of the model, whose one layer reads a and b.
+    strange = find_outliers(model, df, id_column="id")
+    assert len(strange) == 120 and strange["id"].iloc[-1] == "r0007" and strange["score"][:119].between(0, 1).all()
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,12 @@ class KerasFramework(Framework):
 
         return _export.open_export(data)
 
+    def open_features(self, data: bytes) -> Exported:
+        """Open a ``.keras`` archive up to its last layer with weights."""
+        from udfs.handlers.keras import _last_features
+
+        return _last_features.open_features(data)
+
     def fingerprint(self, model: Any) -> str:
         """Hash configuration, classes and the values of the weights."""
         from udfs.handlers.keras import _pickling as _travel

@@ -11,7 +11,7 @@ from torch import nn
 
 from udfs.handlers._framework import Framework
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch import _export, _exported_program, _networks, _program, _settings
+from udfs.handlers.torch import _export, _exported_program, _last_features, _networks, _program, _settings
 from udfs.handlers.torch import _pickling as _travel
 from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._hidden_modules import has_meta_tensor
@@ -170,6 +170,10 @@ class TorchFramework(Framework):
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.pt2`` archive."""
         return _export.open_export(data)
+
+    def open_features(self, data: bytes) -> Exported:
+        """Open a ``.pt2`` archive up to its last layer with parameters."""
+        return _last_features.open_features(data)
 
     def is_exported(self, model: Any) -> bool:
         """Return whether a model is a program of ``torch.export``."""
