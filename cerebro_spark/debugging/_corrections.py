@@ -16,7 +16,7 @@ from optimizer.errors import nearest
 from udfs.driver import quoted, validate_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["relabel"]
 
@@ -28,7 +28,7 @@ _CORRECTION = "__corrected"
 @validate_arguments
 def relabel(
     df: DataFrame,
-    corrections: DataFrame | pd.DataFrame | str | Path,
+    corrections: DataFrame | pd.DataFrame | Sequence[Mapping[str, Any]] | str | Path,
     *,
     id_column: str,
     label_column: str,
@@ -41,10 +41,11 @@ def relabel(
     ----------
     df : DataFrame
         Rows with the id and label columns.
-    corrections : DataFrame, pandas.DataFrame, str or Path
-        Corrected labels: a table with the columns ``id_column`` and ``correction_column``, or the path of a CSV file
-        with them, such as the reviewed result of :func:`find_label_errors`. Rows without a corrected label, which
-        the reviewer has not decided, are left as they are. The driver holds all corrections.
+    corrections : DataFrame, pandas.DataFrame, sequence of mappings, str or Path
+        Corrected labels: a table with the columns ``id_column`` and ``correction_column``, the records of
+        :meth:`cerebro_spark.steering.Client.corrections`, or the path of a CSV file with these columns, such as the
+        reviewed result of :func:`find_label_errors`. Rows without a corrected label, which the reviewer has not
+        decided, are left as they are. The driver holds all corrections.
     id_column : str
         Column with a different value in each row, in both tables.
     label_column : str
@@ -115,6 +116,8 @@ def _read(corrections: Any, df: DataFrame, id_column: str) -> pd.DataFrame:
         # Ids of text may look like numbers: 007 is not 7.
         is_text = df.schema[id_column].dataType.simpleString() == "string"
         return pd.read_csv(path, dtype={id_column: "string"} if is_text else None)
+    if not isinstance(corrections, DataFrame):
+        return pd.DataFrame(list(corrections)).astype(object)
     table: pd.DataFrame = corrections.toPandas()
     return table
 

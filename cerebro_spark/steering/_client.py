@@ -150,6 +150,32 @@ class Client(RequestMethods):
         """
         return list(self._connection.request("GET", f"{_of(run)}/commands")["commands"])
 
+    def corrections(self, run: str, *, id_column: str = "id") -> list[dict[str, Any]]:
+        """Return the corrected labels of an experiment, as :func:`cerebro_spark.debugging.relabel` takes them.
+
+        Parameters
+        ----------
+        run : str
+            Name of the run.
+        id_column : str
+            Column of the table that names rows. Default ``"id"``.
+
+        Returns
+        -------
+        list of dict
+            Records with the id, ``given_label``, ``corrected_label``, ``user`` and ``time`` (seconds since 1970). A
+            label that the reviewer has kept is there as well.
+        """
+        listed = self._connection.request("GET", f"{_of(run)}/corrections")["corrections"]
+        names = {
+            "row": id_column,
+            "given": "given_label",
+            "label": "corrected_label",
+            "user": "user",
+            "created": "time",
+        }
+        return [{name: each[key] for key, name in names.items()} for each in listed]
+
     def effect(self, run: str, command: Command) -> dict[str, Any]:
         """Predict the effect of a command without sending it.
 

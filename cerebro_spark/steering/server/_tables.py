@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, Boolean, Column, Float, Integer, MetaData, String, Table
 
-__all__ = ["COMMANDS", "EVENTS", "EXPERIMENTS", "POOLS", "REQUESTS"]
+__all__ = ["COMMANDS", "CORRECTIONS", "EVENTS", "EXPERIMENTS", "POOLS", "REQUESTS"]
 
 _METADATA = MetaData()
 
@@ -83,3 +83,16 @@ REQUESTS = Table(
     Column("idempotency_key", String),
 )
 """Requests of users in the order in which they were accepted; ``run`` is the run that a request is about, or ``""``."""
+
+CORRECTIONS = Table(
+    "corrections",
+    _METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("experiment", Integer),
+    Column("row", String),
+    Column("given", JSON),
+    Column("label", JSON),
+    Column("user", String),
+    Column("created", Float),
+)
+"""Latest decision on the label of each row; ``row`` is its id as JSON text."""

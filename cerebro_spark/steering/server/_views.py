@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["commands", "configurations", "events_since", "experiment", "experiments", "metrics", "units"]
 
 # Names of server-sent events by stream.
-_EVENT_NAMES = {"commands": "command", "trials": "message"}
+_EVENT_NAMES = {"commands": "command", "corrections": "message", "trials": "message"}
 _MOST_UNIT_DOCUMENTS = 5000
 # SQLite stores integers of 64 bits.
 _LARGEST_ID = (1 << 63) - 1

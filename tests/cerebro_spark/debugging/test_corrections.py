@@ -36,6 +36,8 @@ def test_a_reviewed_file_changes_the_decided_labels_alone(table: DataFrame, tmp_
     expected = {"000": 0, "001": 0, "002": 0, "003": 1, "004": 0, "005": 1, "006": 1}
     assert corrected(table, str(file)) == expected
     assert corrected(table, pd.read_csv(file, dtype={"row.id": str})) == expected
+    records = [{"row.id": "001", "corrected_label": 0, "user": "ada"}, {"row.id": "006", "corrected_label": 1}]
+    assert corrected(table, records) == expected, "those of Client.corrections"
     spark = table.sparkSession
     frame = spark.createDataFrame([("001", 0.0), ("006", 1.0)], "`row.id` string, better double")
     assert corrected(table, frame, correction_column="better") == expected

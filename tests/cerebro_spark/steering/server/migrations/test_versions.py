@@ -14,7 +14,7 @@ from places import ROOT
 from sqlalchemy import create_engine, inspect
 
 from cerebro_spark.steering.server import DatabaseRefusedError, open_database
-from cerebro_spark.steering.server._tables import COMMANDS, EVENTS, EXPERIMENTS, POOLS, REQUESTS
+from cerebro_spark.steering.server._tables import COMMANDS, CORRECTIONS, EVENTS, EXPERIMENTS, POOLS, REQUESTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def insert_run(path: Path) -> None:
 
 def test_the_tables_are_those_of_the_migrations(tmp_path: Path) -> None:
     inspector = inspect(open_database(tmp_path / "server.sqlite"))
-    for table in (EXPERIMENTS, EVENTS, COMMANDS, POOLS, REQUESTS):
+    for table in (EXPERIMENTS, EVENTS, COMMANDS, POOLS, REQUESTS, CORRECTIONS):
         assert [column["name"] for column in inspector.get_columns(table.name)] == [each.name for each in table.columns]
 
 
