@@ -1,5 +1,6 @@
 """Commands that steer a running search: their validation, effects and conflicts. Needs the standard library only."""
 
+from optimizer.steering._best_so_far import best_so_far
 from optimizer.steering._commands import (
     COMMANDS,
     Add,
@@ -18,6 +19,8 @@ from optimizer.steering._commands import (
 )
 from optimizer.steering._effect import Effect, effect
 from optimizer.steering._events import STREAMS, check_event, document_digest
+from optimizer.steering._importance import importances
+from optimizer.steering._narrowing import Narrowed, narrowed_space
 from optimizer.steering._origins import Origin, origins
 from optimizer.steering._plain_json import is_plain_json
 from optimizer.steering._progress import Change, Configuration, Progress
@@ -34,12 +37,14 @@ __all__ = [
     "Effect",
     "End",
     "Extend",
+    "Narrowed",
     "Origin",
     "Pause",
     "Prioritise",
     "Progress",
     "Resume",
     "Stop",
+    "best_so_far",
     "check_event",
     "command_document",
     "command_name",
@@ -47,7 +52,9 @@ __all__ = [
     "conflict",
     "document_digest",
     "effect",
+    "importances",
     "is_plain_json",
+    "narrowed_space",
     "origins",
     "read_command",
     "refusal",

@@ -59,6 +59,8 @@ class Configuration:
         Metrics of each finished epoch.
     cursors : list of int
         Number of the event that reported each finished epoch.
+    ended : dict of int to float
+        Seconds from the start of the run to the end of each epoch's last unit; epochs count from 0.
     seconds : float
         Time that its units took on workers.
     traceback : str
@@ -82,6 +84,7 @@ class Configuration:
     reason: str = ""
     history: list[dict[str, float]] = field(default_factory=list)
     cursors: list[int] = field(default_factory=list)
+    ended: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0
     traceback: str = ""
     owed: int = 0
@@ -313,6 +316,7 @@ class Progress:
         self.seconds += unit["seconds"]
         if known := self.configurations.get(unit["trial_id"]):
             known.seconds += unit["seconds"]
+            known.ended[unit["epoch"]] = max(unit["ended"], known.ended.get(unit["epoch"], 0.0))
 
     def _fold_command(self, record: Mapping[str, Any]) -> None:
         document, user, state = record["command"], record["user"] or "a user", record["state"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cerebro_spark.steering.pages import PAGE
+from cerebro_spark.steering.server._analysis import analysis_router
 from cerebro_spark.steering.server._blobs import Blobs
 from cerebro_spark.steering.server._board import Board
 from cerebro_spark.steering.server._correction_routes import correction_router
@@ -59,6 +60,7 @@ def create_server(settings: WebSettings, engine: Engine, pages: Sequence[Page] |
     app = create_app(settings, Accounts(engine), pages)
     board, blobs = Board(engine, app.state.changes), Blobs(engine)
     app.include_router(view_router(board, app.state.changes))
+    app.include_router(analysis_router(board))
     app.include_router(command_router(board))
     app.include_router(correction_router(board))
     app.include_router(runner_router(board, app.state.changes))
