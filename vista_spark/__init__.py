@@ -1,6 +1,11 @@
-"""RUN models over DataFrames: feature transfer from pre-trained networks."""
+"""RUN models over DataFrames: feature transfer from pre-trained networks.
+
+Public names and packages are imported on first access, so that servers without Spark start fast.
+"""
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import udfs
 
@@ -10,56 +15,57 @@ if not hasattr(udfs, "check_packages"):
         "Rename that file or folder, or start Python elsewhere"
     )
 udfs.check_packages()
-udfs.check_pyspark()
 
 from optimizer import __version__
-from vista_spark import roster
-from vista_spark.attribution import (
-    Attribution,
-    Attributor,
-    attribution_of,
-    image_attributor,
-    tensor_attributor,
-    text_attributor,
-)
-from vista_spark.compiling import (
-    CompiledPipeline,
-    CompiledTransfer,
-    TensorPipeline,
-    compile_pipeline,
-    replace_stages,
-)
-from vista_spark.features import (
-    CNNFeaturizer,
-    TextFeaturizer,
-)
-from vista_spark.mlp import MLPClassificationModel, MLPClassifier, MLPRegressionModel, MLPRegressor
-from vista_spark.network import profile
-from vista_spark.occlusion import (
-    ExplainerSession,
-    Explanation,
-    OcclusionExplainer,
-    OcclusionExplainerModel,
-    OcclusionOptions,
-    Progress,
-    TensorExplanation,
-    explain_image,
-    explain_image_sizes,
-    explain_image_targets,
-    explain_tensor,
-    open_explainer,
-)
-from vista_spark.sessions import memory, session
-from vista_spark.sql import register_sql
-from vista_spark.transfer import (
-    FeatureTransfer,
-    FeatureTransferModel,
-    InferencePass,
-    LayerResult,
-    TransferPredictor,
-    TransferResult,
-    plan_feature_transfer,
-)
+
+if TYPE_CHECKING:
+    from vista_spark import roster
+    from vista_spark.attribution import (
+        Attribution,
+        Attributor,
+        attribution_of,
+        image_attributor,
+        tensor_attributor,
+        text_attributor,
+    )
+    from vista_spark.compiling import (
+        CompiledPipeline,
+        CompiledTransfer,
+        TensorPipeline,
+        compile_pipeline,
+        replace_stages,
+    )
+    from vista_spark.features import (
+        CNNFeaturizer,
+        TextFeaturizer,
+    )
+    from vista_spark.mlp import MLPClassificationModel, MLPClassifier, MLPRegressionModel, MLPRegressor
+    from vista_spark.network import profile
+    from vista_spark.occlusion import (
+        ExplainerSession,
+        Explanation,
+        OcclusionExplainer,
+        OcclusionExplainerModel,
+        OcclusionOptions,
+        Progress,
+        TensorExplanation,
+        explain_image,
+        explain_image_sizes,
+        explain_image_targets,
+        explain_tensor,
+        open_explainer,
+    )
+    from vista_spark.sessions import memory, session
+    from vista_spark.sql import register_sql
+    from vista_spark.transfer import (
+        FeatureTransfer,
+        FeatureTransferModel,
+        InferencePass,
+        LayerResult,
+        TransferPredictor,
+        TransferResult,
+        plan_feature_transfer,
+    )
 
 __all__ = [
     "Attribution",
@@ -105,6 +111,86 @@ __all__ = [
     "tensor_attributor",
     "text_attributor",
 ]
+
+# The imports above, for `__getattr__`.
+_NAMES = {
+    "vista_spark.attribution": {
+        "Attribution",
+        "Attributor",
+        "attribution_of",
+        "image_attributor",
+        "tensor_attributor",
+        "text_attributor",
+    },
+    "vista_spark.compiling": {
+        "CompiledPipeline",
+        "CompiledTransfer",
+        "TensorPipeline",
+        "compile_pipeline",
+        "replace_stages",
+    },
+    "vista_spark.features": {"CNNFeaturizer", "TextFeaturizer"},
+    "vista_spark.mlp": {"MLPClassificationModel", "MLPClassifier", "MLPRegressionModel", "MLPRegressor"},
+    "vista_spark.network": {"profile"},
+    "vista_spark.occlusion": {
+        "ExplainerSession",
+        "Explanation",
+        "OcclusionExplainer",
+        "OcclusionExplainerModel",
+        "OcclusionOptions",
+        "Progress",
+        "TensorExplanation",
+        "explain_image",
+        "explain_image_sizes",
+        "explain_image_targets",
+        "explain_tensor",
+        "open_explainer",
+    },
+    "vista_spark.sessions": {"memory", "session"},
+    "vista_spark.sql": {"register_sql"},
+    "vista_spark.transfer": {
+        "FeatureTransfer",
+        "FeatureTransferModel",
+        "InferencePass",
+        "LayerResult",
+        "TransferPredictor",
+        "TransferResult",
+        "plan_feature_transfer",
+    },
+}
+_PACKAGES = {
+    "attribution",
+    "cli",
+    "compiling",
+    "features",
+    "files",
+    "mlflow",
+    "mlp",
+    "network",
+    "occlusion",
+    "roster",
+    "serving",
+    "sessions",
+    "sql",
+    "transfer",
+    "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name or a package on first access."""
+    home = next((module for module, names in _NAMES.items() if name in names), None)
+    if home is None and name not in _PACKAGES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    udfs.check_pyspark()
+    value = import_module(f"{__name__}.{name}") if home is None else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})
+
 
 # Pipelines saved before the stages had public paths name them by these modules.
 for _module in ("featurizer", "perceptron", "text_featurizer"):
