@@ -31,6 +31,10 @@ class RequestContext(Protocol):
     """
 
     @property
+    def id(self) -> str:
+        """Id of the request."""
+
+    @property
     def spark(self) -> Any:
         """Spark session of the pool."""
 

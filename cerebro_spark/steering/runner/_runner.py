@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import RunContext
     from cerebro_spark.steering.runner._commands import Steered
 
-__all__ = ["Runner", "attach_runner", "connect"]
+__all__ = ["Runner", "attach_runner", "connect", "is_refusal"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class Runner:
                     self._due = due
                     self._failed |= {trial for _, document in documents for trial in _failed(document)}
             except ServerError as error:
-                if not _is_refusal(error):
+                if not is_refusal(error):
                     raise
                 # The other stream may be fine.
                 problem = error
@@ -186,7 +186,7 @@ class Runner:
                     body = {"stream": "trials", "documents": numbered}
                     self._connection.request("POST", f"{self._path}/events", body)
                 except ServerError as error:
-                    if not _is_refusal(error):
+                    if not is_refusal(error):
                         raise
                     _LOG.warning("run %s: the error of %s was not accepted: %s", self._run, trial, error)
             self._failed.discard(trial)
@@ -203,7 +203,7 @@ class Runner:
                 problems = [self._settle(record) for record in _records(reply)]
             except CerebroError as error:
                 problems = [error]
-                if _is_refusal(error):
+                if is_refusal(error):
                     self._is_unknown.set()
             if any(problems):
                 self._closing.wait(backoff.next())
@@ -220,7 +220,7 @@ class Runner:
         try:
             self._connection.request("POST", f"{self._path}/commands/{quote(ident, safe='')}", self._outcomes[ident])
         except ServerError as error:
-            if _is_refusal(error):
+            if is_refusal(error):
                 _LOG.warning("run %s: the outcome of command %s was not accepted: %s", self._run, ident, error)
             return error
         return None
@@ -258,7 +258,9 @@ def connect(server: str) -> Connection:
     return Connection(address, program_token(address), 0.0)
 
 
-def attach_runner(connection: Connection, context: RunContext, search: Steered) -> Runner:
+def attach_runner(
+    connection: Connection, context: RunContext, search: Steered, details: Mapping[str, Any] | None = None
+) -> Runner:
     """Start a runner for a run.
 
     Parameters
@@ -269,6 +271,8 @@ def attach_runner(connection: Connection, context: RunContext, search: Steered) 
         Settings and resources of the run.
     search : Steered
         Search that carries out commands.
+    details : mapping, optional
+        Further settings for the server's pages. By default none.
 
     Returns
     -------
@@ -280,6 +284,7 @@ def attach_runner(connection: Connection, context: RunContext, search: Steered) 
     recorded = asdict(spec)
     parameters = {name: recorded[name] for name in ("trainer", "seed", "policy", "rounds", "replicas", "keep")}
     settings = {
+        **(details or {}),
         "name": spec.run,
         "store": store.uri,
         "metric": spec.metric,
@@ -294,7 +299,7 @@ def attach_runner(connection: Connection, context: RunContext, search: Steered) 
     return runner
 
 
-def _is_refusal(error: CerebroError) -> bool:
+def is_refusal(error: CerebroError) -> bool:
     """Check whether the server refused a request, which it would again."""
     return isinstance(error, ServerError) and 300 <= error.status < 500 and error.status not in _TRY_AGAIN
 

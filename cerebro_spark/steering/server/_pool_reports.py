@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.steering.server._board import Board
 
-__all__ = ["register_pool", "remove_pool", "report_request", "requests_of_pool"]
+__all__ = ["register_pool", "remove_pool", "report_request", "requests_of_pool", "see_pool"]
 
 # Requests with a lasting effect, which a repetition does not double: a launch names its run.
 _REPEATABLE = ("launch",)
@@ -75,6 +75,19 @@ def remove_pool(board: Board, name: str, session: str) -> dict[str, Any]:
     return {"name": name}
 
 
+def see_pool(board: Board, name: str, session: str) -> None:
+    """Record that the runner of a pool is connected.
+
+    Raises
+    ------
+    ApiError
+        Status 404 for an unknown pool, 409 if another runner has replaced this one.
+    """
+    with board.reading() as connection:
+        _check_session(connection, name, session)
+        board.see_runner(name)
+
+
 def requests_of_pool(board: Board, name: str, session: str, after: int) -> dict[str, Any]:
     """Return the pending requests of a pool with larger numbers, and the ids of cancelled ones.
 
@@ -90,7 +103,6 @@ def requests_of_pool(board: Board, name: str, session: str, after: int) -> dict[
     cancelled = select(REQUESTS.c.id).where(mine, REQUESTS.c.state == "cancelled", ~REQUESTS.c.acknowledged)
     with board.reading() as connection:
         _check_session(connection, name, session)
-        board.see_runner(name)
         rows = connection.execute(pending.order_by(REQUESTS.c.number).limit(_MOST_AT_ONCE)).all()
         return {
             "requests": [request_record(row) for row in rows],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cerebro_spark.steering.server import _pool_reports
@@ -45,6 +46,8 @@ def pool_router(board: Board, changes: Changes, blobs: Blobs) -> APIRouter:
             due = _pool_reports.requests_of_pool(board, name, session, after)
             return bool(due["requests"] or due["cancelled"]), due
 
+        # Once: a pool that closes meanwhile is gone, although this request of it still waits.
+        await run_in_threadpool(_pool_reports.see_pool, board, name, session)
         return await waited(changes, wait, read)
 
     @router.post("/requests/{ident}")
