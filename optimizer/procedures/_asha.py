@@ -106,7 +106,7 @@ class ASHA(Sampled):
         if rung + 1 == len(self._rungs):
             self.stop(trial, f"finished its {self._reached[-1]} epochs")
         else:
-            self.pause(trial, f"rung {rung}: waits for its promotion")
+            self.pause(trial, f"rung {rung}: waits until it is among the best 1 / {self.eta} there")
 
     def _promote(self) -> bool:
         for rung in range(len(self._rungs) - 2, -1, -1):

@@ -73,13 +73,14 @@ class Bracket:
         count = self.rungs[self._rung + 1][0]
         more = self.rungs[self._rung + 1][1] - self.rungs[self._rung][1]
         here = self._at(self._rung)
+        size = len(self._members)
         for place, trial in enumerate(ranked[count:], count + 1):
-            procedure.stop(trial, f"{here}: place {place} of {len(self._members)}, {count} go on")
+            procedure.stop(trial, f"{here}: place {place} of {size}, {count} go on")
         self._rung += 1
         self._members = [
             trial
             for place, trial in enumerate(ranked[:count], 1)
-            if procedure.carry_on(trial, more, f"{here}: place {place}, promoted")
+            if procedure.carry_on(trial, more, f"{here}: place {place} of {size}, promoted")
         ]
         self._climbing = {trial.trial_id for trial in self._members}
 

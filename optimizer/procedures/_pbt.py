@@ -72,7 +72,7 @@ class PBT(Sampled):
     >>> _ = search.ask()
     >>> for decision in search.ask([EpochResult("c000", 1, {"loss": 0.5}), EpochResult("c001", 1, {"loss": 0.7})]):
     ...     print(type(decision).__name__, decision.trial_id, decision.reason)
-    Continue c000
+    Continue c000 epoch 1: place 1 of 2, goes on
     Stop c001 epoch 1: among the worst, replaced by a clone of c000
     Start c002 clone of c000 after epoch 1: lr 0.0001226 -> 9.807e-05
     """
@@ -150,7 +150,9 @@ class PBT(Sampled):
         failing = max(0, self._count - len(dead))
         worst = set(rest[max(0, len(rest) - failing) :])
         members = [
-            self._replace(member, best) if member in worst or not member.competes else self._go_on(member)
+            self._replace(member, best)
+            if member in worst or not member.competes
+            else self._go_on(member, _place(member, ranked))
             for member in self._members
         ]
         self._members = [member for member in members if member is not None]
@@ -173,12 +175,12 @@ class PBT(Sampled):
         if not trial.competes and not best:
             self._lost.add(trial)  # until another member has a result
             return
-        member = self._replace(trial, best) if lost and best else self._go_on(trial)
+        member = self._replace(trial, best) if lost and best else self._go_on(trial, _place(trial, ranked))
         self._members[place : place + 1] = [] if member is None else [member]
 
     def _replace(self, member: Trial, best: Sequence[Trial]) -> Trial | None:
         if not self.may_start:
-            return self._go_on(member)
+            return self._go_on(member, f"among the worst, but no clone may start ({self._limit})")
         source = best[int(np.random.default_rng([self._seed, self._clones]).integers(len(best)))]
         params = self._perturb(source.params)
         self._clones += 1
@@ -196,8 +198,9 @@ class PBT(Sampled):
             params, self._seed, self._clones, factors=self._factors, resample=self._resample, only=self._only
         )
 
-    def _go_on(self, member: Trial) -> Trial | None:
-        return member if member.competes and self.carry_on(member, self._next(member)) else None
+    def _go_on(self, member: Trial, why: str) -> Trial | None:
+        reason = f"epoch {len(member.curve)}: {why}, goes on"
+        return member if member.competes and self.carry_on(member, self._next(member), reason) else None
 
     def _next(self, trial: Trial) -> int:
         return min(self.ready, self.epochs - len(trial.curve))
@@ -220,6 +223,10 @@ class PBT(Sampled):
             limits=self.limits,
             notes=(f"the worst {self._count} of a generation go on as clones of the best {self._count}",),
         )
+
+
+def _place(member: Trial, ranked: Sequence[Trial]) -> str:
+    return f"place {ranked.index(member) + 1} of {len(ranked)}" if member in ranked else "no other has a result"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def drawn(runs: ModuleType, name: str, source: Source | None, reason: str) -> Fi
         {"decision": "start", "trial_id": "c000", "epochs": 1, "reason": ""},
         {"decision": "start", "trial_id": "c001", "epochs": 1, "reason": ""},
         {"decision": "pause", "trial_id": "c000", "epochs": None, "reason": "rung 0: waits for 1 others"},
-        {"decision": "continue", "trial_id": "c000", "epochs": 1, "reason": "rung 0: place 1, promoted"},
+        {"decision": "continue", "trial_id": "c000", "epochs": 1, "reason": "rung 0: place 1 of 3, promoted"},
         {"decision": "start", "trial_id": "c002", "epochs": 1, "reason": reason},
     ]
     figure: Figure = runs.draw({name: runs.Course(trials, events, decisions)})

@@ -121,6 +121,7 @@ class Rehearsal:
                 self.granted[name] = decision.epochs
                 self.finished[name] = 0
             case Continue():
+                assert decision.reason
                 assert decision.epochs >= 1
                 if name in self.reasons:
                     assert self.procedure.ledger[name].extended or self.procedure.ledger[name].guest

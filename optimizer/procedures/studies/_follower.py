@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from optimizer.procedures.studies._optuna import load_optuna, quiet
 from optimizer.procedures.studies._translation import Translation
+from optimizer.space import SpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +48,8 @@ class Follower:
         Whether a paused configuration counts as pruned, since it may never continue. If it does continue, another
         trial of the same parameters has its result, since a finished trial of Optuna cannot be opened again.
     guests : bool
-        Whether to include configurations that the user added, which may have other parameters.
+        Whether to follow configurations that the user added from their starts, which may have other parameters. The
+        alternative is :meth:`add_guests`.
     """
 
     def __init__(self, study: Any, ledger: Ledger, *, closes_paused: bool, guests: bool) -> None:
@@ -59,6 +62,7 @@ class Follower:
         self._open: dict[str, tuple[Trial, Any]] = {}
         self._told: dict[str, int] = {}
         self._closed: dict[str, tuple[Trial, int]] = {}
+        self._known_guests: set[str] = set()
 
     def follow(self, begun: Callable[[Trial], Any]) -> None:
         """Update the study.
@@ -90,6 +94,16 @@ class Follower:
                 self._closed[name] = trial, len(trial.curve)
             if not trial.live:
                 del self._closed[name]
+
+    def add_guests(self, translation: Translation) -> None:
+        """Add trials for configurations of the user that have ended and belong to the space."""
+        for trial in self._ledger.guests:
+            over = trial.waiting or not trial.live
+            if not over or trial.trial_id in self._known_guests:
+                continue
+            self._known_guests.add(trial.trial_id)
+            with suppress(SpaceError):
+                self.study.add_trial(finished(self._optuna, translation, trial, self._ledger))
 
     def optuna_trial(self, trial: Trial) -> Any:
         """Return the Optuna trial of a configuration that has not ended."""

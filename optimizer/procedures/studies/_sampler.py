@@ -66,6 +66,8 @@ class OptunaSampler(Sampler):
     failed. Suggestions depend on the sampler's seed and on the reported results, so a resumed run gets the same
     suggestions from the same version of Optuna.
 
+    Configurations that the user adds or clones teach the sampler once they have ended, if they belong to the space.
+
     With several objectives Optuna receives only the results of finished configurations, since it then accepts no values
     of single epochs or pruned trials.
 
@@ -159,6 +161,7 @@ class OptunaSampler(Sampler):
             self._follower = self._following(ledger)
         self._follower.follow(self._begun)
         self._follower.add_continued(self._translation)
+        self._follower.add_guests(self._translation)
         self._asked, params = self._accepted(self._follower.study, number)
         return params
 

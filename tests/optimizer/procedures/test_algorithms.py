@@ -165,7 +165,7 @@ def test_a_rung_waits_for_its_last_one_and_says_so() -> None:
     assert search.ask(told({"c000": 3.0}, 1)) == [
         Stop("c002", "rung 0: place 2 of 3, 1 go on"),
         Stop("c000", "rung 0: place 3 of 3, 1 go on"),
-        Continue("c001", 2, "rung 0: place 1, promoted"),
+        Continue("c001", 2, "rung 0: place 1 of 3, promoted"),
     ]
 
 
@@ -247,7 +247,7 @@ def test_one_that_ended_on_its_way_takes_no_place_in_the_rung() -> None:
     for epoch in (1, 2, 3, 4):
         decisions = search.ask(told({"c002": -1.0}, epoch))
     assert decisions == [
-        Pause("c002", "rung 1: waits for its promotion"),
+        Pause("c002", "rung 1: waits until it is among the best 1 / 2 there"),
         Continue("c002", 5, "rung 1: place 1 of 2, promoted"),
     ]
 
@@ -515,7 +515,10 @@ def test_every_procedure_ends_with_the_limits() -> None:
     search = ASHA(numbered(99), max_epochs=9, concurrency=3, limits=Limits(max_total_epochs=10))
     run = Rehearsal(search, lambda name, _: float(name[1:])).run()
     assert sum(run.finished.values()) == 10
-    assert "the search is over: limit of 10 epochs; rung 0: waits for its promotion" in run.reasons.values()
+    assert (
+        "the search is over: limit of 10 epochs; rung 0: waits until it is among the best 1 / 3 there"
+        in run.reasons.values()
+    )
 
 
 def test_epochs_that_a_stopped_one_did_not_use_are_free_again() -> None:

@@ -380,6 +380,28 @@ def test_a_stopped_member_of_a_rung_is_not_promoted_and_blocks_nobody() -> None:
     assert [decision.trial_id for decision in decisions if isinstance(decision, Continue)] == ["c002"]
 
 
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kind", ["halving", "hyperband", "asha"])
+def test_a_rung_does_not_wait_for_a_configuration_that_a_user_stops(kind: str, waits: bool) -> None:
+    """Whether it still trains or waits at the rung already; the reasons name rung, place and rule."""
+    search: Procedure = {
+        "halving": lambda: SuccessiveHalving(DRAWS, configurations=3, max_epochs=3),
+        "hyperband": lambda: Hyperband(DRAWS, max_epochs=3, brackets="in turn"),
+        "asha": lambda: ASHA(DRAWS, max_epochs=3, concurrency=3, limits=Limits(max_configurations=3)),
+    }[kind]()
+    search.ask()
+    epochs(search, 0, 0.2)
+    epochs(search, 1, 0.3)
+    decisions = search.ask([Stopped("c000" if waits else "c002", "stopped by ada")])
+    if waits:
+        decisions += epochs(search, 2, 0.4)
+    reasons = {each.trial_id: each.reason for each in decisions if isinstance(each, Continue | Stop)}
+    stopped, best = ("c000", "c001") if waits else ("c002", "c000")
+    assert reasons[stopped] == "stopped by ada"
+    assert reasons[best].endswith("rung 0: place 1 of 3, promoted")
+    assert not [trial for trial in search.ledger if trial.waiting]
+
+
 def test_when_time_is_over_all_stop() -> None:
     search = SuccessiveHalving(DRAWS, configurations=3, max_epochs=3)
     search.ask()

@@ -17,6 +17,7 @@ from benchmarks.procedures.simulation import simulate
 from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
+    Added,
     DivergedLogError,
     Ended,
     EpochResult,
@@ -26,6 +27,8 @@ from optimizer.procedures import (
     Patience,
     RandomSampler,
     Sequential,
+    Source,
+    Start,
     SuccessiveHalving,
     replay,
 )
@@ -185,6 +188,38 @@ def test_optuna_hears_every_epoch_and_how_it_ended() -> None:
     assert [trials[place].value for place in (0, 1, 4)] == [0.7, 0.4, 0.5]
     assert study_of(sampler).direction.name == "MAXIMIZE"
     assert trials[6].state.name == "RUNNING"
+
+
+def test_tpe_learns_from_configurations_that_users_add() -> None:
+    """Those of a user draw the first suggestions to the hollow; one outside of the space teaches nothing."""
+
+    def suggested(guests: list[Added], seed: int) -> list[float]:
+        sampler = OptunaSampler(Space({"x": uniform(0, 1)}), optuna.samplers.TPESampler(seed=seed, n_startup_trials=5))
+        search = Sequential(sampler, configurations=4, epochs=1, concurrency=1)
+        starts: list[Any] = [start for start in search.ask(guests) if isinstance(start, Start)]
+        while starts:
+            losses = {start.trial_id: abs(start.params["x"] - 0.3) for start in starts}
+            decisions = search.ask([EpochResult(name, 1, {"loss": loss}) for name, loss in losses.items()])
+            starts = [decision for decision in decisions if isinstance(decision, Start)]
+        return [trial.params["x"] for trial in search.ledger if not trial.guest][1:]
+
+    def distance(guests: list[Added]) -> float:
+        return statistics.mean(abs(x - 0.3) for seed in range(8) for x in suggested(guests, seed))
+
+    assert distance([Added({"x": x / 12}, 1) for x in range(13)]) < 0.5 * distance([])
+    assert suggested([Added({"x": 9.0}, 1)], 0) == suggested([], 0)
+
+
+def test_a_clone_teaches_with_its_lineage() -> None:
+    sampler = OptunaSampler(PLANE, "tpe", seed=1)
+    search = Sequential(sampler, configurations=2, epochs=2, concurrency=1)
+    search.ask()
+    search.ask([EpochResult("c000", 1, {"loss": 0.9})])
+    search.ask([Added({"x": 1.0, "y": 2.0}, 1, Source("c000", 1))])
+    search.ask([EpochResult("c001", 1, {"loss": 0.4}), EpochResult("c000", 2, {"loss": 0.8})])
+    (clone,) = [trial for trial in study_of(sampler).trials if trial.params["x"] == 1.0]
+    assert clone.state == STATES.COMPLETE
+    assert clone.intermediate_values == {1: 0.9, 2: 0.4}
 
 
 def test_who_waits_for_a_promotion_teaches_the_sampler() -> None:
