@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Narrowed", "narrowed_space"]
 
-# Without a space, numbers that span more than this factor were drawn on a logarithmic scale.
+# Numbers that span less than this factor are not taken for values of a logarithmic scale.
 _LOG_FACTOR = 10.0
 _RANGES = ("uniform", "loguniform", "int")
 
@@ -56,7 +57,8 @@ def narrowed_space(progress: Progress, best: int = 5, space: Mapping[str, Mappin
 
     The range of a number extends from the lowest to the highest value among the best, and on both sides half the way to
     the next value that was tried; on a logarithmic scale this is the geometric mean. It never leaves the range of the
-    experiment. Other hyperparameters keep the values that occur among the best, the most frequent one first.
+    experiment. Other hyperparameters, and whole numbers that were chosen from a list, keep the values that occur among
+    the best, the most frequent one first.
 
     Parameters
     ----------
@@ -105,6 +107,8 @@ def _narrow(values: list[Any], tried: list[Any], entry: Mapping[str, Any]) -> tu
     if not numeric or entry.get("kind") in {"choice", "fixed"}:
         return _common(values, tried)
     kind = entry["kind"] if entry.get("kind") in _RANGES else _kind(tried)
+    if kind == "choice":
+        return _common(values, tried)
     bounds: list[Any] = [entry[name] for name in ("low", "high") if _is_number(entry.get(name))]
     low, high = _around(values, sorted({*tried, *bounds}), kind)
     span = f"{_text(min(values))} to {_text(max(values))} in the best"
@@ -148,9 +152,14 @@ def _around(values: Sequence[float], tried: Sequence[float], kind: str) -> tuple
 
 def _kind(tried: Sequence[float]) -> str:
     if all(isinstance(value, int) for value in tried):
-        return "int"
+        # Whole numbers that repeat are those of a list, such as 16, 32, 64.
+        return "choice" if 2 * len(set(tried)) <= len(tried) else "int"
     low, high = min(tried), max(tried)
-    return "loguniform" if low > 0 and high / low >= _LOG_FACTOR else "uniform"
+    if low <= 0 or high / low < _LOG_FACTOR:
+        return "uniform"
+    middle = median_low(tried)
+    is_geometric = abs(middle - math.sqrt(low) * math.sqrt(high)) < abs(middle - (low / 2 + high / 2))
+    return "loguniform" if is_geometric else "uniform"
 
 
 def _is_number(value: Any) -> bool:

@@ -49,6 +49,8 @@ def test_equal_values_are_fixed() -> None:
     assert narrowed(["adam", "adam", "sgd"], 2) == {"kind": "fixed", "value": "adam"}
     assert narrowed([True, True, False], 2) == {"kind": "fixed", "value": True}
     assert narrowed([3, 3], 2) == {"kind": "fixed", "value": 3}
+    assert narrowed([3], 1) == {"kind": "fixed", "value": 3}
+    assert narrowed([0.5], 1) == {"kind": "fixed", "value": 0.5}
     assert narrowed([[64, 32], [64, 32]], 2) == {"kind": "fixed", "value": [64, 32]}
 
 
@@ -56,6 +58,14 @@ def test_extreme_numbers_keep_finite_ranges() -> None:
     small = narrowed([1e-300, 1e-310, 1e300], 1)
     assert 0 < small["low"] <= 1e-300 <= small["high"] < math.inf
     assert narrowed([0.0, 1.0, 100.0], 2)["kind"] == "uniform"
+
+
+def test_the_scale_follows_from_the_values_that_were_tried() -> None:
+    draw = random.Random(5)
+    assert narrowed([draw.uniform(0.001, 0.5) for _ in range(40)], 9)["kind"] == "uniform"
+    assert narrowed([10 ** draw.uniform(-5, -1) for _ in range(40)], 9)["kind"] == "loguniform"
+    assert narrowed([0.1, 0.01], 2)["kind"] == "loguniform"
+    assert narrowed([32, 64, 32, 16, 16, 64], 3) == {"kind": "choice", "values": [32, 64]}
 
 
 def test_a_space_says_which_configurations_it_came_from() -> None:

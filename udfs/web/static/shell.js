@@ -19,10 +19,12 @@ export class RequestError extends Error {
 
 /**
  * Send a request to a path below the prefix and return the JSON document of the response, null for an empty one.
+ * A Blob or File is sent as it is, any other body as JSON.
  * @param {string} path for example "/api/v1/experiments"
  * @param {{method?: string, body?: any, headers?: Object<string, string>, signal?: AbortSignal}} options
  */
 export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
+  const isFile = body instanceof Blob;
   const response = await fetch(root + path, {
     method,
     signal,
@@ -30,10 +32,10 @@ export async function send(path, { method = "GET", body, headers = {}, signal } 
     headers: {
       Accept: "application/json",
       "X-CSRF-Token": meta("csrf-token").content,
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(body === undefined ? {} : { "Content-Type": isFile ? "application/octet-stream" : "application/json" }),
       ...headers,
     },
-    body: body === undefined ? undefined : JSON.stringify(body),
+    body: body === undefined || isFile ? body : JSON.stringify(body),
   });
   const text = await response.text();
   if (response.ok) return text ? JSON.parse(text) : null;

@@ -33,3 +33,15 @@ export async function send(run, body, key) {
   return (await call("POST", `${of(run)}/commands`, { body, headers: { "Idempotency-Key": key } })).command;
 }
 export const withdraw = (id) => call("DELETE", `commands/${encodeURIComponent(id)}`);
+export const narrowed = (run, best) => call("GET", `${of(run)}/narrowed?${query({ best })}`);
+export const importance = async (run) => (await call("GET", `${of(run)}/importance`)).importance;
+export const bestSoFar = async (run) => (await call("GET", `${of(run)}/best`)).steps;
+export const models = async () => (await call("GET", "models")).models;
+export const pools = async () => (await call("GET", "pools")).pools;
+export const sendRequest = async (body, key) => (await call("POST", "requests", { body, headers: { "Idempotency-Key": key } })).request;
+export const cancelRequest = (id) => call("DELETE", `requests/${encodeURIComponent(id)}`);
+export async function waitFor(id, revision, wait) {
+  const signal = AbortSignal.timeout(wait * 1000 + TIMEOUT_MS);
+  return (await call("GET", `requests/${encodeURIComponent(id)}?${query({ wait, revision })}`, { signal })).request;
+}
+export const upload = (file) => call("POST", "blobs", { body: file });

@@ -9,6 +9,7 @@ import { Curves } from "./curves.js";
 import { byId, debounce, setOptions, setText } from "./dom.js";
 import { param, time } from "./format.js";
 import { Gantt } from "./gantt.js";
+import { drawLineage } from "./lineage.js";
 import { Experiment } from "./model.js";
 import { follow } from "./stream.js";
 import { Table } from "./table.js";
@@ -76,6 +77,11 @@ function describe(info) {
 function drawInfo() {
   const { info } = model;
   setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${describe(info)}.`);
+  setText(byId("description"), info.description ?? "");
+  byId("description").hidden = !info.description;
+  const folder = info.parameters?.tensorboard;
+  setText(byId("tensorboard"), folder ? `TensorBoard reads the events of this run with: tensorboard --logdir ${folder}` : "");
+  byId("tensorboard").hidden = !folder;
   setText(byId("run-error"), info.error);
   byId("run-error").hidden = !info.error;
   if (!byId("settings").children.length) {
@@ -95,6 +101,7 @@ function drawAll() {
   setOptions(byId("filter-owner"), [["", "all"], ...words(model.rows.map(({ owner }) => owner || "procedure"))]);
   drawCurves();
   drawTable();
+  drawLineage(model.rows, model.metric, showDetails);
   commands.draw(model.commands);
 }
 
