@@ -11,7 +11,7 @@ from fake_runner import FakeRunner
 
 from cerebro_spark.steering.pages import PAGE
 from cerebro_spark.steering.server import create_server, open_database
-from udfs.web import Principal, WebServer, WebSettings
+from udfs.web import Page, Principal, WebServer, WebSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,7 @@ class Server:
     port: int = 0
     root_path: str = ""
     allowed_hosts: tuple[str, ...] = ()
+    pages: tuple[Page, ...] = (PAGE,)
     _running: list[tuple[WebServer, threading.Thread]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -36,7 +37,7 @@ class Server:
         self.port = listener.getsockname()[1]
         self.engine = open_database(self.folder / "server.sqlite")
         self.settings = WebSettings(port=self.port, root_path=self.root_path, allowed_hosts=self.allowed_hosts)
-        app = create_server(self.settings, self.engine, [PAGE])
+        app = create_server(self.settings, self.engine, self.pages)
         self.accounts = app.state.accounts
         self.accounts.set_program("runner", "runner", RUNNER_TOKEN)
         server = WebServer(app, self.settings)

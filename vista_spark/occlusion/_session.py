@@ -178,41 +178,38 @@ class ExplainerSession:
         """Height and width of the network's input, in pixels."""
         return int(self._preprocessing.crop)
 
-    @hint_options(ImageKeywords)
-    def predict_seconds(self, options: OcclusionOptions | None = None, **keywords: Unpack[ImageKeywords]) -> float:
-        """Predict the seconds of a heat map before it is computed, from its FLOPs and a timed run of the network.
-
-        Batches of small updates are less efficient than runs of the whole network, and the approximate mode often stops
-        early, so predictions of one mode are off by about the same factor, which a caller can learn.
+    def predict_seconds(self, options: OcclusionOptions, *, measure: bool = False) -> float:
+        """Predict the seconds of a heat map before it is computed, from its FLOPs and the time of a run.
 
         Parameters
         ----------
-        options : OcclusionOptions, optional
+        options : OcclusionOptions
             Options of the heat map, whose region is in pixels of the network's input.
-        **keywords
-            Fields of :class:`vista_spark.OcclusionOptions`; they replace those of `options`.
+        measure : bool
+            Measure some places of an empty image for about a second, after the request in progress. Default false: use
+            the time of a run of the whole network, although batches of small updates are less efficient.
 
         Returns
         -------
         float
-            Seconds for all places, without the run that materialises the views.
+            Seconds for all places and their verification, also in the approximate mode, which often stops early.
 
         Raises
         ------
         InvalidArgumentError, optimizer.occlusion.PatchError
             As :func:`vista_spark.explain_image`.
         """
-        options, extents = _options(options, **keywords), (self._preprocessing.crop,) * 2
         check_explainable(self._card, {options.mode})
+        extents, fill = (self.image_size,) * 2, color_fill(options.patch_color, self._preprocessing)
         occlusion_grid(options, extents)
-        with self._lock:
-            fill = color_fill(options.patch_color, self._preprocessing)
-            occlusion = occlusion_settings(
-                options, self._traced, extents, fill, incremental=self._framework.incremental
-            )
-            self._warm_up()
-            occluder = open_occluder(self._framework, self._ready, occlusion)
-            return (occluder.pace().work + len(occluder.places_again)) * (self._run_seconds or 0.0)
+        occlusion = occlusion_settings(options, self._traced, extents, fill, incremental=self._framework.incremental)
+        occluder = open_occluder(self._framework, self._ready, occlusion)
+        run = self._run_seconds or 0.0
+        place = run
+        if measure:
+            with self._lock:
+                place = occluder.measured_pace().run_seconds or run
+        return occluder.pace().work * place + len(occluder.places_again) * run
 
     def geometry(self, image: bytes | str | os.PathLike[str]) -> PictureGeometry:
         """Return the relation of a photograph's pixels to those of the network's input.

@@ -28,8 +28,8 @@ _PAUSE = 0.25
 # Exponent of a further measurement in the factor between predicted and measured seconds.
 _LEARNED = 0.5
 
-# Factor of the approximate mode before it was measured: it stops after about half of the places.
-_FACTORS = {"approximate": 0.6}
+# Share of the places that the approximate mode computes before it stops, in the mean.
+_SHARES = {"approximate": 0.6}
 
 # Likeliest classes in a document.
 _CLASSES = 5
@@ -53,6 +53,7 @@ class Explanations:
     def __init__(self, networks: Networks | None = None) -> None:
         self._networks = networks or Networks()
         self._factors: dict[tuple[Any, ...], float] = {}
+        self._is_busy = False
 
     def networks(self, document: Mapping[str, Any] = {}, context: RequestContext | None = None) -> dict[str, Any]:
         """List the networks, and with ``{"network": name}`` the names of that network's classes."""
@@ -80,6 +81,10 @@ class Explanations:
             if request.region is not None and context is not None:
                 geometry = session.geometry(context.blob(request.image))
             places = Places(request, session.image_size, geometry)
+            options = _options(request, places)
+            if not self._is_busy and self._keys(request)[0] not in self._factors:
+                measured, predicted = (session.predict_seconds(options, measure=each) for each in (True, False))
+                self._factors[self._keys(request)[0]] = measured / predicted * _SHARES.get(request.mode, 1.0)
             return {"predicted_s": round(self._predict(request, session, places), 3), "places": places.count}
 
     def explain(self, document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
@@ -100,11 +105,14 @@ class Explanations:
             places = Places(request, session.image_size, session.geometry(image))
             whole = _classes(session, image)
             target = _element(request.target, whole)
+            if target != whole.predicted:
+                whole = _classes(session, image, target)
             heat_map: dict[str, Any] = {
                 **places.document(),
                 "classes": [[whole.name_of(element), score, element] for element, score in whole.top[:_CLASSES]],
                 "class": target,
                 "class_name": whole.name_of(target),
+                "probability": whole.probability,
                 "score": whole.score,
                 "has_random_weights": whole.has_random_weights,
                 "predicted_s": round(self._predict(request, session, places), 3),
@@ -112,12 +120,12 @@ class Explanations:
             context.report({**heat_map, "values": [None] * places.count, "fraction": 0.0})
             watcher = _Watcher(context, heat_map)
             started = time.perf_counter()
-            explanation = session.explain(image, _options(request, places, target), on_progress=watcher)
+            with self._busy():
+                explanation = session.explain(image, _options(request, places, target), on_progress=watcher)
             measured = time.perf_counter() - started
             self._learn(request, measured / heat_map["predicted_s"] if heat_map["predicted_s"] else 1.0)
             return {
                 **heat_map,
-                "probability": explanation.probability,
                 "values": cells(explanation.heat_map),
                 "fraction": 1.0,
                 "mode": explanation.mode,
@@ -125,6 +133,15 @@ class Explanations:
                 "notes": list(explanation.notes),
                 "measured_s": round(measured, 3),
             }
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Measure nothing for estimates meanwhile."""
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
 
     def _open(self, request: HeatMapRequest) -> ExplainerSession:
         return self._networks.open(str(request.network))
@@ -136,7 +153,7 @@ class Explanations:
     def _factor(self, request: HeatMapRequest) -> float:
         """Return the factor of the same patch, else of any patch; Krypton, section 7.1.3, fits a line for each."""
         keys = self._keys(request)
-        return next((self._factors[key] for key in keys if key in self._factors), _FACTORS.get(request.mode, 1.0))
+        return next((self._factors[key] for key in keys if key in self._factors), _SHARES.get(request.mode, 1.0))
 
     def _learn(self, request: HeatMapRequest, ratio: float) -> None:
         """Correct the factor by measured over predicted seconds: fully the first time, by half of it later."""
@@ -197,10 +214,13 @@ def _options(request: HeatMapRequest, places: Places, target: int | None = None)
     )
 
 
-def _classes(session: ExplainerSession, image: bytes) -> Explanation:
-    """Return the likeliest classes; the heat map itself, of one place, makes the views that the next one reads."""
+def _classes(session: ExplainerSession, image: bytes, target: int | None = None) -> Explanation:
+    """Return the likeliest classes and the score of the target; the map has one place.
+
+    It makes the views that the next map of the image reads.
+    """
     side = min(16, session.image_size)
-    return session.explain(image, patch_size=side, stride=side, region=((0, side), (0, side)), verify=0)
+    return session.explain(image, patch_size=side, stride=side, region=((0, side), (0, side)), target=target, verify=0)
 
 
 def _element(target: int | str | None, whole: Explanation) -> int:

@@ -80,27 +80,35 @@ class Places:
     def document(self) -> dict[str, Any]:
         """Describe the places in pixels of the upright photograph.
 
-        ``row_edges`` and ``column_edges`` are the borders of the cells that stand for the places; ``patch_size`` is the
-        width and height of the patch; ``size`` those of the photograph; ``seen`` is the part that the network sees.
+        ``row_starts`` and ``column_starts`` are the first pixels of the patch, ``row_edges`` and ``column_edges`` the
+        borders of the cells that stand for the places; ``patch_size`` is the width and height of the patch; ``size``
+        those of the photograph; ``seen`` is the part that the network sees.
         """
         geometry = self.geometry
         assert geometry is not None
-        rows, columns = (_edges(each, self.request.patch, self.request.stride) for each in self.starts)
-        scale = [size / resized for size, resized in zip(geometry.size, geometry.resized, strict=True)]
-        edges = [
-            np.clip((each + offset) * factor, 0, size)
-            for each, offset, factor, size in zip((rows, columns), geometry.offset, scale, geometry.size, strict=True)
-        ]
+        names = ("row", "column")
+        described: dict[str, Any] = {}
+        for axis, (name, starts) in enumerate(zip(names, self.starts, strict=True)):
+            edges = _edges(starts, self.request.patch, self.request.stride)
+            described[f"{name}s"] = len(starts)
+            described[f"{name}_starts"] = self._photographed(axis, starts)
+            described[f"{name}_edges"] = self._photographed(axis, edges)
         (top, bottom), (left, right) = geometry.seen
+        scale = [size / resized for size, resized in zip(geometry.size, geometry.resized, strict=True)]
         return {
-            "rows": len(rows) - 1,
-            "columns": len(columns) - 1,
-            "row_edges": edges[0].round(2).tolist(),
-            "column_edges": edges[1].round(2).tolist(),
+            **described,
             "patch_size": [round(self.request.patch * factor, 2) for factor in reversed(scale)],
             "size": [geometry.size[1], geometry.size[0]],
             "seen": [left, top, right, bottom],
         }
+
+    def _photographed(self, axis: int, pixels: NDArray[Any]) -> list[float]:
+        """Map pixels of the network's input to those of the photograph, cut off at its border."""
+        geometry = self.geometry
+        assert geometry is not None
+        size = geometry.size[axis]
+        mapped = (pixels + geometry.offset[axis]) * (size / geometry.resized[axis])
+        return [float(value) for value in np.clip(mapped, 0, size).round(2)]
 
     def _axis(self, axis: int, first: int, last: int) -> tuple[int, int]:
         """Return the pixels that the patch stays in for the places whose centre lies between two pixels."""
