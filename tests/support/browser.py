@@ -162,6 +162,14 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def drag(self, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Drag from a point of an element to another one; points are shares of its width and height."""
+        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
+        x, y, width, height = self.value(f"(box => [box.x, box.y, box.width, box.height])({box})")
+        for kind, (across, down) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+            point = {"x": x + across * width, "y": y + down * height}
+            self._call("Input.dispatchMouseEvent", type=kind, **point, button="left", buttons=1, clickCount=1)
+
     def press(self, *keys: str) -> None:
         """Press keys one after the other: names such as ``"ArrowDown"``, or ``"Shift+Tab"``."""
         for name in keys:

@@ -14,6 +14,7 @@ const chosen = new URLSearchParams(location.search);
 
 let image = null; // { sha256, name }
 let current = null; // { request, controller, document }
+let sending = null; // { isCancelled } of a request that the server has not acknowledged
 let sent = 0; // counts requests, so that a late reply to an earlier one is ignored
 
 const say = (text) => { if (byId("state").textContent !== text) byId("state").textContent = text; };
@@ -149,9 +150,9 @@ function show(request, document) {
   if (state === "pending") say("Waiting for earlier requests of the pool.");
   else if (state === "failed") { say("Failed."); complain(message); }
   else if (state === "cancelled") say(`Cancelled after ${percent} % of the places.`);
-  else if (state === "done") say(`Done in ${seconds(map.measured_s)}; predicted were ${seconds(map.predicted_s)}.`);
+  else if (state === "done") say(`Done in ${seconds(map.measured_s)}, predicted: ${seconds(map.predicted_s)}.`);
   else if (!map) say("Opening the network.");
-  else say(`${percent} % of the places. Predicted are ${seconds(map.predicted_s)} in total.`);
+  else say(`${percent} % of the places, predicted: ${seconds(map.predicted_s)} in total.`);
 }
 
 function drawMap(id, map, document) {
@@ -202,12 +203,21 @@ const explain = guard(async () => {
   const wanted = documentOf();
   const replaces = current && !isSettled(current.request) ? current.request.id : null;
   stop();
-  const number = sent;
-  const request = await post(KIND, wanted, { pool: pool(), replaces });
-  if (number !== sent) {
-    await cancel(request.id);
-    return;
+  const [number, mine] = [sent, { isCancelled: false }];
+  sending = mine;
+  byId("cancel").disabled = false;
+  say("Sending the request.");
+  let request;
+  try {
+    request = await post(KIND, wanted, { pool: pool(), replaces });
+  } catch (error) {
+    if (number === sent) say("Not sent.");
+    throw error;
+  } finally {
+    if (sending === mine) sending = null;
   }
+  if (mine.isCancelled || number !== sent) await cancel(request.id);
+  if (number !== sent) return;
   current = { request, controller: new AbortController(), document: wanted };
   for await (const change of follow(request, current.controller.signal)) {
     if (number !== sent) return;
@@ -223,6 +233,10 @@ byId("request").addEventListener("submit", (event) => {
 
 byId("cancel").addEventListener("click", guard(async () => {
   byId("cancel").disabled = true;
+  if (sending) {
+    sending.isCancelled = true;
+    return;
+  }
   try {
     await cancel(current.request.id);
   } catch (error) {
