@@ -1,4 +1,4 @@
-"""RUN models over DataFrames: feature transfer from pre-trained networks.
+"""Run models over DataFrames: feature transfer from pre-trained networks.
 
 Public names and packages are imported on first access, so that servers without Spark start fast.
 """
