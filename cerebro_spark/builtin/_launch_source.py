@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.builtin._load import builtin_model, find_model
+from cerebro_spark.builtin._source import ModelSource, unchanged
 from optimizer.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cerebro_spark.builtin._source import ModelSource
+    from udfs.requests import RequestContext
 
 __all__ = ["load_source"]
 
 
-def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context: Any) -> ModelSource:
+def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context: RequestContext) -> ModelSource:
     """Return the trainer, search space and settings of a launch document's source.
 
     Parameters
@@ -40,10 +41,12 @@ def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context:
     """
     if "builtin" in source:
         return _builtin(source, document, context)
+    if "script" in source:
+        return _script(source["script"], document, context)
     raise InvalidArgumentError(f"source must have builtin, script or run, got {dict(source)!r}.")
 
 
-def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: Any) -> ModelSource:
+def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: RequestContext) -> ModelSource:
     from cerebro_spark.builtin._classes import count_classes  # imports pyspark
     from udfs.driver import read_table  # imports pyspark
 
@@ -51,8 +54,8 @@ def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: An
     training = source.get("training") or "frozen"
     model.check_parameters(training, document.get("search_space") or {})
     column, label = (_only(document, name) for name in ("feature_columns", "label_columns"))
-    settings = {name: value for name, value in (document.get("settings") or {}).items() if value is not None}
-    df = read_table(context.spark, document["table"])
+    settings = _settings(document)
+    df = read_table(context.spark, document["table"], document.get("table_format"))
     if column not in df.columns:
         raise InvalidArgumentError(
             f"feature_columns must be columns of the table ({', '.join(df.columns)}), got {column!r}."
@@ -67,6 +70,41 @@ def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: An
         weights=source.get("weights") or None,
         **settings,
     )
+
+
+def _script(sha256: Any, document: Mapping[str, Any], context: RequestContext) -> ModelSource:
+    from cerebro_spark.scripts import (  # the server, which shows the models, needs neither
+        ScriptFunction,
+        checked_script,
+    )
+    from optimizer.space import Space  # imports numpy
+
+    script = checked_script(sha256, context)
+    if not script["trainer"]:
+        raise InvalidArgumentError(
+            "script must define trainer_fn(params), which returns a ModelTrainer, got none. See examples/searches"
+        )
+    settings = {**script["settings"], **_settings(document)}
+    settings.pop("procedure", None)
+    for name in ("feature_columns", "label_columns"):
+        columns = document.get(name) or settings.get(name)
+        if not columns:
+            raise InvalidArgumentError(
+                f"{name} must name the columns of the table, in the form or in the script, got none."
+            )
+        settings[name] = columns
+    text, space = script["text"], script.get("space")
+    return ModelSource(
+        trainer_fn=ScriptFunction(text, "trainer_fn"),
+        # A script without a space has the hyperparameters of the form.
+        search_space=Space.of(space) if space else {name: [] for name in document.get("search_space") or {}},
+        settings=settings,
+        convert_table=ScriptFunction(text, "convert_table") if script["converts"] else unchanged,
+    )
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (document.get("settings") or {}).items() if value is not None}
 
 
 def _only(document: Mapping[str, Any], name: str) -> str:

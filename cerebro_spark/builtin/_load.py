@@ -128,7 +128,7 @@ def builtin_model(
     from cerebro_spark.builtin._texts import TextTrainer, text_card, tokenized  # imports pyspark
 
     length = whole("max_length", chosen["max_length"], least=2)
-    card = text_card(name, model.sizes, weights, chosen.get("tokenizer"), length)
+    card = text_card(name, model.sizes, weights, chosen["tokenizer"] or None, length)
     return ModelSource(
         trainer_fn=TextTrainer(card, training, classes),
         search_space=space,

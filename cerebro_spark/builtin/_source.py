@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from optimizer.space import Space
     from udfs.handlers import ModelTrainer
 
 __all__ = ["ModelSource", "unchanged"]
@@ -28,7 +29,7 @@ class ModelSource:
     ----------
     trainer_fn : callable
         Function that creates the model of a configuration.
-    search_space : mapping
+    search_space : mapping or Space
         Hyperparameters to try.
     settings : mapping
         Settings of the search, such as ``feature_columns`` and ``num_epochs``.
@@ -38,6 +39,6 @@ class ModelSource:
     """
 
     trainer_fn: Callable[[dict[str, Any]], ModelTrainer]
-    search_space: Mapping[str, Any]
+    search_space: Mapping[str, Any] | Space
     settings: Mapping[str, Any] = field(default_factory=dict)
     convert_table: Callable[[DataFrame], DataFrame] = unchanged

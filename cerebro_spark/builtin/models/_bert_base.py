@@ -22,6 +22,6 @@ MODEL = BuiltinModel(
             "trainable_blocks": values(1, 2, 3, 4),
         },
     },
-    settings={"max_length": 128, "num_epochs": 5, "metric": "accuracy"},
+    settings={"max_length": 128, "tokenizer": "", "num_epochs": 5, "metric": "accuracy"},
     reference="Devlin et al., BERT, NAACL 2019; Nakandala 2022, Table 9.3",
 )

@@ -23,6 +23,6 @@ MODEL = BuiltinModel(
             "trainable_blocks": values(1, 2),
         },
     },
-    settings={"max_length": 128, "num_epochs": 5, "metric": "accuracy"},
+    settings={"max_length": 128, "tokenizer": "", "num_epochs": 5, "metric": "accuracy"},
     reference="Sanh et al., DistilBERT, arXiv:1910.01108; Nakandala 2022, Table 9.3",
 )
