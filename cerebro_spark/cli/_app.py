@@ -16,6 +16,10 @@ __all__ = ["app", "main"]
 app = typer.Typer(cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+users = typer.Typer(cls=LazyCommands, no_args_is_help=True, help="List and remove users of the server.")
+app.add_typer(users, name="users")
+
+
 @lazy_command(app, "tune")
 def _tune() -> Callable[..., Any]:
     """Train configurations of a search over one table, in parallel, and keep the best."""
@@ -106,10 +110,58 @@ def _clone() -> Callable[..., Any]:
 
 @lazy_command(app, "add")
 def _add() -> Callable[..., Any]:
-    """Train another configuration."""
+    """Train another configuration, or several from a space."""
     from cerebro_spark.cli._steer import add_command
 
     return add_command
+
+
+@lazy_command(app, "prioritise")
+def _prioritise() -> Callable[..., Any]:
+    """Assign units of configurations before those of others."""
+    from cerebro_spark.cli._steer import prioritise_command
+
+    return prioritise_command
+
+
+@lazy_command(app, "extend")
+def _extend() -> Callable[..., Any]:
+    """Train configurations for more epochs, also those that have ended."""
+    from cerebro_spark.cli._steer import extend_command
+
+    return extend_command
+
+
+@lazy_command(app, "end")
+def _end() -> Callable[..., Any]:
+    """End a search; all configurations keep their finished epochs."""
+    from cerebro_spark.cli._steer import end_command
+
+    return end_command
+
+
+@lazy_command(app, "withdraw")
+def _withdraw() -> Callable[..., Any]:
+    """Withdraw pending commands."""
+    from cerebro_spark.cli._steer import withdraw_command
+
+    return withdraw_command
+
+
+@lazy_command(users, "ls")
+def _users_ls() -> Callable[..., Any]:
+    """List the users and programs of a server."""
+    from cerebro_spark.cli._users import list_users_command
+
+    return list_users_command
+
+
+@lazy_command(users, "rm")
+def _users_rm() -> Callable[..., Any]:
+    """Remove users and programs, and end their sessions."""
+    from cerebro_spark.cli._users import remove_user_command
+
+    return remove_user_command
 
 
 @lazy_command(app, "index")

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from cerebro_spark.steering._bulk_methods import BulkMethods
 from cerebro_spark.steering._errors import UnreachableServerError
 from cerebro_spark.steering._http import Connection
 from cerebro_spark.steering._request_methods import RequestMethods
@@ -26,7 +27,7 @@ _SERVER = "http://127.0.0.1:8765"
 _LOOK_S = 0.2
 
 
-class Client(RequestMethods):
+class Client(BulkMethods, RequestMethods):
     """Client of the server of ``cerebro serve``.
 
     Commands return at once with their record; the search carries them out after its units in flight.

@@ -17,8 +17,9 @@ from optimizer.steering._commands import (
     command_trial,
     read_command,
 )
-from optimizer.steering._effect import Effect, effect
+from optimizer.steering._effect import Effect, effect, effects_of
 from optimizer.steering._events import STREAMS, check_event, document_digest
+from optimizer.steering._filter import Filter, read_filter
 from optimizer.steering._importance import importances
 from optimizer.steering._narrowing import Narrowed, narrowed_space
 from optimizer.steering._origins import Origin, origins
@@ -37,6 +38,7 @@ __all__ = [
     "Effect",
     "End",
     "Extend",
+    "Filter",
     "Narrowed",
     "Origin",
     "Pause",
@@ -52,10 +54,12 @@ __all__ = [
     "conflict",
     "document_digest",
     "effect",
+    "effects_of",
     "importances",
     "is_plain_json",
     "narrowed_space",
     "origins",
     "read_command",
+    "read_filter",
     "refusal",
 ]

@@ -5,12 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optimizer.steering._commands import Add, Clone, Command, End, Extend, Pause, Prioritise, Resume, Stop
+from optimizer.steering._commands import (
+    Add,
+    Clone,
+    Command,
+    End,
+    Extend,
+    Pause,
+    Prioritise,
+    Resume,
+    Stop,
+    command_name,
+    command_trial,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from optimizer.steering._progress import Configuration, Progress
 
-__all__ = ["Effect", "effect"]
+__all__ = ["Effect", "effect", "effects_of"]
+
+
+# Ids in a sentence about many configurations.
+_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +104,39 @@ def effect(command: Command, progress: Progress) -> Effect:
         text = f"{known.trial_id} keeps {_count(known.finished, 'finished epoch')}; {_untrained(known.remaining)}."
         return _predicted(-known.remaining, progress, text)
     return Effect(0, 0.0, 0.0, _order_of_work(command, known, progress))
+
+
+def effects_of(commands: Sequence[Command], progress: Progress) -> Effect:
+    """Predict the effect of several valid commands.
+
+    Parameters
+    ----------
+    commands : sequence of Command
+        Commands of one kind, for different configurations.
+    progress : Progress
+        State of the experiment.
+
+    Returns
+    -------
+    Effect
+        Sums of their effects, and the ids of their configurations.
+
+    Examples
+    --------
+    >>> from optimizer.steering import Configuration, Progress
+    >>> both = {name: Configuration(name, {}, 5, history=[{"loss": 0.7}]) for name in ("c000", "c001")}
+    >>> progress = Progress(workers=2, seconds=60.0, configurations=both)
+    >>> effects_of([Stop("c000"), Stop("c001")], progress).sentences[0]
+    'stop 2 configurations: c000, c001.'
+    """
+    names = [trial for command in commands if (trial := command_trial(command))]
+    listed = f": {', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}" if names else ""
+    verb = command_name(commands[0]) if commands else "change"
+    return _predicted(
+        sum(effect(command, progress).epochs for command in commands),
+        progress,
+        f"{verb} {_count(len(commands), 'configuration')}{listed}.",
+    )
 
 
 def _order_of_work(command: Pause | Resume | Prioritise, known: Configuration, progress: Progress) -> tuple[str, ...]:

@@ -150,13 +150,9 @@ def test_many_configurations_are_stopped_at_once(experiment: Page, runner: FakeR
     confirm(page, "saves about")
     page.wait("document.querySelectorAll('#pending li').length === 1")
     page.click("#bulk-apply")
-    confirm(page, "Stop 4 configurations", "Saves 22 epochs", "c001 is left out")
+    confirm(page, "stop 4 configurations: c000, c002, c003, c005.", "saves about", "c001 is left out")
     page.wait("document.querySelectorAll('#pending li').length === 5")
     assert sorted(each["command"]["trial"] for each in runner.commands()) == ["c000", "c001", "c002", "c003", "c005"]
-    assert [each for each in page.problems if "422" not in each] == [], (
-        "the browser reports the refusal of a second stop"
-    )
-    page.problems.clear()
 
 
 def test_the_search_is_ended(experiment: Page, runner: FakeRunner) -> None:

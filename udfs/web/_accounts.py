@@ -7,6 +7,8 @@ import re
 import secrets
 import threading
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast, get_args
 
 from sqlalchemy import Column, Float, MetaData, String, Table, delete, insert, select, update
@@ -18,7 +20,7 @@ from udfs.web._principals import Principal, Role
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-__all__ = ["ACCOUNTS_METADATA", "SESSION_S", "Accounts"]
+__all__ = ["ACCOUNTS_METADATA", "SESSION_S", "Accounts", "User"]
 
 SESSION_S = 7 * 24 * 3600
 """Seconds for which a session is valid."""
@@ -48,6 +50,28 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 _SHORTEST_PASSWORD = 8
 _LONGEST_PASSWORD = 1000
 _SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """User or program of the server.
+
+    Parameters
+    ----------
+    name : str
+        Name.
+    role : str
+        Role, such as ``"editor"``.
+    has_password : bool
+        True for a user that signs in with a password, False for a program with a token.
+    created : datetime.datetime
+        Time of the creation, in UTC.
+    """
+
+    name: str
+    role: str
+    has_password: bool
+    created: datetime
 
 
 class Accounts:
@@ -152,6 +176,14 @@ class Accounts:
         with self._engine.begin() as connection:
             connection.execute(delete(_USERS).where(_USERS.c.name == name))
             connection.execute(delete(_SESSIONS).where(_SESSIONS.c.name == name))
+
+    def users(self) -> list[User]:
+        """List the users and programs by name."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(_USERS).order_by(_USERS.c.name)).all()
+        return [
+            User(row.name, row.role, bool(row.password), datetime.fromtimestamp(int(row.created), UTC)) for row in rows
+        ]
 
     def has_password(self) -> bool:
         """Return True if a user has a password."""

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from optimizer.steering import is_plain_json
 
 __all__ = [
+    "BulkBody",
     "CommandBody",
     "EndBody",
     "EventsBody",
@@ -50,6 +51,23 @@ class CommandBody(BaseModel):
     def document(self) -> dict[str, Any]:
         """Return the document of the command."""
         return self.model_dump(exclude={"revision"}, exclude_unset=True)
+
+
+class BulkBody(BaseModel):
+    """Command to the configurations that pass a filter, or configurations to add."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: str
+    where: _Document = {}
+    configurations: Annotated[list[dict[str, Any]] | None, Field(min_length=1, max_length=1000)] = None
+    params: dict[str, Any] | None = None
+    epoch: _Count = None
+    epochs: _Count = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the body as plain data."""
+        return self.model_dump(exclude_unset=True)
 
 
 class SettingsBody(BaseModel):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotations
 
-from cerebro_spark.steering.server import _steering, _views
+from cerebro_spark.steering.server import _bulk, _steering, _views
 from cerebro_spark.steering.server._ascii_json import AsciiJson
-from cerebro_spark.steering.server._bodies import CommandBody  # noqa: TC001 - FastAPI reads the annotations
+from cerebro_spark.steering.server._bodies import BulkBody, CommandBody  # noqa: TC001 - FastAPI reads the annotations
 from udfs.web import EventSource, EventStream, Principal, editor, viewer
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ def command_router(board: Board) -> APIRouter:
     @router.post("/experiments/{run}/effects")
     def predict_effect(run: str, body: CommandBody, _user: _Editor) -> dict[str, Any]:
         return {"effect": _steering.predict_effect(board, run, body.document(), revision=body.revision)}
+
+    @router.post("/experiments/{run}/commands/bulk", status_code=201)
+    def send_commands(run: str, body: BulkBody, user: _Editor, key: _Key = None) -> dict[str, Any]:
+        return _bulk.accept_commands(board, run, body.document(), user=user.name, key=key)
+
+    @router.post("/experiments/{run}/effects/bulk")
+    def predict_effects(run: str, body: BulkBody, _user: _Editor) -> dict[str, Any]:
+        return _bulk.predict_effects(board, run, body.document())
 
     @router.delete("/commands/{ident}")
     def withdraw_command(ident: str, user: _Editor) -> dict[str, Any]:

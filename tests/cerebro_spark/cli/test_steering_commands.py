@@ -77,6 +77,10 @@ def test_stop_prints_the_effect_and_the_outcome(runner: FakeRunner) -> None:
     [
         (["pause", "r1", "c000"], {"command": "pause", "trial": "c000"}),
         (["stop", "r1", "c001"], {"command": "stop", "trial": "c001"}),
+        (["prioritise", "r1", "c001"], {"command": "prioritise", "trial": "c001"}),
+        (["extend", "r1", "c000", "--epochs", "3"], {"command": "extend", "trial": "c000", "epochs": 3}),
+        (["stop", "r1", "--where", "status=running", "--where", "loss<0.5"], {"command": "stop", "trial": "c000"}),
+        (["end", "r1"], {"command": "end"}),
         (
             ["clone", "r1", "c000", "lr=0.01", "--epoch", "1", "--epochs", "2"],
             {"command": "clone", "trial": "c000", "params": {"lr": 0.01}, "epoch": 1, "epochs": 2},
@@ -94,6 +98,39 @@ def test_a_command_stays_pending_without_a_runner(runner: FakeRunner, words: lis
     assert f"pending as {pending['id']}; the search carries it out once it is connected" in output
 
 
+def test_configurations_of_a_space_are_added(runner: FakeRunner, tmp_path: Path) -> None:
+    space = tmp_path / "space.json"
+    space.write_text(
+        '{"lr": {"kind": "loguniform", "low": 0.001, "high": 0.1}, "hidden": {"kind": "fixed", "value": 8}}'
+    )
+    words = ["add", "r1", "activation=relu", "--count", "3", "--space", str(space), "--epochs", "2"]
+    assert cerebro(*words, "--wait", "0").count("add: pending") == 3
+    params = [each["command"]["params"] for each in runner.pending()]
+    assert len({each["lr"] for each in params}) == 3
+    assert all(0.001 <= each.pop("lr") <= 0.1 for each in params)
+    assert params == [{"hidden": 8, "activation": "relu"}] * 3
+    first = runner.pending()[0]["id"]
+    assert f"{first}: withdrawn" in cerebro("withdraw", first)
+    assert len(runner.pending()) == 2
+
+
+def test_users_are_listed_and_removed(tmp_path: Path) -> None:
+    from cerebro_spark.steering.server import open_database
+    from udfs.web import Accounts
+
+    path = str(tmp_path / "server.sqlite")
+    engine = open_database(tmp_path / "server.sqlite")
+    Accounts(engine).set_user("ada", "editor", "correct horse")
+    Accounts(engine).set_program("nightly", "runner")
+    listed = cerebro("users", "ls", "--database", path)
+    assert "ada" in listed and "password" in listed and "runner" in listed and "token" in listed
+    assert "did you mean 'ada'?" in cerebro("users", "rm", "adda", "--database", path, code=2)
+    assert cerebro("users", "rm", "ada", "--database", path) == "removed ada\n"
+    assert [user.name for user in Accounts(engine).users()] == ["nightly"]
+    engine.dispose()
+    assert "must be the file of a server" in cerebro("users", "ls", "--database", str(tmp_path / "no"), code=2)
+
+
 def test_a_paused_configuration_is_resumed(runner: FakeRunner) -> None:
     for word in ("pause", "resume"):
         thread = carried_out(runner)
@@ -108,6 +145,8 @@ def test_a_command_that_the_search_refuses_ends_with_code_1(runner: FakeRunner) 
 
 
 def test_wrong_values_send_nothing(runner: FakeRunner) -> None:
+    assert "where must be status=, owner= or text=" in cerebro("stop", "r1", "--where", "loss=0.5", code=2)
+    assert "name configurations, or conditions" in cerebro("stop", "r1", code=2)
     assert "hyperparameters must be NAME=VALUE" in cerebro("add", "r1", "lr", code=2)
     done = CliRunner().invoke(app, ["stop", "r1", "c007"])
     assert "trial must be a configuration of the run, got 'c007'" in str(done.exception)

@@ -32,6 +32,8 @@ export const effect = async (run, body) => (await call("POST", `${of(run)}/effec
 export async function send(run, body, key) {
   return (await call("POST", `${of(run)}/commands`, { body, headers: { "Idempotency-Key": key } })).command;
 }
+export const effects = (run, body) => call("POST", `${of(run)}/effects/bulk`, { body });
+export const sendAll = (run, body, key) => call("POST", `${of(run)}/commands/bulk`, { body, headers: { "Idempotency-Key": key } });
 export const withdraw = (id) => call("DELETE", `commands/${encodeURIComponent(id)}`);
 export const narrowed = (run, best) => call("GET", `${of(run)}/narrowed?${query({ best })}`);
 export const importance = async (run) => (await call("GET", `${of(run)}/importance`)).importance;

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { debounce, element, setText } from "./dom.js";
-import { duration, number, param, parsed } from "./format.js";
+import { number, param, parsed } from "./format.js";
 
 let made = 0;
 
@@ -187,39 +187,23 @@ export function command({ run, title, verb, fields = [], build, revision, refres
   return shown.dialog;
 }
 
-// One command for each of several configurations. Those that the server would refuse are left out, with the reason.
-export function bulk({ run, action, verb, items, sent, closed }) {
+// One command to several configurations, all or none. Those to which it does not apply are left out, with the reason.
+export function bulk({ run, action, verb, items, refresh, sent, closed }) {
   const keys = new Keys();
-  let left = items;
-  const document = (item) => ({ command: action, trial: item.id, revision: item.revision });
-  const amount = (count) => `${count} ${count === 1 ? "configuration" : "configurations"}`;
-  // Call for each configuration, and keep those that are refused; an error of another kind ends it.
-  const each = async (call) => {
-    const refusals = [];
-    const accepted = [];
-    for (const item of left) {
-      try {
-        accepted.push([item, await call(document(item))]);
-      } catch (error) {
-        if (!error.status || error.status >= 500) throw error;
-        refusals.push(`${item.id} is left out: ${error.message}`);
-      }
-    }
-    return { accepted, refusals };
-  };
+  // The server refuses the request if one of them has changed since this revision.
+  const body = () => ({ command: action, where: { trials: Object.fromEntries(items().map(({ id, revision }) => [id, revision])) } });
   const effects = async () => {
-    const { accepted, refusals } = await each((body) => api.effect(run, body));
-    left = accepted.map(([item]) => item);
-    const sum = (name) => accepted.reduce((total, [, effect]) => total + (effect[name] ?? 0), 0);
-    const epochs = sum("epochs");
-    const work = epochs ? [`${epochs < 0 ? "Saves" : "Adds"} ${Math.abs(epochs)} epochs, about ${duration(Math.abs(sum("seconds")))} of work.`] : [];
-    return [`${verb} ${amount(left.length)}${left.length ? `: ${left.map(({ id }) => id).join(", ")}` : ""}.`, ...work, ...refusals];
+    const { effect, left_out: left } = await api.effects(run, body());
+    return [...effect.sentences, ...left.map(({ trial, message }) => `${trial} is left out: ${message}`)];
   };
   const send = async () => {
-    const { accepted, refusals } = await each((body) => api.send(run, body, keys.of(body)));
-    accepted.forEach(([, command]) => sent(command));
-    left = [];
-    if (refusals.length) throw new Error(refusals.join(" "));
+    try {
+      const document = body();
+      sent(await api.sendAll(run, document, keys.of(document)));
+    } catch (error) {
+      if (error.status === 409) await refresh();
+      throw error;
+    }
     return true;
   };
   return steering({ title: `${verb} the shown configurations`, verb, form: null, effects, send, closed }).dialog;

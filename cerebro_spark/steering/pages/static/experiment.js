@@ -177,14 +177,15 @@ function add() {
   return command({ run, refresh, sent, title: "Add a configuration", verb: "Add", fields, build });
 }
 
-const BULK = 100;
-
 function steerAll(action) {
   const applies = { stop: ["running", "paused"], pause: ["running"], resume: ["paused"] }[action];
-  const items = table.shown.filter(({ status }) => applies.includes(status));
-  if (!items.length) return announce(`No configuration in the table can ${action}.`);
-  if (items.length > BULK) return announce(`At most ${BULK} configurations change at once, and ${items.length} are shown. Narrow the filter.`);
-  return bulk({ run, action, verb: VERBS[action], items, sent });
+  const shown = table.shown.filter(({ status }) => applies.includes(status)).map(({ id }) => id);
+  if (!shown.length) return announce(`No configuration in the table can ${action}.`);
+  const all = ({ commands: list }) => {
+    announce(`${VERBS[action]} ${list.length} ${list.length === 1 ? "configuration" : "configurations"}: pending.`);
+    refresh();
+  };
+  return bulk({ run, action, verb: VERBS[action], items: () => shown.map((id) => model.find(id)).filter(Boolean), refresh, sent: all });
 }
 
 function end() {

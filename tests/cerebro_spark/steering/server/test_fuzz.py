@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 RUN = "/api/v1/experiments/r1"
 RUNNER = "/api/v1/runner/experiments/r1"
 COMMAND = {"command": "clone", "trial": "c000", "params": {"lr": 0.5}, "epoch": 1, "epochs": 2, "revision": 1}
+LIMITS = {"name": "loss", "below": 0.9, "above": 0.1}
+WHERE = {"status": ["running"], "owner": "", "metric": LIMITS, "text": "c", "trials": {"c000": 1}}
+BULK = {"command": "pause", "where": WHERE}
 REQUEST = {"result": "added", "params": {"lr": 1}, "epochs": 1, "source": {"trial": "c000", "epoch": 1}}
 ORDER = order(
     [epoch("c000", 2, "nan"), {"result": "ended", "trial": "c001", "status": "raised"}, REQUEST],
@@ -34,6 +37,8 @@ POOL = {"master": "local[2]", "workers": 2, "store": "s", "kinds": ["launch"], "
 REQUESTS = [
     ("POST", f"{RUN}/commands", COMMAND),
     ("POST", f"{RUN}/effects", COMMAND),
+    ("POST", f"{RUN}/commands/bulk", BULK),
+    ("POST", f"{RUN}/effects/bulk", {"command": "add", "configurations": [{"lr": 0.5}, {"lr": 0.2}], "epochs": 1}),
     ("PUT", RUNNER, {**SETTINGS, "session": "s", "fingerprint": "f", "parameters": {}}),
     ("POST", f"{RUNNER}/events", {"stream": "orders", "documents": [[1, ORDER]]}),
     ("POST", f"{RUNNER}/events", {"stream": "units", "documents": [[0, [unit("c000", 0)]]]}),
