@@ -171,10 +171,10 @@ class Page:
             self._call("Input.dispatchMouseEvent", type=kind, **point, button="left", buttons=1, clickCount=1)
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other: names such as ``"ArrowDown"``, or ``"Shift+Tab"``."""
+        """Press keys one after the other: names such as ``"ArrowDown"`` or ``"Shift+Tab"``, or single characters."""
         for name in keys:
             modifiers, key = (8, name.removeprefix("Shift+")) if name.startswith("Shift+") else (0, name)
-            code = {"windowsVirtualKeyCode": _KEYS[key], "code": key, "modifiers": modifiers}
+            code = {"windowsVirtualKeyCode": _KEYS.get(key) or ord(key.upper()), "code": key, "modifiers": modifiers}
             word = " " if key == "Space" else key
             self._call("Input.dispatchKeyEvent", type="keyDown", key=word, text=_TEXTS.get(key, ""), **code)
             self._call("Input.dispatchKeyEvent", type="keyUp", key=word, **code)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotations
 
+from cerebro_spark.steering.pages._data_routes import DATA_ROUTER
 from udfs.web import Page, Principal, editor, render, viewer
 
 __all__ = ["PAGE"]
@@ -14,6 +15,7 @@ __all__ = ["PAGE"]
 _PACKAGE = "cerebro_spark.steering.pages"
 _TITLE = "Experiments"
 _ROUTER = APIRouter(include_in_schema=False)
+_ROUTER.include_router(DATA_ROUTER)
 _Viewer = Annotated[Principal, Depends(viewer)]
 _Editor = Annotated[Principal, Depends(editor)]
 

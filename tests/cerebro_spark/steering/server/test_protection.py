@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READS = {"GET"}
-PAGES = {("GET", "/"), ("GET", "/experiments/r1")}
+PAGES = {("GET", "/"), ("GET", "/experiments/r1"), ("GET", "/experiments/r1/data")}
 
 
 @pytest.fixture
