@@ -10,7 +10,6 @@ _IMPORTS = """\
 import json
 
 import matplotlib.pyplot as plt
-import pandas as pd
 
 from cerebro_spark import Store
 from cerebro_spark.tune import run_tables
@@ -23,8 +22,8 @@ curves = tables["metrics"][tables["metrics"]["name"] == metric]"""
 
 _BEST = """\
 best = curves.groupby("trial_id")["value"].agg("max" if larger_is_better else "min").rename(f"best {metric}")
-configurations = tables["configurations"].set_index("trial_id")
-params = pd.DataFrame([json.loads(params) for params in configurations["params"]], index=configurations.index)
+params = tables["params"].assign(value=tables["params"]["value"].map(json.loads))
+params = params.pivot(index="trial_id", columns="name", values="value")
 params.join(best).sort_values(best.name, ascending=not larger_is_better)"""
 
 _CURVES = """\

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotations
 
+from cerebro_spark.builtin import builtin_models
 from cerebro_spark.steering.server import _bulk, _steering, _views
 from cerebro_spark.steering.server._ascii_json import AsciiJson
 from cerebro_spark.steering.server._bodies import BulkBody, CommandBody  # noqa: TC001 - FastAPI reads the annotations
@@ -32,6 +33,10 @@ def view_router(board: Board, changes: Changes) -> APIRouter:
     @router.get("/experiments")
     def list_experiments() -> dict[str, Any]:
         return {"experiments": _views.experiments(board)}
+
+    @router.get("/models")
+    def list_models() -> dict[str, Any]:
+        return {"models": builtin_models()}
 
     @router.get("/experiments/{run}")
     def get_experiment(run: str) -> dict[str, Any]:

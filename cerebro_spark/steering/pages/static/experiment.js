@@ -6,7 +6,7 @@ import { bulk, command, details, epochsField, moreEpochsField, row } from "./dia
 import { Commands, sentence } from "./commands.js";
 import { configurationRows, csv, download } from "./csv.js";
 import { Curves } from "./curves.js";
-import { byId, debounce, setOptions, setText } from "./dom.js";
+import { byId, debounce, element, setOptions, setText } from "./dom.js";
 import { param, time } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { drawLineage } from "./lineage.js";
@@ -79,7 +79,11 @@ function drawInfo() {
   setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${describe(info)}.`);
   setText(byId("description"), info.description ?? "");
   byId("description").hidden = !info.description;
-  const folder = info.parameters?.tensorboard;
+  if (info.parent && byId("origin").hidden) {
+    byId("origin").append("Drill-down of ", element("a", { href: encodeURIComponent(info.parent) }, info.parent), ".");
+    byId("origin").hidden = false;
+  }
+  const folder = info.tensorboard;
   setText(byId("tensorboard"), folder ? `TensorBoard reads the events of this run with: tensorboard --logdir ${folder}` : "");
   byId("tensorboard").hidden = !folder;
   setText(byId("run-error"), info.error);

@@ -10,9 +10,11 @@ import { PROCEDURES, settings } from "./procedures.js";
 import { Request, newKey } from "./requests.js";
 import { Space } from "./space.js";
 
-const RUN = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+const RUN = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
 // Names of arguments in messages of the pool, by the field that they belong to.
-const FIELDS = { num_epochs: "epochs", max_epochs: "epochs", run_id: "run", name: "run", sha256: "script", feature: "feature_columns", label: "label_columns" };
+const FIELDS = { num_epochs: "epochs", max_epochs: "epochs", run_id: "run", name: "run", sha256: "script", columns: "feature_columns" };
+
+const NO_TABLE = "table must be the path or URI of a table.";
 
 const form = byId("launch");
 const parent = form.dataset.run;
@@ -49,7 +51,8 @@ function clear() {
 
 // A refusal of the pool belongs to the field whose argument it begins with, or whose hyperparameter it names.
 function refuse(message) {
-  const word = /^\w+/.exec(message)?.[0] ?? "";
+  // The run of the source is the parent, which has no field.
+  const word = message.startsWith("run of source") ? "" : /^\w+/.exec(message)?.[0] ?? "";
   const field = FIELDS[word] ?? word;
   if (byId(`${field}-error`) && field !== "search_space") fail(field, message);
   else if (!space.fail(message)) fail(field, message);
@@ -92,11 +95,11 @@ function read() {
 
 function data(wrong) {
   const { feature, label } = columns.read();
-  if (!value("table")) wrong("table", "table must be the path or URI of a Parquet table.");
-  else if (!columns.length) wrong("table", "table must have been read. Use the button 'Read the columns'.");
-  else {
-    if (!feature.length) wrong("feature_columns", "feature_columns must have at least one column. Choose the features.");
-    if (!label.length) wrong("label_columns", "label_columns must have at least one column. Choose the label.");
+  if (!value("table")) wrong("table", NO_TABLE);
+  // A script may name its columns; without features, all columns other than labels are features.
+  else if (!label.length && !model.columns.labels?.length) {
+    if (columns.length) wrong("label_columns", "label_columns must have at least one column. Choose the label.");
+    else wrong("table", "table must have been read. Use the button 'Read the columns', and choose the label.");
   }
   return { table: value("table"), feature_columns: feature, label_columns: label };
 }
@@ -133,7 +136,7 @@ async function plan() {
   state("The pool computes the plan …");
   try {
     const result = await ask("plan", document, { changed: waiting("The plan is") });
-    const time = result.seconds === null || result.seconds === undefined ? "unknown until the first epoch has been measured" : `about ${duration(result.seconds)}`;
+    const time = result.seconds === null || result.seconds === undefined ? "unknown until the first epoch has been measured" : `at least ${duration(result.seconds)}`;
     byId("plan-facts").replaceChildren(...row("Configurations", String(result.configurations ?? "")), ...row("Epochs", String(result.epochs ?? "")), ...row("Time", time));
     setText(byId("plan-text"), result.text ?? "");
     byId("plan-text").classList.remove("outdated");
@@ -170,7 +173,7 @@ function waiting(subject) {
   return (record, error) => {
     if (error) state(`${error.message} The page asks again.`);
     else if (record.state === "pending") state(`${subject} waiting for the pool ${record.pool ?? ""}.`);
-    else if (record.state === "running") state(`${subject} being worked on. ${record.progress?.text ?? ""}`.trim());
+    else if (record.state === "running") state(`${subject} being worked on. ${[record.progress?.step, record.progress?.reason].filter(Boolean).join(": ")}`.trim());
   };
 }
 
@@ -184,7 +187,7 @@ async function readColumns() {
   if (open) return;
   fail("table", "");
   if (!value("table")) {
-    fail("table", "table must be the path or URI of a Parquet table.");
+    fail("table", NO_TABLE);
     return byId("table").focus();
   }
   const say = (text) => setText(byId("columns-state"), text);
@@ -193,7 +196,7 @@ async function readColumns() {
     const { columns: listed, rows } = await ask("schema", { table: value("table") });
     columns.fill(listed, model.columns);
     byId("columns-box").hidden = false;
-    say(`${listed.length} columns${Number.isInteger(rows) ? `, ${rows.toLocaleString("en")} rows` : ""}. Choose features and labels.`);
+    say(`${listed.length} columns${Number.isInteger(rows) ? `, ${rows.toLocaleString("en")} rows` : ""}. Choose the labels, and features unless all other columns are.`);
   } catch (error) {
     if (!(error instanceof api.RequestError)) throw error;
     say("The columns are unknown.");
@@ -210,8 +213,10 @@ function suggest({ search_space, settings: given = {}, procedure }) {
     space.fill(search_space);
     setText(byId("space-state"), "The space that the model suggests. Change it as you like.");
   } else space.fill({});
-  for (const [name, id] of [["num_epochs", "epochs"], ["max_epochs", "epochs"], ["metric", "metric"], ["num_configurations", "num_configurations"], ["eta", "eta"], ["test_fraction", "test_fraction"], ["seed", "seed"]])
+  for (const [name, id] of [["num_epochs", "epochs"], ["max_epochs", "epochs"], ["num_configurations", "num_configurations"], ["eta", "eta"], ["test_fraction", "test_fraction"], ["seed", "seed"]])
     if (given[name] !== undefined && given[name] !== null) byId(id).value = String(given[name]);
+  // The metric of another model may not exist.
+  byId("metric").value = given.metric ?? "";
   if (procedure in PROCEDURES) byId("procedure").value = procedure;
   showProcedure();
 }
@@ -261,7 +266,6 @@ async function begin() {
     if (parent) {
       const info = await api.experiment(parent);
       byId("run").value = `${parent}-2`;
-      byId("metric").value = info.metric;
       if (!info.pool) {
         setText(byId("problem"), `${parent} was not launched in a pool, whose workers still have its rows. Use the space below for a new experiment.`);
       }

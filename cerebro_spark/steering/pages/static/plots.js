@@ -39,9 +39,9 @@ export function drawBest(box, runs, by, metric) {
     };
   });
   const axis = { gridcolor: "#dfe3ea", linecolor: "#6e7781", zeroline: false, automargin: true };
-  const title = by === "epochs" ? "finished epochs of all configurations" : "seconds since the start";
+  const title = by === "epochs" ? "finished epochs" : "seconds since the start";
   const last = runs.filter(({ steps }) => steps.length).map(({ run, steps }) => `${run} ${number(steps.at(-1).value)} after ${number(steps.at(-1)[by])}`).join(", ");
-  return draw(box, lines, { height: 340, xaxis: { ...axis, title: { text: title } }, yaxis: { ...axis, title: { text: plain(metric) } }, legend: { orientation: "h", y: 1.15 }, showlegend: true }, `Best ${metric} by ${title}: ${last || "no value yet"}.`);
+  return draw(box, lines, { height: 340, xaxis: { ...axis, title: { text: title } }, yaxis: { ...axis, title: { text: plain(metric) } }, legend: { orientation: "h", y: 1.02, yanchor: "bottom" }, showlegend: true }, `Best ${metric} by ${title}: ${last || "no value yet"}.`);
 }
 
 function dimension(label, values) {
@@ -86,6 +86,6 @@ export function drawImportance(box, runs, names) {
     type: "bar", orientation: "h", name: plain(run), y: names.map(plain), x: names.map((name) => importance[name] ?? 0),
     marker: { color: COLOURS[place % COLOURS.length], pattern: { shape: ["", "/", "x", ".", "-"][place % 5] } },
   }));
-  const layout = { height: 120 + 26 * names.length * Math.max(1, runs.length * 0.7), xaxis: { range: [0, 1], gridcolor: "#dfe3ea", title: { text: "importance" } }, yaxis: { autorange: "reversed", automargin: true }, legend: { orientation: "h", y: 1.15 }, showlegend: runs.length > 1 };
+  const layout = { height: 120 + 26 * names.length * Math.max(1, runs.length * 0.7), xaxis: { range: [0, 1], gridcolor: "#dfe3ea", title: { text: "importance" } }, yaxis: { autorange: "reversed", automargin: true, ticks: "outside", ticklen: 6, tickcolor: "#fff" }, legend: { orientation: "h", y: 1.02, yanchor: "bottom" }, showlegend: runs.length > 1 };
   return draw(box, bars, layout, `Importance of ${names.join(", ")}; the table has the values.`);
 }

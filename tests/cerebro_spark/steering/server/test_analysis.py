@@ -75,3 +75,9 @@ def test_the_notebook_is_valid_and_quotes_names(client: TestClient) -> None:
         compile(cell["source"], "cell", "exec")
     assert "    x'); import os # # <script>\n" in hostile["cells"][0]["source"]
     assert "import os" not in {line.strip() for line in hostile["cells"][1]["source"].splitlines()}
+
+
+def test_a_viewer_reads_the_builtin_models(client: TestClient) -> None:
+    models = {model["name"]: model for model in client.get("/api/v1/models").json()["models"]}
+    assert models["resnet50"]["title"] == "ResNet50"
+    assert set(models["resnet50"]["search_space"]) == set(models["resnet50"]["trainings"])
