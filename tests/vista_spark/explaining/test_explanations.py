@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,12 @@ pytest.importorskip("torch")
 
 from torch import nn
 
-from optimizer.errors import InvalidArgumentError
-from udfs.images import Preprocessing
+from optimizer.errors import ColumnError, InvalidArgumentError
+from udfs.images import Preprocessing, decode
+from udfs.inference import PortableNetwork
 from udfs.requests import RequestCancelled
-from vista_spark import explain_image, roster
+from udfs.shards import TensorColumn, TensorGroup
+from vista_spark import explain_image, explain_tensor, roster
 from vista_spark.explaining.runner import Explanations
 
 NAME = "explained_by_a_test"
@@ -47,7 +52,7 @@ class Context:
 
     def __init__(self, image: bytes = IMAGE, cancel_after: int | None = None) -> None:
         self.image, self.cancel_after, self.reports = image, cancel_after, list[dict[str, Any]]()
-        self.checks = 0
+        self.checks, self.searches = 0, dict[str, Any]()
 
     def blob(self, sha256: str) -> bytes:
         return self.image
@@ -212,3 +217,59 @@ def test_networks_have_the_weights_of_a_folder(
     assert not found["has_random_weights"]
     expected = explain_image(IMAGE, NAME, network.state_dict(), patch_size=8, stride=4)
     np.testing.assert_allclose(found["values"], expected.heat_map.ravel(), rtol=0, atol=2e-6)
+
+
+class EndedSearch:
+    """Search that has ended, as a pool has it; its configuration c001 is the small network."""
+
+    done = True
+
+    def __init__(self, dtype: str = "uint8") -> None:
+        self.inputs = (TensorGroup("image", (TensorColumn("image", dtype, (3, 48, 48)),)),)
+
+    def wait(self) -> EndedSearch:
+        return self
+
+    def model(self, trial: str) -> Any:
+        if trial != "c001":
+            raise ColumnError("no such configuration")
+        network = PortableNetwork.of(trained_network(), [np.zeros((2, 3, 48, 48), np.float32)])
+        return SimpleNamespace(network=network, inputs=self.inputs)
+
+
+@lru_cache
+def trained_network() -> nn.Module:
+    return small_network()
+
+
+def test_a_model_of_a_search_is_explained(explanations: Explanations) -> None:
+    context = Context()
+    context.searches["punks"] = EndedSearch()
+    found = explanations.explain(document(network={"run": "punks", "trial": "c001"}), context)
+    pixels = decode(IMAGE, Preprocessing(crop=48, resize=48, mean=(0, 0, 0), std=(1, 1, 1)))
+    expected = explain_tensor(
+        trained_network(), pixels, patch=8, stride=4, perturbation="color", value=128 / 255, mode="naive"
+    )
+    np.testing.assert_allclose(found["values"], expected.heat_map.ravel(), rtol=0, atol=2e-6)
+    assert not found["has_random_weights"]
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ({"run": "punk", "trial": "c001"}, "run must be a search of this pool, got 'punk'; did you mean 'punks'"),
+        ({"run": "punks", "trial": "c002"}, "no such configuration"),
+        ({"run": "floats", "trial": "c001"}, "network must read one image"),
+        ({"run": "training", "trial": "c001"}, "run must have ended, got 'training'"),
+        ({"run": "punks"}, "network must be the name of a network or {'run': ..., 'trial': ...}"),
+    ],
+)
+def test_a_model_that_cannot_be_explained_is_refused(
+    explanations: Explanations, network: dict[str, str], message: str
+) -> None:
+    context = Context()
+    context.searches.update(
+        punks=EndedSearch(), floats=EndedSearch("float32"), training=SimpleNamespace(done=False, wait=None)
+    )
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
+        explanations.explain(document(network=network), context)

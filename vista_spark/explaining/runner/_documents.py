@@ -41,7 +41,7 @@ class HeatMapRequest:
     optimizer.errors.InvalidArgumentError: patch must be 4, 8, 16 or 32, got 5.
     """
 
-    network: str | Mapping[str, Any]
+    network: str | dict[str, str]
     patch: int
     stride: int
     mode: str

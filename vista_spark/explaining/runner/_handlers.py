@@ -61,7 +61,8 @@ class Explanations:
             result: dict[str, Any] = {"networks": self._networks.describe()}
             if document.get("network") is not None:
                 request = HeatMapRequest.read({"network": document["network"]})
-                result["class_names"] = list(self._networks.class_names(str(request.network)))
+                is_named = isinstance(request.network, str)
+                result["class_names"] = list(self._networks.class_names(request.network)) if is_named else []
             return result
 
     def estimate(self, document: Mapping[str, Any], context: RequestContext | None = None) -> dict[str, Any]:
@@ -76,15 +77,17 @@ class Explanations:
         """
         request = HeatMapRequest.read(document)
         with _invalid_arguments():
-            session = self._open(request)
+            session = self._networks.open(request.network, context.searches if context else {})
             geometry = None
             if request.region is not None and context is not None:
                 geometry = session.geometry(context.blob(request.image))
             places = Places(request, session.image_size, geometry)
             options = _options(request, places)
             if not self._is_busy and self._keys(request)[0] not in self._factors:
-                measured, predicted = (session.predict_seconds(options, measure=each) for each in (True, False))
-                self._factors[self._keys(request)[0]] = measured / predicted * _SHARES.get(request.mode, 1.0)
+                # The first places of a new shape are slow.
+                measured = min(session.predict_seconds(options, measure=True) for _ in range(2))
+                share = measured / session.predict_seconds(options) * _SHARES.get(request.mode, 1.0)
+                self._factors[self._keys(request)[0]] = share
             return {"predicted_s": round(self._predict(request, session, places), 3), "places": places.count}
 
     def explain(self, document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class Explanations:
         with _invalid_arguments():
             image = context.blob(request.image)
             _check_image(image)
-            session = self._open(request)
+            session = self._networks.open(request.network, context.searches if context else {})
             places = Places(request, session.image_size, session.geometry(image))
             whole = _classes(session, image)
             target = _element(request.target, whole)
@@ -142,9 +145,6 @@ class Explanations:
             yield
         finally:
             self._is_busy = False
-
-    def _open(self, request: HeatMapRequest) -> ExplainerSession:
-        return self._networks.open(str(request.network))
 
     def _predict(self, request: HeatMapRequest, session: ExplainerSession, places: Places) -> float:
         """Predict the seconds by FLOPs, corrected by the last heat maps of the same network and mode."""

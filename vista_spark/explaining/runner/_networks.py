@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError, nearest
 from vista_spark import roster
+from vista_spark.explaining.runner._trained import trained_card
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vista_spark.occlusion import ExplainerSession
 
 __all__ = ["WEIGHTS_VARIABLE", "Networks"]
@@ -57,20 +60,28 @@ class Networks:
         names = self._card(name).class_names
         return () if names is None else roster.read_class_names(names)
 
-    def open(self, name: str) -> ExplainerSession:
+    def open(self, network: str | Mapping[str, str], searches: Mapping[str, Any]) -> ExplainerSession:
         """Return the open session of a network, which stays open for the next requests.
+
+        Parameters
+        ----------
+        network : str or mapping
+            Name in the roster, or ``run`` and ``trial`` of a search.
+        searches : mapping
+            Searches of the pool by run.
 
         Raises
         ------
         InvalidArgumentError
-            The roster has no such network, or it reads no images.
+            There is no such network, or it reads no images.
         """
         from vista_spark.occlusion import open_explainer
 
-        card, weights = self._card(name), self._weights(name)
-        key = (name, weights, weights and Path(weights).stat().st_mtime_ns)
+        weights = self._weights(network) if isinstance(network, str) else None
+        key = (str(network), weights, weights and Path(weights).stat().st_mtime_ns)
         with self._lock:
             if key not in self._sessions:
+                card = self._card(network) if isinstance(network, str) else trained_card(searches, **network)
                 self._sessions[key] = open_explainer(card, weights)
             self._sessions.move_to_end(key)
             while len(self._sessions) > _OPEN:
