@@ -316,6 +316,7 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("optimizer.serving", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.procedures.studies", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp", "optuna"}),
         ("cerebro_spark", {"torch", "tensorflow", "pyspark", "numpy", "pandas", "pyarrow", "mlflow"}),
+        ("vista_spark.explaining.pages", {"torch", "tensorflow", "pyspark", "numpy", "pandas", "pyarrow", "mlflow"}),
         ("cerebro_spark.cli", {"torch", "tensorflow", "pyspark", "numpy", "pandas", "pyarrow", "mlflow"}),
         ("cerebro_spark.tune", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp", "optuna"}),
     ],

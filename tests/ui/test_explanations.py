@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ import torch
 from accessibility import violations
 from handler_pool import HandlerPool
 from PIL import Image
+from real_inputs import mobilenet_v2_weights
 from steering_server import RUNNER_TOKEN, Server
 from torch import nn
 
@@ -24,11 +27,10 @@ from udfs.images import Preprocessing
 from udfs.requests import RequestHandler
 from vista_spark import roster
 from vista_spark.explaining.pages import PAGE as EXPLANATIONS
-from vista_spark.explaining.runner import Explanations
+from vista_spark.explaining.runner import ESTIMATE, EXPLAIN, NETWORKS, Explanations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from browser import Page
 
@@ -175,3 +177,34 @@ def test_an_image_is_explained_a_rectangle_recomputed_and_a_request_cancelled(
         ".then(({requests}) => requests.map(each => each.state))"
     )
     assert with_state == ["done", "done", "failed", "cancelled", "cancelled"]
+
+
+@pytest.mark.extended
+def test_picture_of_the_page(page: Page, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``PICTURES`` is the folder that the picture is written to, by default the test's own."""
+    data = pytest.importorskip("skimage.data")
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "mobilenet_v2.pth").symlink_to(mobilenet_v2_weights())
+    monkeypatch.setenv("CEREBRO_WEIGHTS", str(tmp_path / "weights"))
+    cat = io.BytesIO()
+    Image.fromarray(data.chelsea()).save(cat, "PNG")
+    pool = HandlerPool(server.port, RUNNER_TOKEN, EXPLAIN, ESTIMATE, NETWORKS)
+    page.visit(server.url("explanations"))
+    page.wait("document.body.dataset.ready === 'true'")
+    drop(page, "chelsea.png", cat.getvalue())
+    page.wait(f"{STATE} === 'Ready.'")
+    for stride, start, end in ((16, None, None), (8, (0.28, 0.12), (0.62, 0.6))):
+        page.value(f"document.getElementById('stride').value = '{stride}'")
+        if start is None:
+            page.value("document.getElementById('stride').dispatchEvent(new Event('change'))")
+            page.wait("document.getElementById('estimate').innerText.includes('196 places')", 120)
+            page.click("#explain")
+        else:
+            page.drag("#map", start, end)
+        page.wait(f"{STATE}.startsWith('Done in')", 300)
+        page.wait("!document.getElementById('facts').innerText.includes('running')")
+    assert facts(page)["Mapped class"].startswith("Egyptian cat, 0.7")
+    page.value("document.getElementById('map').focus()")
+    page.press("ArrowUp")
+    page.picture(Path(os.environ.get("PICTURES", tmp_path)) / "explanations_page.png")
+    pool.close()

@@ -61,8 +61,7 @@ class Explanations:
             result: dict[str, Any] = {"networks": self._networks.describe()}
             if document.get("network") is not None:
                 request = HeatMapRequest.read({"network": document["network"]})
-                is_named = isinstance(request.network, str)
-                result["class_names"] = list(self._networks.class_names(request.network)) if is_named else []
+                result["class_names"] = list(self._networks.class_names(request.network))
             return result
 
     def estimate(self, document: Mapping[str, Any], context: RequestContext | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ __all__ = ["WEIGHTS_VARIABLE", "Networks"]
 WEIGHTS_VARIABLE = "CEREBRO_WEIGHTS"
 """Environment variable of a runner: folder with the weights of networks, one file ``<network>.<suffix>`` each."""
 
-# Open networks; the least recently used one is closed for another.
+# Networks that stay open; the least recently used one is dropped for another.
 _OPEN = 2
 
 
@@ -55,9 +55,9 @@ class Networks:
         ]
         return sorted(networks, key=lambda network: not network["has_weights"])
 
-    def class_names(self, name: str) -> tuple[str, ...]:
+    def class_names(self, network: str | Mapping[str, str]) -> tuple[str, ...]:
         """Return the names of a network's classes, empty where they are unknown."""
-        names = self._card(name).class_names
+        names = self._card(network).class_names if isinstance(network, str) else None
         return () if names is None else roster.read_class_names(names)
 
     def open(self, network: str | Mapping[str, str], searches: Mapping[str, Any]) -> ExplainerSession:
@@ -77,22 +77,18 @@ class Networks:
         """
         from vista_spark.occlusion import open_explainer
 
-        weights = self._weights(network) if isinstance(network, str) else None
+        card = self._card(network) if isinstance(network, str) else None
+        weights = self._weights(card.name) if card else None
         key = (str(network), weights, weights and Path(weights).stat().st_mtime_ns)
         with self._lock:
             if key not in self._sessions:
-                card = self._card(network) if isinstance(network, str) else trained_card(searches, **network)
-                self._sessions[key] = open_explainer(card, weights)
+                trained = {} if isinstance(network, str) else network
+                self._sessions[key] = open_explainer(card or trained_card(searches, **trained), weights)
             self._sessions.move_to_end(key)
             while len(self._sessions) > _OPEN:
-                self._sessions.popitem(last=False)[1].close()
+                # A request may be using it: it is freed after that one.
+                self._sessions.popitem(last=False)
             return self._sessions[key]
-
-    def close(self) -> None:
-        """Close all sessions."""
-        with self._lock:
-            while self._sessions:
-                self._sessions.popitem()[1].close()
 
     def _card(self, name: str) -> roster.ModelCard:
         if name not in roster.names():

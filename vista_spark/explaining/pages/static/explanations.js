@@ -107,6 +107,7 @@ for (const where of [drop, byId("map")]) {
   where.addEventListener("drop", (event) => {
     event.preventDefault();
     drop.classList.remove("over");
+    byId("file").files = event.dataTransfer.files; // shows the name
     choose(event.dataTransfer.files[0]);
   });
 }
