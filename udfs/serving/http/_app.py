@@ -15,7 +15,7 @@ from udfs.serving.http._body_draining import DropUnread
 from udfs.serving.http._connections import Connections, LimitedProtocol
 from udfs.serving.http._errors import refusal_of
 from udfs.serving.http._inference import Inference
-from udfs.serving.http._live_page import live_page
+from udfs.serving.http._live_page import LIVE_PATHS, live_routes
 from udfs.serving.http._metadata import Metadata
 from udfs.serving.http._responses import error_reply
 from udfs.serving.http._token_check import TokenRequired
@@ -80,7 +80,7 @@ def application(
 
     app = Starlette(
         routes=[
-            Route("/", live_page),
+            *live_routes(),
             Route("/status", monitor.status),
             Route("/metrics", monitor.metrics),
             Route("/v2", metadata.server),
@@ -100,7 +100,7 @@ def application(
         exception_handlers={HTTPException: _http_error, Exception: _error},
         lifespan=lifespan,
     )
-    return DropUnread(TokenRequired(app, token, frozenset({"/"}), partial(traffic.refused, "unauthorized")))
+    return DropUnread(TokenRequired(app, token, LIVE_PATHS, partial(traffic.refused, "unauthorized")))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -28,9 +28,6 @@ _PAUSE = 0.25
 # Exponent of a further measurement in the factor between predicted and measured seconds.
 _LEARNED = 0.5
 
-# Share of the places that the approximate mode computes before it stops, in the mean.
-_SHARES = {"approximate": 0.6}
-
 # Likeliest classes in a document.
 _CLASSES = 5
 
@@ -85,8 +82,7 @@ class Explanations:
             if not self._is_busy and self._keys(request)[0] not in self._factors:
                 # The first places of a new shape are slow.
                 measured = min(session.predict_seconds(options, measure=True) for _ in range(2))
-                share = measured / session.predict_seconds(options) * _SHARES.get(request.mode, 1.0)
-                self._factors[self._keys(request)[0]] = share
+                self._factors[self._keys(request)[0]] = measured / session.predict_seconds(options)
             return {"predicted_s": round(self._predict(request, session, places), 3), "places": places.count}
 
     def explain(self, document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
@@ -152,7 +148,7 @@ class Explanations:
     def _factor(self, request: HeatMapRequest) -> float:
         """Return the factor of the same patch, else of any patch; Krypton, section 7.1.3, fits a line for each."""
         keys = self._keys(request)
-        return next((self._factors[key] for key in keys if key in self._factors), _SHARES.get(request.mode, 1.0))
+        return next((self._factors[key] for key in keys if key in self._factors), 1.0)
 
     def _learn(self, request: HeatMapRequest, ratio: float) -> None:
         """Correct the factor by measured over predicted seconds: fully the first time, by half of it later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from concurrent.futures import CancelledError
@@ -100,7 +101,9 @@ def test_metrics_without_the_package(client: HttpClient, monkeypatch: pytest.Mon
 def test_the_page_holds_no_numbers_and_needs_no_token(front: FrontEnd) -> None:
     reply = HttpClient(front.port, None).get("/")
     assert reply.status == 200
-    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+    policy = reply.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
     text = reply.body.decode()
     assert "linear" not in text
     assert "http://" not in text
@@ -148,13 +151,23 @@ def test_the_last_quarter_of_an_hour() -> None:
 
 
 def test_the_page_shows_nothing_but_the_form_without_a_token(front: FrontEnd) -> None:
-    """The script shows what is in main only once the server has accepted the token."""
-    text = HttpClient(front.port, None).get("/").body.decode()
-    before, main = text.split('<main id="main" hidden>')
-    assert 'at("main").hidden = !reply.ok' in main
+    """The script shows the numbers only once the server has accepted the token."""
+    client = HttpClient(front.port, None)
+    before, _ = client.get("/").body.decode().split('<div id="main" hidden>')
+    assert 'at("main").hidden = !reply.ok' in client.get("/static/live.js").body.decode()
     assert "<form" in before
     assert "<table" not in before
-    assert HttpClient(front.port, None).get("/status").status == 401
+    assert client.get("/status").status == 401
+
+
+def test_the_page_has_the_style_of_the_web_application(front: FrontEnd) -> None:
+    client = HttpClient(front.port, None)
+    linked = re.findall(r'(?:href|src)="([^"]+)"', client.get("/").body.decode())
+    assert "static/style.css" in linked
+    for path in linked:
+        reply = client.get(f"/{path}")
+        assert (reply.status, reply.headers["x-content-type-options"]) == (200, "nosniff"), path
+    assert client.get("/static/../_app.py").status in {401, 404}
 
 
 def test_gauges_that_fail_cost_no_other_number() -> None:
