@@ -60,6 +60,14 @@ def _serve() -> Callable[..., Any]:
     return serve_command
 
 
+@lazy_command(app, "runner")
+def _runner() -> Callable[..., Any]:
+    """Train searches that users of a server launch, and answer their other requests."""
+    from cerebro_spark.cli._runner import runner_command
+
+    return runner_command
+
+
 @lazy_command(app, "ls")
 def _ls() -> Callable[..., Any]:
     """List the experiments of a server, or the configurations of one."""

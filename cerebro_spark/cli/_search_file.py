@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cerebro_spark
 from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.tune import PROCEDURES
 from optimizer.errors import nearest
 from udfs.cli import user_module
 from udfs.driver import FORMER_NAMES
@@ -15,18 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["PROCEDURES", "adaptation_settings", "load_search", "search_settings"]
-
-#: Procedures by the names of the command line, and the searches of ``cerebro_spark`` that run them.
-PROCEDURES = {
-    "grid": "GridSearch",
-    "random": "RandomSearch",
-    "halving": "SuccessiveHalving",
-    "hyperband": "Hyperband",
-    "asha": "ASHA",
-    "pbt": "PBT",
-    "evolution": "AgingEvolution",
-}
+__all__ = ["adaptation_settings", "load_search", "search_settings"]
 
 # Parameters that a command sets itself, or that have no place in a file.
 _RESERVED = {

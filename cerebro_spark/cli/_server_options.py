@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimizer.steering import Command
 
 __all__ = [
+    "AllowScripts",
     "Database",
     "Epochs",
     "Run",
@@ -38,6 +39,9 @@ __all__ = [
 
 Database = Annotated[
     Path | None, typer.Option(help="SQLite file of the server; ~/.local/share/cerebro/server.sqlite by default.")
+]
+AllowScripts = Annotated[
+    bool, typer.Option("--allow-scripts", help="Let editors run Python code that they upload, as your user.")
 ]
 ServerUrl = Annotated[
     str | None, typer.Option("--server", envvar="CEREBRO_SERVER", help="URL; http://127.0.0.1:8765 by default.")

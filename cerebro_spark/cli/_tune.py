@@ -17,12 +17,13 @@ from rich.console import Console
 import cerebro_spark
 from cerebro_spark import GridSearch, Selection, SparkBackend, Store
 from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line, typed_options
-from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
+from cerebro_spark.cli._search_file import load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import IF_BEGUN, Journal
 from cerebro_spark.steering.runner import connect
+from cerebro_spark.tune import PROCEDURES
 from optimizer.arguments import choice_error
 from udfs.cli import (
     Json,

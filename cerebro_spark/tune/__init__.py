@@ -12,6 +12,7 @@ from cerebro_spark.tune._hyperband import Hyperband
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._network_estimator import NetworkEstimator
 from cerebro_spark.tune._pbt import PBT
+from cerebro_spark.tune._procedures import PROCEDURES
 from cerebro_spark.tune._random import RandomSearch
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._result import TrialResult
@@ -25,6 +26,7 @@ from cerebro_spark.tune._tables import TABLES, run_tables
 __all__ = [
     "ASHA",
     "PBT",
+    "PROCEDURES",
     "TABLES",
     "AgingEvolution",
     "Experiment",

@@ -57,6 +57,8 @@ class Experiment:
         Runs the search; calls its argument with the coordinator and the settings of the run.
     connection : Connection, optional
         Server whose users steer the search. By default none.
+    details : mapping, optional
+        Plain data for the server's pages. By default none.
     background : bool
         Whether the search runs in a thread (the default), or before the constructor returns.
 
@@ -76,11 +78,12 @@ class Experiment:
         search: Callable[[Begun], Selection],
         *,
         connection: Connection | None = None,
+        details: Mapping[str, Any] | None = None,
         background: bool = True,
     ) -> None:
         self.run_id = run_id
         self._epochs = epochs
-        self._connection = connection
+        self._connection, self._details = connection, dict(details or {})
         self._runner: Runner | None = None
         self._begun: futures.Future[tuple[Coordinator, RunSpec]] = futures.Future()
         self._selection: futures.Future[Selection] = futures.Future()
@@ -107,7 +110,7 @@ class Experiment:
     def _begin(self, coordinator: Coordinator, spec: RunSpec) -> None:
         self._begun.set_result((coordinator, spec))
         if self._connection is not None:
-            self._runner = attach_runner(self._connection, coordinator.context, self)
+            self._runner = attach_runner(self._connection, coordinator.context, self, self._details)
 
     def _report_end(self, error: str, **limit: float) -> None:
         if self._runner is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -44,7 +45,7 @@ from udfs.names import check_name
 from udfs.shards import PreparedData, load_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from pyspark.sql import DataFrame
@@ -350,7 +351,13 @@ class Search(Estimator[Selection]):
 
     @validate_arguments
     def start(
-        self, data: DataFrame | PreparedData, *, run_id: str | None = None, server: str | None = None
+        self,
+        data: DataFrame | PreparedData,
+        *,
+        run_id: str | None = None,
+        if_begun: str = "error",
+        server: str | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> Experiment:
         """Start :meth:`fit` in the background, and return at once.
 
@@ -364,8 +371,13 @@ class Search(Estimator[Selection]):
             Rows to train on, or the shards that :meth:`prepare` has written.
         run_id : str, optional
             Name of the run in the store. By default a new name.
+        if_begun : {"error", "resume", "take_over"}
+            As for :meth:`fit`. Default ``"error"``.
         server : str, optional
             As for :meth:`fit`.
+        details : mapping, optional
+            Plain data for the server's pages: ``description``, ``pool``, ``parent`` (a run), ``search_space`` and
+            ``source``, as in a launch document. By default none.
 
         Returns
         -------
@@ -383,10 +395,18 @@ class Search(Estimator[Selection]):
             other errors of :meth:`fit` are raised by :meth:`Experiment.wait`.
         """
         self._check()
+        one_of("if_begun", if_begun, IF_BEGUN)
         name = _new_run() if run_id is None else check_name(run_id, "a run")
         connection = None if server is None else connect(server)
         self._followers.check_server()
-        epochs = self.plan().epochs_each
+        epochs, facts = self.plan().epochs_each, self._details(details)
+        takes_over = if_begun == "take_over"
+        if if_begun != "error" and Journal(self.store, name).begun:
+
+            def resumed(begun: Begun) -> Selection:
+                return self._resumption(name, take_over=takes_over)(begun)
+
+            return Experiment(name, epochs, resumed, connection=connection, details=facts)
         self.backend.admit()
         preparing = ExitStack()
         if not isinstance(data, PreparedData):
@@ -397,16 +417,23 @@ class Search(Estimator[Selection]):
             with Interrupts() as interrupts:
                 with preparing:
                     prepared = self._prepared(data)
-                return self._search(prepared, name, interrupts, begun)
+                return self._search(prepared, name, interrupts, begun, take_over=takes_over)
 
-        return Experiment(name, epochs, search, connection=connection)
+        return Experiment(name, epochs, search, connection=connection, details=facts)
+
+    def _details(self, details: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return what a server shows about the search."""
+        groups = self.feature_columns
+        features = {name: list(each) for name, each in groups.items()} if isinstance(groups, Mapping) else list(groups)
+        return {"feature_columns": features, "label_columns": list(self.label_columns), **(details or {})}
 
     def _steered(self, run_id: str, search: Callable[[Begun | None], Selection], server: str | None) -> Selection:
         """Run a search in this thread, steered by the users of a server if there is one."""
         if server is None:
             return search(None)
         connection = connect(server)
-        experiment = Experiment(run_id, self.plan().epochs_each, search, connection=connection, background=False)
+        epochs, facts = self.plan().epochs_each, self._details(None)
+        experiment = Experiment(run_id, epochs, search, connection=connection, details=facts, background=False)
         return experiment.wait()
 
     @property
@@ -508,6 +535,10 @@ class Search(Estimator[Selection]):
             There is no such run, it is a replay, its files are damaged, another driver is training it, or this search
             has other settings or makes other decisions than the run.
         """
+        return self._steered(run_id, self._resumption(run_id, take_over=take_over), server)
+
+    def _resumption(self, run_id: str, *, take_over: bool) -> Callable[[Begun | None], Selection]:
+        """Return the function that continues a run, after the checks of :meth:`resume`."""
         self._check()
         self._followers.check_server()
         journal = Journal(self.store, run_id)
@@ -531,7 +562,7 @@ class Search(Estimator[Selection]):
                     self.backend.admit()  # the other driver's workers may have held the slots until now
                 return self._train(spec, prepared, probed, lease, interrupts, begun)
 
-        return self._steered(run_id, search, server)
+        return search
 
     def extended(self, extension: RunExtension) -> Self:
         """Return a copy of the search whose runs an extension changes.

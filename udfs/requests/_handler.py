@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -16,6 +17,8 @@ __all__ = ["HANDLERS", "RequestContext", "RequestHandler", "installed_handlers"]
 
 HANDLERS = "cerebro_spark.requests"
 """Entry point group of handlers."""
+
+_LOG = logging.getLogger(__name__)
 
 _KIND = re.compile(r"[a-z][a-z_]{0,49}")
 
@@ -115,6 +118,8 @@ class RequestHandler:
 def installed_handlers() -> dict[str, RequestHandler]:
     """Return the handlers of the installed packages by kind: the objects of the entry points in :data:`HANDLERS`.
 
+    Handlers whose optional packages are missing are left out, and logged.
+
     Raises
     ------
     InvalidArgumentError
@@ -127,7 +132,11 @@ def installed_handlers() -> dict[str, RequestHandler]:
     """
     handlers: dict[str, RequestHandler] = {}
     for point in sorted(entry_points(group=HANDLERS)):
-        handler = point.load()
+        try:
+            handler = point.load()
+        except ImportError as error:
+            _LOG.warning("requests of kind %s are not answered: %s", point.name, error)
+            continue
         if not isinstance(handler, RequestHandler) or handler.kind in handlers:
             raise InvalidArgumentError(f"entry points of {HANDLERS} must be handlers of different kinds, got {point}.")
         handlers[handler.kind] = handler

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select
 
+from cerebro_spark.steering.server._records import experiment_row
 from cerebro_spark.steering.server._request_records import (
     OPEN,
     change_request,
@@ -98,6 +99,8 @@ def accept_request(board: Board, body: Mapping[str, Any], *, user: str, key: str
                 raise ApiError(422, "idempotency_key", message)
             return request_record(first)
         pool = _chosen_pool(board, connection, body["pool"], kind)
+        if kind == "launch":
+            _check_new_run(connection, document.get("run"))
         if body["replaces"] is not None:
             _cancel(connection, request_row(connection, body["replaces"]), user)
         _check_room(connection, pool)
@@ -155,6 +158,14 @@ def _chosen_pool(board: Board, connection: Connection, name: str | None, kind: s
         names = ", ".join(row.name for row in offering)
         raise ApiError(422, "pool", f"pool must name one of the live pools ({names}), got none.")
     return str(offering[0].name)
+
+
+def _check_new_run(connection: Connection, run: object) -> None:
+    # The pool looks at its store too. The server also has runs of other stores.
+    if isinstance(run, str) and experiment_row(connection, run) is not None:
+        raise ApiError(
+            422, "run", f"run must be a new name, got {run[:200]!r}, which has an experiment. Choose another."
+        )
 
 
 def _check_room(connection: Connection, pool: str) -> None:

@@ -36,6 +36,12 @@ def test_handlers_are_found_by_their_entry_points(
             installed_handlers()
 
 
+def test_a_handler_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("lost", "a_package_that_is_not_installed:HANDLER", HANDLERS)
+    monkeypatch.setattr("udfs.requests._handler.entry_points", lambda group: [point])
+    assert installed_handlers() == {}
+
+
 def test_results_become_json() -> None:
     numpy = pytest.importorskip("numpy")
     value: dict[Any, Any] = {1: numpy.float32(0.5), "map": numpy.array([[1.0, numpy.nan]]), "flag": numpy.bool_(True)}

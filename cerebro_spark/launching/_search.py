@@ -1,0 +1,191 @@
+"""Search of a launch document: its source, space and settings put together and validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+import cerebro_spark
+from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.hopper import Journal, uses_slots
+from cerebro_spark.launching._document import LaunchDocument, columns_of
+from cerebro_spark.launching._launched import Launched, launch_record
+from cerebro_spark.launching._spaces import check_grid, search_space
+from cerebro_spark.launching._table import check_columns, table_schema
+from cerebro_spark.tune import PROCEDURES
+from optimizer.errors import nearest
+from udfs.shards import load_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cerebro_spark.tune import Search
+    from udfs.requests import RequestContext
+    from udfs.shards import PreparedData
+
+__all__ = ["LaunchSearch", "build_search"]
+
+# Parameters of a search that its source, the pool or the document sets, and objects, which are no plain data.
+_RESERVED = {
+    *("backend", "store", "trainer_fn", "search_space", "feature_columns", "label_columns", "stoppers", "callbacks"),
+    *("experiment", "tensorboard", "progress", "study", "study_trials"),
+}
+_NUM_EPOCHS = 10
+# Those that the shards of a drill-down have already.
+_PREPARATION = ("weight_column", "image_size", "test_fraction", "num_shards", "errors")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSearch:
+    """Search of a launch, and where its rows come from.
+
+    Parameters
+    ----------
+    document : LaunchDocument
+        Document.
+    search : Search
+        Search that is ready to start.
+    convert_table : callable or None
+        Converts the table to the columns that the model reads; None for a drill-down.
+    prepared : PreparedData or None
+        Shards of the parent of a drill-down; None if the table has to be prepared.
+    """
+
+    document: LaunchDocument
+    search: Search
+    convert_table: Callable[[Any], Any] | None
+    prepared: PreparedData | None
+
+
+def build_search(document: LaunchDocument, context: RequestContext) -> LaunchSearch:
+    """Load the source of a launch, and validate everything that can be without training.
+
+    Raises
+    ------
+    CerebroError
+        A table, column, procedure, setting, hyperparameter or source is not valid; the message names the remedy.
+    """
+    search_class = getattr(cerebro_spark, PROCEDURES[document.procedure])
+    allowed = {name: each for name, each in signature(search_class).parameters.items() if name not in _RESERVED}
+    check_settings(document, allowed, search_class.__name__)
+    if document.procedure == "grid":
+        check_grid(document.search_space)
+    prepared, convert, defaults = None, None, {}
+    if document.parent:
+        parent, prepared = _parent(document, context)
+        trainer_fn, space = parent.trainer_fn, vars(parent)["search_space"]
+        defaults = {name: getattr(parent, name) for name in ("metric", "mode", "seed", "keep", *_PREPARATION)}
+        defaults |= {name: getattr(parent, name) for name in ("feature_columns", "label_columns")}
+    else:
+        known = [each["name"] for each in table_schema(context.spark, document.table, document.table_format)["columns"]]
+        check_columns([*columns_of(document.feature_columns), *document.label_columns], known)
+        source = _loaded(document, context)
+        trainer_fn, space = source.trainer_fn, source.search_space
+        convert = getattr(source, "convert_table", None)
+        defaults = dict(getattr(source, "settings", None) or {})
+        columns = {"feature_columns": document.feature_columns, "label_columns": document.label_columns}
+        defaults = {name: value for name, value in columns.items() if value} | defaults
+        labels = columns_of(defaults.get("label_columns") or [])
+        others = [*labels, *filter(None, [document.settings.get("weight_column")])]
+        defaults.setdefault("feature_columns", [name for name in known if name not in others])
+        if not labels:
+            raise InvalidArgumentError("label_columns must name the columns to predict, got none.")
+    # What only other procedures have is no setting of this one.
+    settings = {
+        name: value for name, value in defaults.items() if name in {*allowed, "feature_columns", "label_columns"}
+    }
+    settings |= {name: value for name, value in document.settings.items() if name in allowed}
+    if document.procedure == "grid":
+        settings.setdefault("num_epochs", _NUM_EPOCHS)
+    missing = [name for name, each in allowed.items() if each.default is Parameter.empty and name not in settings]
+    if missing:
+        raise InvalidArgumentError(f"settings must have {', '.join(missing)} for {search_class.__name__}, got none.")
+    search = search_class(
+        backend=context.backend,
+        store=context.store,
+        trainer_fn=trainer_fn,
+        search_space=search_space(document.search_space, space),
+        progress=False,
+        **settings,
+    )
+    return LaunchSearch(document, search, convert, prepared)
+
+
+def check_settings(document: LaunchDocument, allowed: Mapping[str, Parameter], search_class: str) -> None:
+    """Refuse settings that a search does not have.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A setting is unknown, or belongs to another procedure.
+    """
+    # A built-in model has settings of its own.
+    extra = getattr(_builtin(), "MODEL_SETTINGS", ()) if "builtin" in document.source else ()
+    for name in document.settings:
+        if name not in allowed and name not in extra:
+            known = ", ".join(sorted(allowed))
+            raise InvalidArgumentError(
+                f"settings must be those of {search_class} ({known}), got {name!r}{nearest(name, list(allowed)) or '.'}"
+            )
+
+
+def _check_shards(document: LaunchDocument, parent: Search, table: str) -> None:
+    """Refuse a drill-down that asks for other rows or columns than its parent's shards have."""
+    asked = {name: document.settings[name] for name in _PREPARATION if name in document.settings}
+    asked |= {name: getattr(document, name) for name in ("feature_columns", "label_columns") if getattr(document, name)}
+    theirs = {name: getattr(parent, name) for name in asked} | {"table": table}
+    for name, value in (asked | ({"table": document.table} if document.table else {})).items():
+        if value != theirs[name]:
+            raise InvalidArgumentError(
+                f"{name} must be that of {document.parent}, {theirs[name]!r}, or be left out, got {value!r}: a "
+                "drill-down trains on the same shards."
+            )
+
+
+def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, PreparedData]:
+    """Return the search of the parent, and its shards."""
+    known = context.searches.get(document.parent)
+    if isinstance(known, Launched):
+        _check_shards(document, known.search, _table_of(known.document, context))
+        return known.search, known.prepared
+    record = launch_record(context.store, document.parent)
+    if record is None:
+        listed = sorted(context.searches)
+        shown = ", ".join(listed) or "none"
+        raise InvalidArgumentError(
+            f"run of source must be a search that this pool has launched ({shown}), got {document.parent!r}"
+            f"{nearest(document.parent, listed) or '.'}"
+        )
+    built = build_search(LaunchDocument.read(record["document"]), context)
+    _check_shards(document, built.search, _table_of(record["document"], context))
+    return built.search, load_prepared(context.store, Journal(context.store, document.parent).spec().prepared)
+
+
+def _table_of(document: Mapping[str, Any], context: RequestContext) -> str:
+    """Return the table of a launch, for a drill-down that of the search which it began with."""
+    parent = document["source"].get("run")
+    record = launch_record(context.store, parent) if parent else None
+    return str(document.get("table") or "") if record is None else _table_of(record["document"], context)
+
+
+def _loaded(document: LaunchDocument, context: RequestContext) -> Any:
+    builtin = _builtin()
+    if builtin is None:
+        raise InvalidArgumentError(f"source must be a run of this pool, got {document.source!r}.")
+    # A source may look at the table with Spark.
+    with uses_slots(context.spark):
+        return builtin.load_source(document.source, _plain(document), context)
+
+
+def _plain(document: LaunchDocument) -> dict[str, Any]:
+    names = ("run", "procedure", "table", "table_format", "feature_columns", "label_columns", "source")
+    return {name: getattr(document, name) for name in (*names, "search_space", "settings")}
+
+
+def _builtin() -> Any:
+    try:
+        from cerebro_spark import builtin
+    except ImportError:
+        return None
+    return builtin

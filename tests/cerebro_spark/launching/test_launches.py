@@ -1,0 +1,148 @@
+"""Launches over the REST API: schema, plan, search, drill-down, and what is refused before Spark trains."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("sqlalchemy")
+pytest.importorskip("torch")
+
+import pandas as pd
+import searches
+from live_server import TOKEN, live_server
+
+from cerebro_spark import SparkBackend, Store
+from cerebro_spark.hopper import Journal
+from cerebro_spark.launching import LAUNCH_HANDLERS, _search
+from cerebro_spark.steering import Client, ServerError
+from cerebro_spark.steering.runner import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+SPACE = {"lr": {"kind": "choice", "values": [0.01, 0.001]}, "hidden": {"kind": "fixed", "value": 8}}
+
+
+class Stub:
+    """Built-in models of a test."""
+
+    MODEL_SETTINGS = ("num_classes",)
+
+    @staticmethod
+    def load_source(source: dict[str, Any], document: dict[str, Any], context: Any) -> Any:
+        return SimpleNamespace(
+            trainer_fn=searches.trainer,
+            search_space={"lr": [0.1, 0.01, 0.001], "hidden": [4, 8]},
+            settings={"metric": "accuracy", "feature_columns": searches.FEATURES, "num_epochs": 1},
+        )
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("table") / "adult.parquet"
+    pd.DataFrame(searches.adult(spark, 300).toPandas()).to_parquet(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def pool(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    folder = tmp_path_factory.mktemp("pool")
+    with pytest.MonkeyPatch.context() as patch, live_server(folder / "server.sqlite") as url:
+        patch.setenv("CEREBRO_TOKEN", TOKEN)
+        patch.setattr(_search, "_builtin", lambda: Stub)
+        backend = SparkBackend(spark, num_workers=2, threads=1)
+        with Pool(backend, Store.from_uri(str(folder / "store")), name="p1", handlers=LAUNCH_HANDLERS) as pool:
+            yield pool.serve(url)
+
+
+@pytest.fixture(scope="module")
+def client(pool: Pool) -> Client:
+    client = Client(pool.server, TOKEN)
+    while not any(each["is_live"] for each in client.pools()):
+        pass
+    return client
+
+
+def ask(client: Client, kind: str, document: dict[str, Any]) -> dict[str, Any]:
+    return client.wait_for(client.request(kind, document)["id"], 120)
+
+
+def result(client: Client, kind: str, document: dict[str, Any]) -> Any:
+    record = ask(client, kind, document)
+    assert record["state"] == "done", record["message"]
+    return record["result"]
+
+
+def launch_document(table: str, **changes: Any) -> dict[str, Any]:
+    usual = {"run": "first", "procedure": "grid", "table": table, "source": {"builtin": "net"}, "search_space": SPACE}
+    return {**usual, "label_columns": ["label"], "settings": {"num_epochs": 2, "seed": 5}, **changes}
+
+
+def test_a_search_and_its_drill_down_train_in_one_pool(client: Client, pool: Pool, table: str) -> None:
+    schema = result(client, "schema", {"table": table})
+    assert schema["rows"] == 300 and schema["columns"][0] == {"name": "age", "type": "double", "nullable": True}
+    document = launch_document(table, description="<b>two rates</b>")
+    plan = result(client, "plan", {**document, "run": None})
+    assert (plan["configurations"], plan["epochs"], plan["seconds"]) == (2, 4, None)
+    assert plan["text"].startswith("Listed: 2 configurations, 4 epochs in all, at most 2 each")
+    assert result(client, "launch", document) == {"run": "first"}
+    settings = client.experiment("first")
+    assert (settings["pool"], settings["description"], settings["parent"]) == ("p1", "<b>two rates</b>", "")
+    assert (settings["search_space"], settings["source"]) == (SPACE, {"builtin": "net"})
+    assert (settings["feature_columns"], settings["label_columns"]) == (searches.FEATURES, ["label"])
+    # The first search need not be over.
+    drill = {
+        "run": "second",
+        "procedure": "random",
+        "source": {"run": "first"},
+        "search_space": {"lr": {"kind": "loguniform", "low": 1e-3, "high": 1e-2}},
+        "settings": {"num_configurations": 2, "num_epochs": 1},
+    }
+    assert result(client, "launch", drill) == {"run": "second"}
+    selections = [pool.searches[run].experiment.wait(120) for run in ("first", "second")]
+    assert [len(each.trials) for each in selections] == [2, 2]
+    first, second = (Journal(pool.store, run).spec() for run in ("first", "second"))
+    assert first.prepared == second.prepared and second.procedure == "RandomSearch"
+    assert all(trial.params["hidden"] == 8 and 1e-3 <= trial.params["lr"] <= 1e-2 for trial in selections[1].trials)
+    assert client.experiment("second")["parent"] == "first"
+    again = result(client, "plan", drill | {"run": "third"})
+    assert again["seconds"] > 0 and "from the units of a similar search" in again["text"]
+    # Exactly one run of the name.
+    with pytest.raises(ServerError, match="run must be a new name, got 'first'"):
+        client.request("launch", document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": "missing.parquet"}, "there is no such file or folder"),
+        ({"label_columns": ["labl"]}, "got 'labl'; did you mean 'label'"),
+        ({"feature_columns": ["age", "Age "]}, "got 'Age '"),
+        ({"label_columns": []}, "label_columns must name the columns to predict, got none"),
+        ({"procedure": "grib"}, "did you mean 'grid'"),
+        ({"settings": {"num_epoch": 2}}, r"settings must be those of GridSearch \(.*, got 'num_epoch'; did you mean"),
+        ({"settings": {"num_epochs": 0}}, "num_epochs must be a positive integer"),
+        ({"settings": {"backend": 1}}, "got 'backend'"),
+        ({"settings": {"eta": 3}}, "got 'eta'"),
+        ({"procedure": "asha", "settings": {}}, "settings must have .*max_epochs.* for ASHA"),
+        ({"search_space": {"width": SPACE["lr"]}}, "got 'width'"),
+        ({"search_space": {"lr": {"kind": "loguniform", "low": 1e-3, "high": 1e-2}}}, "have a step for a grid"),
+        ({"source": {"run": "unknown"}}, "must be a search that this pool has launched"),
+        ({"run": "a/b"}, "the name of a run"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_trains(
+    client: Client, pool: Pool, table: str, changes: dict[str, Any], message: str
+) -> None:
+    before = pool.store.list("runs")
+    for kind in ("plan", "launch"):
+        record = ask(client, kind, {**launch_document(table), "run": "wrong", **changes})
+        assert record["state"] == "failed" and re.search(message, record["message"]), record["message"]
+    assert pool.store.list("runs") == before
