@@ -15,7 +15,7 @@ from optimizer.arguments import whole
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import check_present, map_rows, quoted, validate_arguments
 from udfs.inference import NetworkInputs
-from udfs.influence import CheckpointInfluence, Checkpoints, check_torch
+from udfs.influence import CheckpointInfluence, Checkpoints, gradients_of
 from udfs.training import initial_seed
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def find_influential_rows(
     Parameters
     ----------
     selection : Selection
-        Result of a search with ``keep="epochs"``, whose network is one of torch.
+        Result of a search with ``keep="epochs"``, whose network is one of torch, or one of Keras on TensorFlow whose
+        last layer with weights is Dense.
     train_df : DataFrame
         Rows that the search trained on, with the id, feature and label columns.
     target_df : DataFrame
@@ -70,7 +71,8 @@ def find_influential_rows(
         Configuration. By default the best one.
     layers : sequence of str, optional
         Modules of the network whose parameters count, as ``model.named_modules()`` names them. By default the last one
-        with parameters. Linear layers are fast; other layers take a backward pass for each row.
+        with parameters. Linear layers are fast; other layers take a backward pass for each row. Of Keras only the last
+        layer counts.
     k : int
         Number of training rows with the most positive influence, and of those with the most negative one, for each
         target. Default 10.
@@ -86,8 +88,8 @@ def find_influential_rows(
     Raises
     ------
     InvalidArgumentError
-        The run keeps no states of epochs, the network is not one of torch, a layer is unknown, or there are more than
-        1000 targets.
+        The run keeps no states of epochs, the network has no gradients of rows, a layer is unknown, or there are more
+        than 1000 targets.
     ColumnError
         A column is missing or of another type, or ids are null or repeated.
     LabelError
@@ -129,11 +131,11 @@ def find_influential_rows(
     check_ids(train_df, id_column, "train_df")
     ids, arrays = _read(target_df, groups, id_column)
     session = checkpoints.open()
-    check_torch(session)
-    from udfs.handlers.torch import last_layer, row_gradients
-
-    chosen = (last_layer(session, arrays[:-1]),) if layers is None else tuple(layers)
-    row_gradients(session, [array[:1] for array in arrays[:-1]], arrays[-1][:1], chosen)  # refuses unknown layers
+    gradients = gradients_of(session)
+    chosen = (gradients.last_layer(session, arrays[:-1]),) if layers is None else tuple(layers)
+    gradients.row_gradients(
+        session, [array[:1] for array in arrays[:-1]], arrays[-1][:1], chosen
+    )  # refuses unknown layers
     inputs, sources = _inputs(train_df, groups)
     function = CheckpointInfluence(checkpoints, chosen, inputs, tuple(arrays), _INFLUENCE, _OWN)
     reads = {source.name: source.encoded for source in sources}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from udfs.inference import NetworkInputs
     from udfs.shards import PreparedData
 
-__all__ = ["CheckpointInfluence", "Checkpoints", "check_torch"]
+__all__ = ["CheckpointInfluence", "Checkpoints", "gradients_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,28 @@ class Checkpoints:
         return open_session(self.trainer_fn, self.params, self.seed, data=self.prepared)
 
 
-def check_torch(session: Any) -> None:
-    """Refuse a network of another framework than torch."""
+def gradients_of(session: Any) -> Any:
+    """Return the module that computes the gradients of rows for the framework of a session's network.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The framework is another than torch, and than Keras on TensorFlow.
+    """
     backend = framework_of(session.model)
-    if backend is None or backend.name != "torch":
-        name = "an unknown framework" if backend is None else backend.name
-        raise InvalidArgumentError(
-            f"selection must have a network of torch for influences, got one of {name}. Train the network in torch"
-        )
+    name = "an unknown framework" if backend is None else backend.name
+    if name == "torch":
+        from udfs.handlers import torch
+
+        return torch
+    if name == "keras":
+        from udfs.handlers.keras import gradients
+
+        gradients.check_backend()
+        return gradients
+    raise InvalidArgumentError(
+        f"selection must have a network of torch or Keras for influences, got one of {name}. Train it in one of these"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +95,16 @@ class CheckpointInfluence:
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Build the network and compute the gradients of the targets, once a process."""
         del threads
-        from udfs.handlers.torch import learning_rate, row_gradients
-
         session = self.checkpoints.open()
+        gradients = gradients_of(session)
         *inputs, labels = self.targets
         states = [read() for read in self.checkpoints.states]
         known = []
         for state in states:
             session.restore(state)
-            known.append((learning_rate(session), row_gradients(session, inputs, labels, self.layers)))
+            known.append(
+                (gradients.learning_rate(session), gradients.row_gradients(session, inputs, labels, self.layers))
+            )
         return partial(self._influence, session, states, known)
 
     def _influence(
@@ -100,12 +115,11 @@ class CheckpointInfluence:
         rows = int(valid.sum())
         total, selves = np.zeros((rows, len(self.targets[0]))), np.zeros(rows)
         if rows:
-            from udfs.handlers.torch import row_gradients
-
+            compute = gradients_of(session).row_gradients
             *inputs, labels = arrays
             for state, (rate, targets) in zip(states, known, strict=True):
                 session.restore(state)
-                gradients = row_gradients(session, inputs, labels, self.layers)
+                gradients = compute(session, inputs, labels, self.layers)
                 total += rate * gradients.dot(targets)
                 selves += rate * gradients.squared_norms()
         values: list[list[float] | None] = [None] * batch.num_rows

@@ -15,7 +15,7 @@ from cerebro_spark.errors import InvalidArgumentError
 from udfs.handlers import open_session
 from udfs.handlers.torch import last_layer, row_gradients
 from udfs.inference import NetworkInputs
-from udfs.influence import CheckpointInfluence, Checkpoints, check_torch
+from udfs.influence import CheckpointInfluence, Checkpoints, gradients_of
 from udfs.shards import TensorColumn, TensorGroup
 
 FEATURES = TensorGroup("features", (TensorColumn("x", "float32", (5,)),))
@@ -163,7 +163,5 @@ def test_unknown_layers_and_frameworks_are_refused(trained: Checkpoints) -> None
         row_gradients(session, [features], labels, ["head"])
     with pytest.raises(InvalidArgumentError, match="layers must have parameters, got '2', which has none"):
         row_gradients(session, [features], labels, ["2"])
-    with pytest.raises(
-        InvalidArgumentError, match="must have a network of torch for influences, got one of an unknown"
-    ):
-        check_torch(SimpleNamespace(model=object()))
+    with pytest.raises(InvalidArgumentError, match="of torch or Keras for influences, got one of an unknown"):
+        gradients_of(SimpleNamespace(model=object()))

@@ -7,13 +7,12 @@ from udfs.handlers.torch._fx import exported
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import Mean
 from udfs.handlers.torch._model import TorchModel
-from udfs.handlers.torch._row_gradients import RowGradients, last_layer, learning_rate, row_gradients
+from udfs.handlers.torch._row_gradients import last_layer, learning_rate, row_gradients
 
 __all__ = [
     "FRAMEWORK",
     "Extraction",
     "Mean",
-    "RowGradients",
     "TorchModel",
     "exported",
     "has_hooks",
