@@ -13,7 +13,8 @@ import pytest
 from pages import button, cell, confirm, open_experiment, wait_for_cell
 from steering_server import RUNNER_TOKEN
 
-from cerebro_spark import GridSearch, ModelTrainer, SparkBackend
+from cerebro_spark import ASHA, GridSearch, ModelTrainer, SparkBackend
+from optimizer.space import log_uniform
 
 if TYPE_CHECKING:
     from browser import Page
@@ -58,16 +59,17 @@ def test_pictures_of_the_pages(
         return ModelTrainer(model=net, optimizer=sgd, loss=loss, metrics=["accuracy"], batch_size=8)
 
     monkeypatch.setenv("CEREBRO_TOKEN", RUNNER_TOKEN)
-    experiment = GridSearch(
-        backend=SparkBackend(spark, num_workers=2),
-        store=store,
-        trainer_fn=trainer,
-        search_space={"lr": [0.2, 0.05, 0.01, 0.002], "hidden": [16, 64]},
-        num_epochs=60,
-        feature_columns=["pixels"],
-        label_columns=["label"],
-        progress=False,
-    ).start(digits, run_id="digits", server=server.url())
+    shared: dict[str, Any] = {
+        "backend": SparkBackend(spark, num_workers=2),
+        "store": store,
+        "trainer_fn": trainer,
+        "feature_columns": ["pixels"],
+        "label_columns": ["label"],
+        "progress": False,
+    }
+    space = {"lr": [0.2, 0.05, 0.01, 0.002], "hidden": [16, 64]}
+    search = GridSearch(search_space=space, num_epochs=60, **shared)
+    experiment = search.start(digits, run_id="digits", server=server.url())
     experiment.trials  # noqa: B018 - waits until the search trains
     open_experiment(page, server.url("experiments/digits"))
     page.wait(f"parseInt({cell('c003', 'Epochs')}) >= 4", seconds=120)
@@ -93,3 +95,14 @@ def test_pictures_of_the_pages(
     experiment.wait()
     clone = {trial.trial_id: trial for trial in experiment.trials}["c008"]
     assert (clone.params["lr"], clone.params["hidden"]) == (0.02, 64)
+
+    drawn = {"lr": log_uniform(0.001, 0.3), "hidden": [16, 32, 64]}
+    ASHA(search_space=drawn, max_epochs=9, max_configurations=18, seed=1, **shared).start(
+        digits, run_id="digits-asha", server=server.url()
+    ).wait()
+    page.visit(server.url("compare?runs=digits,digits-asha"))
+    page.wait("document.body.dataset.ready === 'true'")
+    page.wait("document.querySelectorAll('#parallel canvas').length > 0")
+    page.picture(folder / "steering_comparison.png")
+    # A machine without a GPU draws with software, which Chromium warns of.
+    page.problems[:] = [problem for problem in page.problems if "WebGL" not in problem]

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { best } from "./curves.js";
 import { byId, element, setText } from "./dom.js";
-import { duration, number, param } from "./format.js";
+import { duration, number, setting } from "./format.js";
 import { drawBest, drawImportance, drawParallel } from "./plots.js";
 
 const MOST = 8;
@@ -46,7 +46,7 @@ function differences(runs) {
   table.hidden = !names.length;
   setText(byId("settings-note"), names.length ? "" : runs.length > 1 ? "All settings are equal." : "Choose a second experiment to compare settings.");
   head(table, "Setting", ...runs.map(({ run }) => run));
-  table.tBodies[0].replaceChildren(...names.map((name) => line(name, all.map((each) => (each[name] === undefined || each[name] === null ? "–" : param(each[name]))))));
+  table.tBodies[0].replaceChildren(...names.map((name) => line(name, all.map((each) => setting(each[name])))));
 }
 
 // Hyperparameters of all experiments, the most important first.

@@ -7,7 +7,7 @@ import { Commands, sentence } from "./commands.js";
 import { configurationRows, csv, download } from "./csv.js";
 import { Curves } from "./curves.js";
 import { byId, debounce, element, setOptions, setText } from "./dom.js";
-import { param, time } from "./format.js";
+import { setting, time } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { drawLineage } from "./lineage.js";
 import { Experiment } from "./model.js";
@@ -89,9 +89,10 @@ function drawInfo() {
   setText(byId("run-error"), info.error);
   byId("run-error").hidden = !info.error;
   if (!byId("settings").children.length) {
-    const { store, epochs, workers, parameters } = info;
-    const settings = Object.entries({ store, epochs, workers, ...parameters });
-    byId("settings").replaceChildren(...settings.flatMap(([name, value]) => row(name, param(value))));
+    const { store, epochs, workers, parameters, pool, source, feature_columns: features, label_columns: labels, search_space: space } = info;
+    const launched = Object.entries({ pool, source, features, labels, "search space": space }).filter(([, value]) => value);
+    const settings = [...Object.entries({ store, epochs, workers, ...parameters }), ...launched];
+    byId("settings").replaceChildren(...settings.flatMap(([name, value]) => row(name, setting(value))));
   }
 }
 

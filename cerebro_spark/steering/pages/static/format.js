@@ -20,6 +20,14 @@ export function param(value) {
   return typeof value === "string" ? value : JSON.stringify(value) ?? "";
 }
 
+// A setting: the members of an object are named, and those without a value are left out.
+export function setting(value) {
+  if (value === null || value === undefined || value === "") return "–";
+  if (typeof value !== "object" || Array.isArray(value)) return param(value);
+  const members = Object.entries(value).filter(([, member]) => member !== null && member !== "");
+  return members.map(([name, member]) => `${name}: ${setting(member)}`).join(", ") || "–";
+}
+
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds === 0) return "0 s";

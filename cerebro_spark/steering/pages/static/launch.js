@@ -6,13 +6,13 @@ import { row } from "./dialogs.js";
 import { byId, setAttribute, setOptions, setText } from "./dom.js";
 import { duration } from "./format.js";
 import { Model } from "./source.js";
-import { PROCEDURES, settings } from "./procedures.js";
+import { PROCEDURES, fieldsOf, settings } from "./procedures.js";
 import { Request, newKey } from "./requests.js";
 import { Space } from "./space.js";
 
 const RUN = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
 // Names of arguments in messages of the pool, by the field that they belong to.
-const FIELDS = { num_epochs: "epochs", max_epochs: "epochs", run_id: "run", name: "run", sha256: "script", columns: "feature_columns" };
+const FIELDS = { num_epochs: "epochs", max_epochs: "epochs", max_configurations: "num_configurations", run_id: "run", name: "run", sha256: "script", columns: "feature_columns" };
 
 const NO_TABLE = "table must be the path or URI of a table.";
 
@@ -213,7 +213,7 @@ function suggest({ search_space, settings: given = {}, procedure }) {
     space.fill(search_space);
     setText(byId("space-state"), "The space that the model suggests. Change it as you like.");
   } else space.fill({});
-  for (const [name, id] of [["num_epochs", "epochs"], ["max_epochs", "epochs"], ["num_configurations", "num_configurations"], ["eta", "eta"], ["test_fraction", "test_fraction"], ["seed", "seed"]])
+  for (const [name, id] of [["num_epochs", "epochs"], ["max_epochs", "epochs"], ["num_configurations", "num_configurations"], ["max_configurations", "num_configurations"], ["eta", "eta"], ["test_fraction", "test_fraction"], ["seed", "seed"]])
     if (given[name] !== undefined && given[name] !== null) byId(id).value = String(given[name]);
   // The metric of another model may not exist.
   byId("metric").value = given.metric ?? "";
@@ -222,7 +222,8 @@ function suggest({ search_space, settings: given = {}, procedure }) {
 }
 
 function showProcedure() {
-  const { hint, epochs, settings: names } = PROCEDURES[byId("procedure").value];
+  const { hint, epochs } = PROCEDURES[byId("procedure").value];
+  const names = fieldsOf(byId("procedure").value);
   setText(byId("procedure-hint"), hint);
   setText(byId("epochs-hint"), epochs[1]);
   for (const id of ["num_configurations", "population", "eta"]) form.querySelector(`[data-field=${id}]`).hidden = !names.includes(id);
@@ -266,6 +267,7 @@ async function begin() {
     if (parent) {
       const info = await api.experiment(parent);
       byId("run").value = `${parent}-2`;
+      byId("epochs").value = info.epochs;
       if (!info.pool) {
         setText(byId("problem"), `${parent} was not launched in a pool, whose workers still have its rows. Use the space below for a new experiment.`);
       }

@@ -48,7 +48,7 @@ function dimension(label, values) {
   const known = values.filter((value) => value !== undefined && value !== null);
   if (known.length && known.every((value) => typeof value === "number")) {
     const [low, high] = known.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
-    if (!(low > 0 && high / low >= LOG_FACTOR)) return low === high ? categories(label, values) : { label: plain(label), values: values.map((value) => value ?? NaN) };
+    if (!(low > 0 && high / low >= LOG_FACTOR)) return low === high ? categories(label, values) : { label: plain(label), values: values.map((value) => value ?? NaN), tickformat: ".3~g" };
     const ends = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
     const ticks = Array.from({ length: ends[1] - ends[0] + 1 }, (_, place) => ends[0] + place);
     return { label: plain(label), values: values.map((value) => (value > 0 ? Math.log10(value) : NaN)), range: ends, tickvals: ticks, ticktext: ticks.map((tick) => number(10 ** tick)) };

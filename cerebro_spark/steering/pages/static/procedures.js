@@ -8,12 +8,16 @@ export const PROCEDURES = {
   random: { title: "Random search", hint: "Draws configurations at random.", epochs: EACH, settings: ["num_configurations"] },
   halving: { title: "Successive halving", hint: "Trains all for a few epochs, and the better ones on.", epochs: MOST, settings: ["num_configurations", "eta"] },
   hyperband: { title: "Hyperband", hint: "Several halvings, from many short to a few long trainings.", epochs: MOST, settings: ["eta"] },
-  asha: { title: "ASHA", hint: "Halving that never waits: workers are always busy.", epochs: MOST, settings: ["num_configurations", "eta"] },
+  asha: { title: "ASHA", hint: "Halving that never waits: workers are always busy.", epochs: MOST, settings: ["max_configurations", "eta"] },
   pbt: { title: "Population based training", hint: "Replaces the worst by changed copies of the best.", epochs: EACH, settings: ["population"] },
   evolution: { title: "Aging evolution", hint: "Changes the best of the youngest configurations.", epochs: EACH, settings: ["population", "num_configurations"] },
 };
 
-const WHOLE = { num_configurations: 1, population: 2, eta: 2 };
+// The field of each setting that has not its name.
+const FIELDS = { max_configurations: "num_configurations" };
+const LEAST = { population: 2, eta: 2 };
+
+export const fieldsOf = (procedure) => PROCEDURES[procedure].settings.map((name) => FIELDS[name] ?? name);
 
 // Read a whole number of at least `least`; throws what is wrong.
 export function whole(name, text, least = 1) {
@@ -34,7 +38,10 @@ export function settings(procedure, texts, fail) {
     }
   };
   attempt("epochs", epochs[0], () => whole("epochs", texts.epochs));
-  for (const name of names) attempt(name, name, () => whole(name, texts[name], WHOLE[name]));
+  for (const name of names) {
+    const field = FIELDS[name] ?? name;
+    attempt(field, name, () => whole(name, texts[field], LEAST[name]));
+  }
   attempt("seed", "seed", () => whole("seed", texts.seed, 0));
   if (texts.metric.trim()) read.metric = texts.metric.trim();
   if (texts.test_fraction !== undefined) {

@@ -7,7 +7,7 @@ import { Request } from "./requests.js";
 
 const LARGEST = 1 << 20;
 // Settings that the form has fields for.
-const KNOWN = ["num_epochs", "max_epochs", "metric", "eta", "num_configurations", "population", "seed", "test_fraction", "feature_columns", "label_columns", "procedure"];
+const KNOWN = ["num_epochs", "max_epochs", "metric", "eta", "num_configurations", "max_configurations", "population", "seed", "test_fraction", "feature_columns", "label_columns", "procedure"];
 
 export class Model {
   // `loaded` gets the search space and settings that a model suggests, `fail` a field and the message of an error.

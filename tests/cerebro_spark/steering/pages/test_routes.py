@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from importlib.resources import files
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -14,6 +16,7 @@ pytest.importorskip("sqlalchemy")
 
 from web_shell import Shell
 
+import cerebro_spark
 from cerebro_spark.steering.pages import PAGE
 
 if TYPE_CHECKING:
@@ -125,3 +128,25 @@ def test_only_the_comparison_loads_the_large_chart_library(tmp_path: Path) -> No
     ids = re.findall(r'<(?:meta|link) id="([^"]+)"', pages["/compare"])
     assert len(ids) == 2
     assert ids[1] in script and "no-inline-styles" in script
+
+
+def test_the_form_has_the_settings_of_each_procedure() -> None:
+    script = (files("cerebro_spark.steering.pages") / "static" / "procedures.js").read_text()
+    epochs = dict(re.findall(r'^const (\w+) = \["(\w+)"', script, re.MULTILINE))
+    rows = re.findall(r"^  (\w+): \{ title: .*, epochs: (\w+), settings: \[(.*)\] \}", script, re.MULTILINE)
+    searches = {
+        "grid": "GridSearch",
+        "random": "RandomSearch",
+        "halving": "SuccessiveHalving",
+        "hyperband": "Hyperband",
+        "asha": "ASHA",
+        "pbt": "PBT",
+        "evolution": "AgingEvolution",
+    }
+    assert [name for name, *_ in rows] == list(searches)
+    for name, kind, settings in rows:
+        listed = {epochs[kind], *re.findall(r'"(\w+)"', settings)}
+        parameters = signature(getattr(cerebro_spark, searches[name])).parameters
+        required = {key for key, each in parameters.items() if each.default is Parameter.empty}
+        set_elsewhere = {"backend", "store", "trainer_fn", "search_space", "feature_columns", "label_columns"}
+        assert required - set_elsewhere <= listed <= set(parameters), name
