@@ -186,6 +186,8 @@ class Pool:
             except ServerError as error:
                 # A server that was restarted, or lost its database, gets the settings again.
                 is_registered = False
+                if self._closing.is_set():
+                    return
                 if error.code == "replaced":
                     _LOG.error("pool %s ends: another runner has its name on %s", self.name, self.server)
                     self.close()

@@ -71,6 +71,8 @@ def remove_pool(board: Board, name: str, session: str) -> dict[str, Any]:
     """Record that a pool has closed; its requests stay until it is started again."""
     with board.writing() as connection:
         _check_session(connection, name, session)
+        # A poll that is still on its way does not make the pool live again.
+        connection.execute(update(POOLS).where(POOLS.c.name == name).values(session=f"closed {session}"))
         board.forget_runner(name)
     return {"name": name}
 
