@@ -16,6 +16,7 @@ from rich.console import Console
 
 import cerebro_spark
 from cerebro_spark import GridSearch, Selection, SparkBackend, Store
+from cerebro_spark.builtin import unchanged
 from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreUri, command_line, typed_options
 from cerebro_spark.cli._search_file import load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
@@ -152,7 +153,8 @@ def tune_command(
             absent: Any = None
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
         if spec is None:
-            _check_table(table, settings, master, table_format)
+            # The columns of a table that the file converts are known when Spark has read it.
+            _check_table(table, {} if hasattr(module, "convert_table") else settings, master, table_format)
         check_place(str(out))
     run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
 
@@ -169,7 +171,7 @@ def tune_command(
         backend = make_backend(spark)
         if resume is None:
             assert table is not None
-            df = read_table(spark, table, table_format)
+            df = getattr(module, "convert_table", unchanged)(read_table(spark, table, table_format))
             other_columns = labels_and_weight(settings)
             settings.setdefault("feature_columns", [name for name in df.columns if name not in other_columns])
         out.mkdir(parents=True, exist_ok=True)
@@ -253,5 +255,5 @@ def _check_table(table: str | None, settings: Mapping[str, Any], master: str | N
     """Check that the table of a new run can be read and has the columns of the settings."""
     if table is None:
         raise InvalidArgumentError("--table must name the data of a new run, got none. --resume continues a run.")
-    columns = [*feature_names(settings.get("feature_columns", ())), *labels_and_weight(settings)]
-    check_table(table, columns, "--table", master, table_format)
+    features, others = settings.get("feature_columns", ()), labels_and_weight(settings) if settings else []
+    check_table(table, [*feature_names(features), *others], "--table", master, table_format)

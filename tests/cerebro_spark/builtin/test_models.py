@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from places import ROOT
 
@@ -22,6 +23,9 @@ torch = pytest.importorskip("torch")
 
 from real_inputs import mobilenet_v2_weights
 from texts import TOKENIZERS, tiny_bert
+
+from udfs.handlers import open_session, try_step
+from udfs.shards import Tensors
 
 COLUMNS: dict[str, Any] = {"column": "content", "label": "label", "num_classes": 3}
 
@@ -109,6 +113,39 @@ def test_full_training_learns_everything_and_leaves_the_file_alone() -> None:
     trainer.loss(trainer.model(torch.rand(2, 3, 32, 32)), torch.tensor([0, 2])).backward()
     trainer.optimizer.step()
     assert weights.read_bytes() == before
+
+
+def rows() -> Tensors:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
+    return Tensors((pixels,), (np.array([0, 1, 2, 0]),), 4)
+
+
+@pytest.mark.parametrize(("training", "blocks"), [("full", 1), ("frozen", 0), ("frozen", 2)])
+def test_a_network_trains_a_step_and_its_frozen_layers_do_not(training: str, blocks: int) -> None:
+    source = builtin_model("mobilenet_v2", **COLUMNS, weights=str(mobilenet_v2_weights()), training=training)
+    session = open_session(source.trainer_fn, {"lr": 0.1, "trainable_blocks": blocks}, 3)
+    before = {name: value.clone() for name, value in session.model.state_dict().items()}
+    try_step(session, rows())
+    changed = {name for name, value in session.model.state_dict().items() if not torch.equal(value, before[name])}
+    stem = {name for name in before if "features.0." in name}
+    top = {name for name in before if "features.18." in name}
+    assert stem <= changed if training == "full" else not changed & stem
+    assert top <= changed if blocks else not changed & top
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", ["full", "frozen"])
+def test_resnet50_reads_a_state_dict_and_trains_its_last_blocks(training: str, tmp_path: Path) -> None:
+    from vista_spark import roster
+
+    path = tmp_path / "resnet50.pth"
+    torch.save(roster.load("resnet50", seed=5).state_dict(), path)
+    source = builtin_model("resnet50", **COLUMNS, weights=str(path), training=training)
+    session = open_session(source.trainer_fn, {"lr": 1e-4, "trainable_blocks": 3}, 3)
+    learning = {name.split(".")[3] for name in trainable(session.model) if ".layer" in name}
+    assert ("layer1" in {name.split(".")[2] for name in trainable(session.model)}) == (training == "full")
+    assert learning
+    try_step(session, rows())
 
 
 def test_random_frozen_layers_are_refused_and_random_full_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -155,6 +155,15 @@ def test_buffers_of_losses_hidden_buffers_and_optimizers_hop() -> None:
     assert_hops(trainer(lambda: torch.nn.Linear(4, 2), optimizer=Warmed))
 
 
+def test_the_graph_of_a_traced_module_is_no_state() -> None:
+    """Its pickle has the mode and the weights of the module, which training changes."""
+
+    def traced() -> torch.nn.Module:
+        return torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)).eval())
+
+    assert_hops(trainer(traced))
+
+
 class Steps:
     count = 0
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.fx
 from torch import nn
 
 from udfs.handlers.torch._user_code import MODULE_ATTRIBUTES
@@ -147,7 +148,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    return callable(value) or isinstance(value, (nn.Module, nn.Parameter, torch.Tensor, torch.dtype, torch.device))
+    # The pickle of a traced module's graph has the module's weights and mode, which training changes.
+    kinds = (nn.Module, nn.Parameter, torch.Tensor, torch.dtype, torch.device, torch.fx.Graph)
+    return callable(value) or isinstance(value, kinds)
 
 
 def _copied(value: Any) -> Any:
