@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,8 +111,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_processes_of_a_script_end_with_it(tmp_path: Path) -> None:
-    """Without the end of the whole group, the child would live for an hour."""
+@pytest.mark.parametrize("protected", [True, False])
+def test_processes_of_a_script_end_with_it(protected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "pid"
     text = (
         "import os, time\n"
@@ -118,11 +121,17 @@ def test_processes_of_a_script_end_with_it(tmp_path: Path) -> None:
         "    time.sleep(3600)\n"
         f"open({str(note)!r}, 'w').write(str(child))\n"
     )
+    if not protected:
+        monkeypatch.setattr("os.killpg", lambda *_: None)
     import_script(text, PATIENT)
-    deadline = time.monotonic() + 10
-    while is_running(int(note.read_text())) and time.monotonic() < deadline:
+    pid = int(note.read_text())
+    deadline = time.monotonic() + (10 if protected else 0)
+    while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not is_running(int(note.read_text()))
+    if is_running(pid) == protected:
+        pytest.fail("the process lives" if protected else "the process has ended by itself")
+    if not protected:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_process_that_leaves_the_group_does_not_hold_the_check(tmp_path: Path) -> None:
@@ -140,13 +149,15 @@ def test_a_process_that_leaves_the_group_does_not_hold_the_check(tmp_path: Path)
     deadline = time.monotonic() + 10
     while not note.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(int(note.read_text()), 9)
+    os.kill(int(note.read_text()), signal.SIGKILL)
 
 
 def test_a_script_has_no_file_name_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The original system imported a file under its own name: one named json.py replaced a module."""
     (tmp_path / "json.py").write_text("raise SystemError('hidden')")
     monkeypatch.chdir(tmp_path)
+    unprotected = subprocess.run([sys.executable, "-c", "import json"], capture_output=True, text=True, check=False)
+    assert "SystemError: hidden" in unprotected.stderr
     text = "import json, os\nsearch_space = {'name': [__name__], 'files': [len(os.listdir('.'))]}\n"
     space = import_script(text, PATIENT)["search_space"]
     assert space["name"]["values"][0].startswith("cerebro_script_")
