@@ -1,8 +1,7 @@
 """Handlers of requests for data debugging: they run in the pool of a search, over a table that the user names.
 
-An entry of ``context.searches`` has the attributes ``search`` (a :class:`cerebro_spark.tune.Search`), ``experiment``
-(its :class:`cerebro_spark.tune.Experiment`), ``document`` (that of the launch, with the path of the table), and
-optionally ``convert_table``, a function that makes the columns which the network reads.
+An entry of ``context.searches`` is a :class:`cerebro_spark.launching.Launched`: a search, its experiment, and the
+document of the launch with the path of the table.
 """
 
 from __future__ import annotations
@@ -100,7 +99,8 @@ class _Question:
 
     def table(self, name: str = "table") -> DataFrame:
         """Read a table that the document names, by default the one that the search trains on."""
-        launched = self._launch_document() if name == "table" else {}
+        entry = self._with_table()
+        launched: Mapping[str, Any] = getattr(entry, "document", {}) if name == "table" else {}
         path = self.text(name, launched.get("table"))
         form = launched.get("table_format") if path == launched.get("table") else None
         try:
@@ -108,19 +108,19 @@ class _Question:
         except AnalysisException as error:
             first = str(error).strip().split("\n", 1)[0]
             raise InvalidArgumentError(f"{name} must be a table that Spark can read, got {path!r}: {first}") from error
-        convert = getattr(self.entry(), "convert_table", None)
+        convert = getattr(entry, "convert_table", None)
         return df if convert is None else convert(df)
 
-    def _launch_document(self) -> Mapping[str, Any]:
-        """Return the launch document with the table; a drill-down has that of its parent."""
+    def _with_table(self) -> Any:
+        """Return the entry whose launch names the table: of a drill-down that of its parent."""
         entry = self.entry()
         for _ in range(len(self.context.searches)):
-            launched: Mapping[str, Any] = getattr(entry, "document", {})
+            launched = getattr(entry, "document", {})
             parent = str((launched.get("source") or {}).get("run"))
             if launched.get("table") or parent not in self.context.searches:
                 break
             entry = self.context.searches[parent]
-        return launched
+        return entry
 
     @property
     def id_column(self) -> str:

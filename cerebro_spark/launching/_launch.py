@@ -118,7 +118,7 @@ def _start(pool: Pool, built: LaunchSearch, prepared: PreparedData, document: di
         prepared, run_id=read.run, if_begun="resume", server=pool.server or None, details=details
     )
     _ = experiment.trials  # waits until it trains, and raises the error of one that does not
-    pool.searches[read.run] = Launched(built.search, prepared, experiment, document)
+    pool.searches[read.run] = Launched(built.search, prepared, experiment, document, built.convert_table)
 
     def record_end() -> None:
         try:

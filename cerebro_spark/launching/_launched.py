@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from udfs.documents import document, write_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cerebro_spark.tune import Experiment, Search
     from udfs.shards import PreparedData
     from udfs.store import Store
@@ -32,12 +34,15 @@ class Launched:
         Handle of the run.
     document : dict
         Launch document.
+    convert_table : callable, optional
+        Converts the table of the document to the columns that the model reads. Default: none.
     """
 
     search: Search
     prepared: PreparedData
     experiment: Experiment
     document: dict[str, Any]
+    convert_table: Callable[[Any], Any] | None = None
 
 
 def write_record(store: Store, run: str, record: dict[str, Any]) -> None:

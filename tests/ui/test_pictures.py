@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pages import button, cell, confirm, open_experiment, wait_for_cell
+from PIL import Image
 from steering_server import RUNNER_TOKEN
 
 from cerebro_spark import ASHA, GridSearch, ModelTrainer, SparkBackend
+from cerebro_spark.steering.runner import Pool
 from optimizer.space import log_uniform
 
 if TYPE_CHECKING:
@@ -106,3 +110,58 @@ def test_pictures_of_the_pages(
     page.picture(folder / "steering_comparison.png")
     # A machine without a GPU draws with software, which Chromium warns of.
     page.problems[:] = [problem for problem in page.problems if "WebGL" not in problem]
+
+
+def test_picture_of_the_page_for_data(
+    page: Page, server: Server, spark: SparkSession, store: Store, folder: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A pool ranks digits of which each 25th has a wrong label, and a user relabels the first ones by keyboard."""
+    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("sklearn.datasets")
+    pytest.importorskip("cleanlab")
+    images = datasets.load_digits()
+    rows = []
+    for number, (pixels, label) in enumerate(zip(images.images[:600], images.target, strict=False)):
+        file = io.BytesIO()
+        Image.fromarray((pixels * 15.9).astype("uint8")).convert("RGB").save(file, "PNG")
+        rows.append((number, file.getvalue(), int(label + (number % 25 == 0)) % 10))
+    table = str(tmp_path / "digits.parquet")
+    spark.createDataFrame(rows, "id int, image binary, label int").coalesce(2).write.parquet(table)
+
+    def trainer(params: dict[str, Any]) -> ModelTrainer:
+        net = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(576, 10)
+        )
+        adam = torch.optim.Adam(net.parameters(), lr=params["lr"])
+        return ModelTrainer(model=net, optimizer=adam, loss=torch.nn.CrossEntropyLoss(), batch_size=16)
+
+    monkeypatch.setenv("CEREBRO_TOKEN", RUNNER_TOKEN)
+    search = GridSearch(
+        backend=SparkBackend(spark, num_workers=2),
+        store=store,
+        trainer_fn=trainer,
+        search_space={"lr": [0.003]},
+        num_epochs=6,
+        feature_columns=["image"],
+        label_columns=["label"],
+        image_size=8,
+        progress=False,
+    )
+    experiment = search.start(spark.read.parquet(table), run_id="digits", server=server.url())
+    experiment.wait()
+    pool = Pool(search.backend, store, name="pool")
+    pool.searches["digits"] = SimpleNamespace(search=search, experiment=experiment, document={"table": table})
+    with pool.serve(server.url()):
+        page.visit(server.url("experiments/digits/data"))
+        page.wait("document.querySelector('[data-ready]') !== null && document.getElementById('trial').length > 1")
+        page.value("document.getElementById('limit').value = '12'")
+        page.wait("fetch('/api/v1/pools').then(r => r.json()).then(({ pools }) => pools.length === 1)", seconds=30)
+        page.click("#find button[type=submit]")
+        page.wait("document.querySelectorAll('#rows tbody tr').length === 12", seconds=240)
+    page.value("document.querySelector('#rows tbody tr').focus()")
+    decided = "document.querySelectorAll('#corrections tbody tr').length"
+    for count, key in enumerate("ssss", 1):
+        page.press(key)
+        page.wait(f"{decided} === {count}")
+    page.value("document.getElementById('notice').textContent = ''")
+    page.value("scrollTo(0, 0)")
+    page.picture(folder / "data_debugging.png")

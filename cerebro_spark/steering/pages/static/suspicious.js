@@ -50,7 +50,7 @@ export class Suspicious {
       ...(has("rank") ? [{ label: "Rank", of: (row) => text(row.rank) }] : []),
       { label: "Row", of: (row) => text(row.id) },
       ...(has("image") ? [{ label: "Image", node: (row) => (row.image ? element("img", { src: this.address(row.image), alt: `Image of row ${row.id}` }) : "") }] : []),
-      { label: "Values", of: values, name: "values" },
+      ...(rows.some(values) ? [{ label: "Values", of: values, name: "values" }] : []),
       ...Object.entries(EXTRAS).filter(([name]) => has(name)).map(([name, label]) => ({ label, of: (row) => text(row[name]) })),
       { label: "Given", of: (row) => text(row.given_label) },
       ...(has("suggested_label") ? [{ label: "Suggested", of: (row) => text(row.suggested_label) }] : []),
