@@ -425,7 +425,8 @@ class Search(Estimator[Selection]):
         """Return what a server shows about the search."""
         groups = self.feature_columns
         features = {name: list(each) for name, each in groups.items()} if isinstance(groups, Mapping) else list(groups)
-        return {"feature_columns": features, "label_columns": list(self.label_columns), **(details or {})}
+        facts = {"feature_columns": features, "label_columns": list(self.label_columns)}
+        return {**facts, "tensorboard": self.tensorboard or "", **(details or {})}
 
     def _steered(self, run_id: str, search: Callable[[Begun | None], Selection], server: str | None) -> Selection:
         """Run a search in this thread, steered by the users of a server if there is one."""

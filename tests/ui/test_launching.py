@@ -99,7 +99,7 @@ def test_an_experiment_is_launched_and_drilled_down(page: Page, server: Server, 
 
 def test_experiments_are_compared(page: Page, server: Server) -> None:
     for run, seed in (("one", 0), ("two", 1)):
-        runner = server.runner(run, parameters={"seed": seed})
+        runner = server.runner(run, parameters={"seed": seed}, tensorboard="/data/<b>")
         runner.start_all({f"c{place:03}": {"lr": 0.1 / 10**place, "act": "ab"[place % 2]} for place in range(4)})
         for place in range(4):
             runner.train(f"c{place:03}", 0.9 - 0.2 * place)
@@ -108,6 +108,7 @@ def test_experiments_are_compared(page: Page, server: Server) -> None:
     lineage = "[...document.querySelectorAll('#lineage button')].map(each => each.innerText)"
     assert page.value(lineage) == ["c003", "c004"]
     assert "lr = 0.5 instead of 0.0001" in page.value(text("lineage"))
+    assert page.value(text("tensorboard")).endswith("tensorboard --logdir /data/<b>")
     page.visit(server.url("compare?runs=one,two"))
     page.wait("document.body.dataset.ready === 'true'")
     rows = "[...document.querySelectorAll('#{}  tbody tr')].map(row => [...row.cells].map(each => each.innerText))"

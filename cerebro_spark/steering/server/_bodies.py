@@ -90,6 +90,7 @@ class SettingsBody(BaseModel):
     feature_columns: Any = None
     label_columns: Any = None
     source: Any = None
+    tensorboard: _Text = ""
 
 
 class EventsBody(BaseModel):

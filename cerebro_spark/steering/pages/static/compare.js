@@ -8,7 +8,7 @@ import { drawBest, drawImportance, drawParallel } from "./plots.js";
 
 const MOST = 8;
 // Settings of an experiment that are results, or that differ in any case.
-const RESULTS = new Set(["run", "name", "store", "created", "ended", "runner_seen", "state", "error", "configurations", "statuses", "finished", "remaining", "best", "pending", "cursor", "metrics", "session", "fingerprint", "description", "parameters"]);
+const RESULTS = new Set(["run", "name", "store", "created", "ended", "runner_seen", "state", "error", "configurations", "statuses", "finished", "remaining", "best", "pending", "cursor", "metrics", "session", "fingerprint", "description", "parameters", "tensorboard"]);
 
 const form = byId("choice");
 

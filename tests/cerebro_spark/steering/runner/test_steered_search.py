@@ -22,6 +22,7 @@ from optimizer.procedures import Added, Extended, OutOfTime, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -99,9 +100,10 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def test_commands_of_a_servers_users_are_carried_out_once(
-    spark: SparkSession, prepared: PreparedData, server: PlayedServer
+    spark: SparkSession, prepared: PreparedData, server: PlayedServer, tmp_path: Path
 ) -> None:
-    experiment = grid(spark, prepared.store, num_epochs=MANY).start(prepared, run_id="steered", server=server.address)
+    search = grid(spark, prepared.store, num_epochs=MANY, tensorboard=str(tmp_path))
+    experiment = search.start(prepared, run_id="steered", server=server.address)
     until(lambda: len(experiment.trials) == 4 and all(trial.history for trial in experiment.trials))
     documents: dict[str, dict[str, Any]] = {
         "add": {"command": "add", "params": {"lr": 0.05, "hidden": 4}, "epochs": 2},
@@ -132,6 +134,7 @@ def test_commands_of_a_servers_users_are_carried_out_once(
         "finished its 1 epochs",
     ]
     check_delivered(server, prepared.store, "steered")
+    assert server.settings["tensorboard"] == str(tmp_path)
     assert set(server.ended) == {""}
     assert server.settings["workers"] == 2
     assert server.settings["store"] == prepared.store.uri
