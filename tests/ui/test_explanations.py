@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 import torch
 from accessibility import violations
 from handler_pool import HandlerPool
+from pages import open_experiment
 from PIL import Image
 from real_inputs import mobilenet_v2_weights
 from steering_server import RUNNER_TOKEN, Server
@@ -131,7 +132,7 @@ def test_an_image_is_explained_a_rectangle_recomputed_and_a_request_cancelled(
     page: Page, server: Server, gate: Gate
 ) -> None:
     page.visit(server.url("explanations"))
-    page.wait("document.body.dataset.ready === 'true'")
+    page.wait("document.body?.dataset.ready === 'true'")
     assert violations(page) == []
     drop(page, "notes.png", b"<script>alert(1)</script>")
     page.wait("document.getElementById('problem').innerText.includes('notes.png is not an image')")
@@ -179,6 +180,19 @@ def test_an_image_is_explained_a_rectangle_recomputed_and_a_request_cancelled(
     assert with_state == ["done", "done", "failed", "cancelled", "cancelled"]
 
 
+def test_a_configuration_links_to_the_page(page: Page, server: Server, gate: Gate) -> None:
+    runner = server.runner("punks", pool="pool")
+    runner.start("c000", {"lr": 0.1})
+    runner.train("c000", 0.5)
+    runner.end()
+    open_experiment(page, server.url("experiments/punks"))
+    page.click("#configurations tr[data-id=c000] .link")
+    page.click("dialog a")
+    page.wait("document.body?.dataset.ready === 'true'")
+    assert page.value("document.getElementById('network').selectedOptions[0].text") == "c000 of punks"
+    page.wait("document.getElementById('estimate').innerText.includes('run must be a search of this pool')")
+
+
 @pytest.mark.extended
 def test_picture_of_the_page(page: Page, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``PICTURES`` is the folder that the picture is written to, by default the test's own."""
@@ -190,7 +204,7 @@ def test_picture_of_the_page(page: Page, server: Server, tmp_path: Path, monkeyp
     Image.fromarray(data.chelsea()).save(cat, "PNG")
     pool = HandlerPool(server.port, RUNNER_TOKEN, EXPLAIN, ESTIMATE, NETWORKS)
     page.visit(server.url("explanations"))
-    page.wait("document.body.dataset.ready === 'true'")
+    page.wait("document.body?.dataset.ready === 'true'")
     drop(page, "chelsea.png", cat.getvalue())
     page.wait(f"{STATE} === 'Ready.'")
     for stride, start, end in ((16, None, None), (8, (0.28, 0.12), (0.62, 0.6))):

@@ -200,7 +200,9 @@ def _check_image(image: bytes) -> None:
     try:
         open_rgb(image)
     except CerebroError as error:
-        raise InvalidArgumentError(f"image must be a picture such as PNG or JPEG, got a file with {error}.") from error
+        raise InvalidArgumentError(
+            f"image must be a PNG, JPEG or similar file, got an unreadable one: {error}."
+        ) from error
 
 
 def _options(request: HeatMapRequest, places: Places, target: int | None = None) -> OcclusionOptions:

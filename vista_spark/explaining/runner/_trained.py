@@ -22,7 +22,7 @@ def trained_card(searches: Mapping[str, Any], run: str, trial: str) -> ModelCard
     Parameters
     ----------
     searches : mapping
-        Searches of the pool by run: experiments that have ended, or their selections.
+        Searches of the pool by run: experiments, values with an `experiment`, or selections.
     run, trial : str
         Run, and id of the configuration.
 
@@ -36,6 +36,7 @@ def trained_card(searches: Mapping[str, Any], run: str, trial: str) -> ModelCard
     search = searches.get(run)
     if search is None:
         raise InvalidArgumentError(f"run must be a search of this pool, got {run!r:.80}{nearest(run, searches) or '.'}")
+    search = getattr(search, "experiment", search)
     if hasattr(search, "wait"):
         if not search.done:
             raise InvalidArgumentError(

@@ -212,7 +212,8 @@ export function bulk({ run, action, verb, items, refresh, sent, closed }) {
 // A name and its value in a list of them.
 export const row = (name, value) => [element("dt", {}, name), element("dd", {}, value)];
 
-export function details(item, { metric, curve, closed }) {
+export function details(item, { metric, curve, closed, explanation }) {
+  const links = explanation ? [element("a", { href: explanation }, "Explain an image")] : [];
   const close = element("button", { type: "button", autofocus: true }, "Close");
   const facts = element("dl", {},
     ...row("Status", item.status), ...row("Reason", item.reason || "–"), ...row("Owner", item.owner || "procedure"),
@@ -224,7 +225,7 @@ export function details(item, { metric, curve, closed }) {
   const trace = item.traceback ? [element("h3", {}, "Traceback"), element("pre", { class: "traceback", tabindex: 0, role: "region", "aria-label": "Traceback" }, item.traceback)] : [];
   const dialog = open(item.id, element("div", { class: "details" },
     facts, element("h3", {}, "Hyperparameters"), params,
-    ...(epochs.length ? [element("h3", {}, "Epochs"), history] : []), ...trace, element("div", { class: "buttons" }, close)), closed);
+    ...(epochs.length ? [element("h3", {}, "Epochs"), history] : []), ...trace, element("div", { class: "buttons" }, close, ...links)), closed);
   close.addEventListener("click", () => dialog.close());
   return dialog;
 }

@@ -197,9 +197,17 @@ function end() {
   command({ run, title: "End the search", verb: "End the search", build: () => ({ command: "end" }), refresh, sent });
 }
 
+// Address of the page that explains images, for a configuration that a pool can load; null without that page.
+function explanationOf({ id, done }) {
+  const page = document.querySelector('header nav a[href$="/explanations"]');
+  const { pool, ended } = model.info;
+  return page && editor && pool && ended && done ? `${page.href}?${new URLSearchParams({ run, trial: id, pool })}` : null;
+}
+
 function showDetails(id) {
   const item = model.find(id);
-  details(item, { metric: model.metric, curve: model.curves.get(id) ?? { epochs: [], values: [] }, closed: returnTo(id, "details") });
+  const curve = model.curves.get(id) ?? { epochs: [], values: [] };
+  details(item, { metric: model.metric, curve, closed: returnTo(id, "details"), explanation: explanationOf(item) });
 }
 
 byId("metric").addEventListener("change", (event) => {

@@ -188,7 +188,7 @@ def test_an_invalid_document_is_refused(explanations: Explanations, changes: dic
 
 @pytest.mark.parametrize("image", [b"", b"<script>alert(1)</script>", IMAGE[:200]])
 def test_a_file_that_is_no_image_is_refused(explanations: Explanations, image: bytes) -> None:
-    with pytest.raises(InvalidArgumentError, match="image must be a picture"):
+    with pytest.raises(InvalidArgumentError, match="image must be a PNG, JPEG or similar file, got"):
         explanations.explain(document(), Context(image))
 
 
@@ -244,7 +244,7 @@ def trained_network() -> nn.Module:
 
 def test_a_model_of_a_search_is_explained(explanations: Explanations) -> None:
     context = Context()
-    context.searches["punks"] = EndedSearch()
+    context.searches["punks"] = SimpleNamespace(experiment=EndedSearch())
     found = explanations.explain(document(network={"run": "punks", "trial": "c001"}), context)
     pixels = decode(IMAGE, Preprocessing(crop=48, resize=48, mean=(0, 0, 0), std=(1, 1, 1)))
     expected = explain_tensor(

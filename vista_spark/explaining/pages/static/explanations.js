@@ -46,6 +46,7 @@ function option(value, text = value) {
 async function loadPools() {
   const offering = (await pools()).filter(({ kinds, is_live: isLive }) => isLive && kinds.includes(KIND));
   byId("pool").replaceChildren(...offering.map(({ name }) => option(name)));
+  if (offering.some(({ name }) => name === chosen.get("pool"))) byId("pool").value = chosen.get("pool");
   byId("pool-row").hidden = offering.length < 2;
   if (!offering.length) throw new RequestError(409, "no_pool", "No pool that explains images is connected. Start one with: cerebro serve --master 'local[2]' --workers 2 --store URI");
   await loadNetworks();
