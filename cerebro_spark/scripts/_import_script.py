@@ -73,8 +73,8 @@ def import_script(text: str, limits: ScriptLimits | None = None) -> dict[str, An
         reason = watch.reason or _end_reason(process.returncode)
     described = _described(watch.result)
     if watch.reason or described is None:
-        found = re.findall(rb'File "<' + script_name(text).encode() + rb'>", line (\d+)', watch.output)
-        place = f"line {int(found[0])}: " if found else ""
+        lines = re.findall(rb'File "<' + script_name(text).encode() + rb'>", line (\d+)', watch.output)
+        place = f"line {int(lines[0])}: " if lines else ""
         raise InvalidArgumentError(f"{place}{reason}")
     if "error" in described:
         raise InvalidArgumentError(str(described["error"]))

@@ -21,7 +21,7 @@ def script_name(text: str) -> str:
     Examples
     --------
     >>> script_name("lr = 1")
-    'cerebro_script_f4ae2bbbd2d9d06d'
+    'cerebro_script_0747b7d138d687ee'
     """
     return f"cerebro_script_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

@@ -1,4 +1,4 @@
-"""Requests of the kind ``script``: the check of an upload before anybody uses it."""
+"""Requests of the kind ``script``: the check of an upload before its use."""
 
 from __future__ import annotations
 

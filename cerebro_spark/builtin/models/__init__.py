@@ -24,5 +24,5 @@ def shipped_models() -> Mapping[str, BuiltinModel]:
     >>> sorted(shipped_models())
     ['bert_base', 'distilbert', 'mobilenet_v2', 'resnet50']
     """
-    modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = [import_module(f"{__name__}.{entry.name}") for entry in pkgutil.iter_modules(__path__)]
     return {module.MODEL.name: module.MODEL for module in modules}

@@ -1,30 +1,37 @@
-"""A search with the trainer of an uploaded script, whose text travels to the workers."""
+"""A script from its upload to a trained search: checked by a pool, and launched over the REST API."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cerebro_spark import GridSearch, SparkBackend
-from cerebro_spark.builtin import load_source
-from cerebro_spark.errors import TrainerError
+pytest.importorskip("fastapi")
+pytest.importorskip("sqlalchemy")
+pytest.importorskip("torch")
+
+import pandas as pd
+from live_server import TOKEN, live_server
+
+from cerebro_spark import SparkBackend
+from cerebro_spark.launching import LAUNCH_HANDLERS
+from cerebro_spark.scripts import HANDLER
+from cerebro_spark.steering import Client
+from cerebro_spark.steering.runner import Pool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from udfs.store import Store
-
-pytest.importorskip("torch")
 
 SCRIPT = b"""
 import torch
 from cerebro_spark import ModelTrainer
 
-search_space = {"lr": [0.1]}
+search_space = {"lr": [0.1, 0.01], "width": [2]}
 feature_columns = ["twice"]
-label_columns = ["y"]
 num_epochs = 1
 
 class Network(torch.nn.Module):
@@ -40,38 +47,46 @@ def convert_table(df):
 
 def trainer_fn(params):
     net = Network()
-    if params["lr"] > 1:
-        raise ValueError("too high")
     optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
     return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"])
 """
 
 
-@dataclass
-class Context:
-    """The part of a request's context that a script's launch uses."""
+def test_an_uploaded_script_trains_on_the_workers(
+    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(tmp_path / "rows.parquet")
+    pd.DataFrame({"x": [float(n % 5) for n in range(20)], "y": [n % 2 for n in range(20)]}).to_parquet(table)
+    backend = SparkBackend(spark, num_workers=1, threads=1)
+    monkeypatch.setenv("CEREBRO_TOKEN", TOKEN)
+    with (
+        live_server(tmp_path / "server.sqlite") as url,
+        Pool(backend, store, name="p", allow_scripts=True, handlers=[*LAUNCH_HANDLERS, HANDLER]) as pool,
+    ):
+        pool.serve(url)
+        client = Client(url, TOKEN)
+        while not any(each["is_live"] for each in client.pools()):
+            pass
 
-    spark: SparkSession
-    allows_scripts: bool = True
+        def result(kind: str, document: dict[str, Any]) -> Any:
+            record = client.wait_for(client.request(kind, document)["id"], 120)
+            assert record["state"] == "done", record["message"]
+            return record["result"]
 
-    def blob(self, sha256: str) -> bytes:
-        del sha256
-        return SCRIPT
-
-
-def test_a_script_trains_on_the_workers(spark: SparkSession, store: Store) -> None:
-    context: Any = Context(spark)
-    source = load_source({"script": "abc"}, {}, context)
-    common: dict[str, Any] = {
-        "backend": SparkBackend(spark, num_workers=1, threads=1),
-        "store": store,
-        "trainer_fn": source.trainer_fn,
-        "progress": False,
-        **source.settings,
-    }
-    table = source.convert_table(spark.createDataFrame([(float(n % 5), n % 2) for n in range(20)], "x double, y int"))
-    selection = GridSearch(search_space=source.search_space, **common).fit(table)
-    assert selection.best.status == "finished"
-    assert selection.transform(table.limit(2)).count() == 2
-    with pytest.raises(TrainerError, match=r"too high"):
-        GridSearch(search_space={"lr": [2.0]}, **common).fit(table)
+        sha256 = client.upload(SCRIPT)["sha256"]
+        shown = result("script", {"script": sha256})
+        assert (shown["trainer"], shown["text"].encode()) == (True, SCRIPT)
+        broken = client.request("script", {"script": client.upload(b"x = 1\nx +\n")["sha256"]})
+        assert client.wait_for(broken["id"], 120)["message"] == "line 2: SyntaxError: invalid syntax"
+        document = {
+            "run": "mine",
+            "procedure": "grid",
+            "table": table,
+            "label_columns": ["y"],
+            "source": {"script": sha256},
+            "search_space": {"lr": {"kind": "choice", "values": [0.1]}, "width": {"kind": "fixed", "value": 2}},
+            "settings": {},
+        }
+        assert result("launch", document) == {"run": "mine"}
+        selection = pool.searches["mine"].experiment.wait(120)
+    assert [(trial.params, trial.status) for trial in selection.trials] == [({"lr": 0.1, "width": 2}, "finished")]
