@@ -196,6 +196,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers
 	$(VENV)/bin/python -m benchmarks.hopper
 	$(VENV)/bin/python -m benchmarks.adaptation.opening
+	$(VENV)/bin/python -m benchmarks.steering
 	$(VENV)/bin/python -m benchmarks.debugging
 	$(VENV)/bin/python -m benchmarks.hopper.endpoint_under_attack
 	$(VENV)/bin/python -m benchmarks.occlusion

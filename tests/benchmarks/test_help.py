@@ -29,6 +29,7 @@ def test_all_systems_have_programs() -> None:
         "occlusion",
         "procedures",
         "serving",
+        "steering",
         "transfer",
     }
 

@@ -208,3 +208,24 @@ def test_serving() -> None:
     assert re.search(r"backends at the end: backend-[01], backend-[01]\n", text), "the killed one is back"
     assert text.strip().endswith("1000"), "the slots are Spark's again"
     assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_steering() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    notebook = _run("steering.ipynb")
+    table = next(
+        cell.outputs[0]["data"]["text/plain"] for cell in notebook.cells[::-1] if cell.source.endswith("table")
+    )
+    rows = [row.split() for row in table.splitlines()[1:]]
+    assert [row[3] for row in rows[4:]] == ["4", "10"]
+    assert [" ".join(row[6:]) for row in rows] == [
+        *["ended by the user"] * 3,
+        "stopped by the user",
+        "finished its 4 epochs",
+        "finished its 10 epochs",
+    ]
+    # The clone began where its parent was, not anew.
+    assert float(rows[4][4]) < 0.5 < float(rows[3][4])
