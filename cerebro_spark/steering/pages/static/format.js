@@ -25,7 +25,8 @@ export function setting(value) {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value !== "object" || Array.isArray(value)) return param(value);
   const members = Object.entries(value).filter(([, member]) => member !== null && member !== "");
-  return members.map(([name, member]) => `${name}: ${setting(member)}`).join(", ") || "–";
+  const isGroup = (member) => typeof member === "object" && !Array.isArray(member);
+  return members.map(([name, member]) => (isGroup(member) ? `${name} (${setting(member)})` : `${name}: ${setting(member)}`)).join(", ") || "–";
 }
 
 export function duration(seconds) {

@@ -84,7 +84,6 @@ function read() {
   if (!parent) texts.test_fraction = value("test_fraction");
   const chosen = settings(value("procedure"), texts, wrong);
   const entries = space.read();
-  if (entries && !Object.keys(entries).length) wrong("search_space", "search_space must have a hyperparameter. Add one.");
   const document = {
     run: value("run"), description: value("description"), procedure: value("procedure"),
     source, search_space: entries, settings: { ...model?.settings, ...chosen },
@@ -97,11 +96,14 @@ function data(wrong) {
   const { feature, label } = columns.read();
   if (!value("table")) wrong("table", NO_TABLE);
   // A script may name its columns; without features, all columns other than labels are features.
-  else if (!label.length && !model.columns.labels?.length) {
+  else if (!label.length && !model.columns.labels.length) {
     if (columns.length) wrong("label_columns", "label_columns must have at least one column. Choose the label.");
     else wrong("table", "table must have been read. Use the button 'Read the columns', and choose the label.");
   }
-  return { table: value("table"), feature_columns: feature, label_columns: label };
+  // Columns that are those of the script are left to it, as it may group them by input.
+  const { features, labels } = model.columns;
+  const unless = (chosen, known) => (chosen.length === known.length && chosen.every((name) => known.includes(name)) ? [] : chosen);
+  return { table: value("table"), feature_columns: unless(feature, features), label_columns: unless(label, labels) };
 }
 
 // --- Requests to the pool ---
@@ -208,11 +210,10 @@ async function readColumns() {
 // --- What the fields start with ---
 
 // The defaults of a model or script. A user's changes of the space are replaced, as they belong to another model.
-function suggest({ search_space, settings: given = {}, procedure }) {
-  if (search_space && Object.keys(search_space).length) {
-    space.fill(search_space);
-    setText(byId("space-state"), "The space that the model suggests. Change it as you like.");
-  } else space.fill({});
+function suggest({ search_space, settings: given = {}, procedure, isHidden }) {
+  space.fill(search_space);
+  const shown = Object.keys(search_space).length ? "The space that the model suggests. Change it as you like." : "";
+  setText(byId("space-state"), isHidden ? "The script has a space with conditions, which this form cannot show. Without rows, that space is used." : shown);
   for (const [name, id] of [["num_epochs", "epochs"], ["max_epochs", "epochs"], ["num_configurations", "num_configurations"], ["max_configurations", "num_configurations"], ["eta", "eta"], ["test_fraction", "test_fraction"], ["seed", "seed"]])
     if (given[name] !== undefined && given[name] !== null) byId(id).value = String(given[name]);
   // The metric of another model may not exist.

@@ -27,13 +27,16 @@ export class Model {
     return this.radios().find(({ checked }) => checked).value;
   }
 
+  // Settings that differ from those of the model, which the pool knows and uses with the procedures that have them.
   get settings() {
-    return this.extra?.read() ?? {};
+    const changed = Object.entries(this.extra?.read() ?? {}).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(this.defaults[name]));
+    return Object.fromEntries(changed);
   }
 
-  // Columns that the model or script names.
+  // Columns that a script names; those of several inputs are groups by name.
   get columns() {
-    return { features: this.defaults.feature_columns, labels: this.defaults.label_columns };
+    const names = (columns = []) => (Array.isArray(columns) ? columns : Object.values(columns).flat());
+    return { features: names(this.defaults.feature_columns), labels: names(this.defaults.label_columns) };
   }
 
   async load() {
@@ -85,12 +88,12 @@ export class Model {
     this.accept({ search_space: spaces[byId("training").value] ?? spaces, settings });
   }
 
-  accept({ search_space = {}, settings = {} }) {
+  accept({ search_space = {}, settings = {}, space = null }) {
     this.defaults = settings;
     const extra = Object.entries(settings).filter(([name]) => !KNOWN.includes(name));
     this.extra = extra.length ? new Fields(extra.map(([name, value]) => ({ name, label: name, value })), () => this.changed()) : null;
     byId("model-settings").replaceChildren(...(this.extra ? [this.extra.node] : []));
-    this.loaded({ search_space, settings, procedure: settings.procedure });
+    this.loaded({ search_space, settings, procedure: settings.procedure, isHidden: space !== null && !Object.keys(search_space).length });
     this.changed();
   }
 
