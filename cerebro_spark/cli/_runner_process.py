@@ -76,7 +76,10 @@ class RunnerProcess:
                 self._process = subprocess.Popen(  # noqa: S603 - arguments of our own
                     self._command, env=self._environment, stdin=subprocess.PIPE, start_new_session=True
                 )
+                stdin = self._process.stdin
             status = self._process.wait()
+            assert stdin is not None  # it is a pipe
+            stdin.close()
             if self._stopping.is_set():
                 return
             failures = 0 if time.monotonic() - began > _STARTED_S else failures + 1

@@ -11,7 +11,7 @@ from cerebro_spark.errors import BusyError, InvalidArgumentError
 from cerebro_spark.hopper import Journal
 from cerebro_spark.launching._document import LaunchDocument
 from cerebro_spark.launching._launched import Launched, delete_record, launch_record, launched_runs, write_record
-from cerebro_spark.launching._search import build_search
+from cerebro_spark.launching._search import build_search, typed_space
 from cerebro_spark.launching._table import load_table
 from optimizer.errors import CerebroError
 from udfs.node import SupervisedThread
@@ -38,7 +38,8 @@ _LOOK_S = 1.0
 def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     """Start a search, and return its run once it trains."""
     read = LaunchDocument.read(document)
-    pool = cast("PoolRequest", context).pool
+    request = cast("PoolRequest", context)
+    pool = request.pool
     with _TURN:
         if _is_begun(read.run, context):
             _continue(pool, read.run, context)
@@ -55,6 +56,8 @@ def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, A
             "prepared": prepared.name,
             "ended": False,
         }
+        if "script" in read.source:
+            request.keep_blob(read.source["script"])
         write_record(context.store, read.run, record)
         context.report({"step": "starts"})
         try:
@@ -111,7 +114,7 @@ def _start(pool: Pool, built: LaunchSearch, prepared: PreparedData, document: di
         "description": read.description,
         "pool": pool.name,
         "parent": read.parent,
-        "search_space": read.search_space or None,
+        "search_space": typed_space(document, pool.store),
         "source": read.source,
     }
     experiment = built.search.start(

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from cerebro_spark.tune import Search
     from udfs.requests import RequestContext
     from udfs.shards import PreparedData
+    from udfs.store import Store
 
-__all__ = ["LaunchSearch", "build_search"]
+__all__ = ["LaunchSearch", "build_search", "typed_space"]
 
 # Parameters of a search that its source, the pool or the document sets, and objects, which are no plain data.
 _RESERVED = {
@@ -160,6 +161,14 @@ def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, 
     built = build_search(LaunchDocument.read(record["document"]), context)
     _check_shards(document, built.search, _table_of(record["document"], context))
     return built.search, load_prepared(context.store, Journal(context.store, document.parent).spec().prepared)
+
+
+def typed_space(document: Mapping[str, Any], store: Store) -> dict[str, Any] | None:
+    """Return the typed domains of a launch, for a drill-down with those of its parent; None for those of the source."""
+    parent = document["source"].get("run")
+    record = launch_record(store, parent) if parent else None
+    inherited = None if record is None else typed_space(record["document"], store)
+    return {**(inherited or {}), **(document.get("search_space") or {})} or None
 
 
 def _table_of(document: Mapping[str, Any], context: RequestContext) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import traceback
 from types import MappingProxyType
@@ -27,6 +28,9 @@ __all__ = ["PoolRequest"]
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 5000
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Folder of the store.
+_BLOBS = "blobs"
 
 
 class PoolRequest:
@@ -81,17 +85,27 @@ class PoolRequest:
     def blob(self, sha256: str) -> bytes:
         """Return the content of an uploaded file.
 
+        Files that a search needs to continue are in the store, see :meth:`keep_blob`.
+
         Raises
         ------
         InvalidArgumentError
             The server has no such file.
         """
+        if not _DIGEST.fullmatch(str(sha256)):
+            raise InvalidArgumentError(f"sha256 must be that of an uploaded file, got {str(sha256)[:100]!r}.")
+        if self.store.exists(_BLOBS, sha256):
+            return bytes(self.store.read(_BLOBS, sha256))
         try:
             return self._connection.download(f"runner/blobs/{quote(str(sha256), safe='')}")
         except ServerError as error:
             if is_refusal(error):
                 raise InvalidArgumentError(f"{error} Upload it again.") from error
             raise
+
+    def keep_blob(self, sha256: str) -> None:
+        """Copy an uploaded file to the store, from which :meth:`blob` reads it while the server is away."""
+        self.store.write(self.blob(sha256), _BLOBS, sha256)
 
     def report(self, progress: dict[str, Any]) -> None:
         """Send progress to the user; raise :class:`RequestCancelled` if the user has cancelled the request."""

@@ -12,15 +12,18 @@ pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("torch")
 
+import numpy as np
 import pandas as pd
 import searches
 from live_server import TOKEN, live_server
 
 from cerebro_spark import SparkBackend, Store
 from cerebro_spark.hopper import Journal
-from cerebro_spark.launching import LAUNCH_HANDLERS, _search
+from cerebro_spark.launching import LAUNCH, LAUNCH_HANDLERS, _search, resume_launches
+from cerebro_spark.launching._launched import launch_record, write_record
 from cerebro_spark.steering import Client, ServerError
 from cerebro_spark.steering.runner import Pool
+from optimizer.errors import CerebroError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +149,41 @@ def test_what_is_wrong_is_told_before_anything_trains(
         record = ask(client, kind, {**launch_document(table), "run": "wrong", **changes})
         assert record["state"] == "failed" and re.search(message, record["message"]), record["message"]
     assert pool.store.list("runs") == before
+
+
+def test_a_runner_that_starts_again_continues_its_searches(
+    client: Client, pool: Pool, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = launch_document(table, run="whole", settings={"num_epochs": 4, "schedule": "fixed", "seed": 5})
+    result(client, "launch", document)
+    whole = pool.searches["whole"].experiment.wait(120)
+    with searches.disk_full_after(2, monkeypatch):
+        sent = client.request("launch", {**document, "run": "broken"})
+        assert client.wait_for(sent["id"], 120)["state"] == "done"
+        with pytest.raises(CerebroError):
+            pool.searches["broken"].experiment.wait(120)
+    # The process of the runner is killed: another one has the store alone.
+    pool.searches.clear()
+    record = launch_record(pool.store, "broken")
+    assert record is not None and (record["request"], record["pool"]) == (sent["id"], "p1")
+    write_record(pool.store, "broken", {**record, "ended": False})
+    resume_launches(pool)
+    assert list(pool.searches) == ["broken"]
+    expected, continued = searches.states(whole), searches.states(pool.searches["broken"].experiment.wait(120))
+    for trial, state in expected.items():
+        for name, value in state.items():
+            np.testing.assert_array_equal(continued[trial][name], value)
+    # The request of the launch again is the same run, and another request of its name is refused.
+    context = pool.context()
+    with pytest.raises(InvalidArgumentError, match="run must be a new name, got 'broken'"):
+        LAUNCH.handle({**document, "run": "broken"}, context)
+    context.id = sent["id"]
+    assert LAUNCH.handle({**document, "run": "broken"}, context) == {"run": "broken"}
+    assert sorted(pool.store.list("runs")) == ["broken", "first", "second", "whole"]
+
+
+def test_a_launch_that_does_not_begin_leaves_its_name_free(client: Client, pool: Pool, table: str) -> None:
+    document = launch_document(table, run="later", settings={"metric": "unknown"})
+    failed = ask(client, "launch", document)
+    assert failed["state"] == "failed" and "unknown" in failed["message"]
+    assert launch_record(pool.store, "later") is None and not Journal(pool.store, "later").begun
