@@ -48,7 +48,7 @@ async function loadPools() {
   byId("pool").replaceChildren(...offering.map(({ name }) => option(name)));
   if (offering.some(({ name }) => name === chosen.get("pool"))) byId("pool").value = chosen.get("pool");
   byId("pool-row").hidden = offering.length < 2;
-  if (!offering.length) throw new RequestError(409, "no_pool", "No pool that explains images is connected. Start one with: cerebro serve --master 'local[2]' --workers 2 --store URI");
+  if (!offering.length) throw new RequestError(409, "no_pool", "No pool that explains images is connected. Start one with cerebro serve --master 'local[2]' --workers 2 --store URI, and load the page again.");
   await loadNetworks();
 }
 
@@ -165,7 +165,7 @@ function drawMap(id, map, document) {
   byId("low").textContent = score(scale.low);
   byId("classes").replaceChildren(...map.classes.map(([name, value, number]) => {
     const row = window.document.createElement("tr");
-    for (const [text, kind] of [[name === String(number) ? name : `${name} (${number})`, ""], [score(value), "number"]]) {
+    for (const [text, kind] of [[name === `class ${number}` ? name : `${name} (${number})`, ""], [score(value), "number"]]) {
       const cell = window.document.createElement("td");
       cell.textContent = text;
       cell.className = kind;
