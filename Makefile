@@ -84,8 +84,9 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/serving_timeline.py --out $(PICTURES)/serving_timeline.png
 	$(VENV)/bin/python examples/live_page.py --out $(PICTURES)/live_page.png
 	$(VENV)/bin/python examples/ui_tab.py --out $(PICTURES)/ui_tab.png
-	PICTURES=$(RUNS) $(VENV)/bin/python -m pytest tests/ui/test_pictures.py
-	cp $(RUNS)/data_debugging.png $(RUNS)/steering_experiment.png $(RUNS)/steering_clone.png $(PICTURES)
+	PICTURES=$(RUNS) $(VENV)/bin/python -m pytest tests/ui/test_pictures.py tests/ui/test_explanations.py
+	cp $(addprefix $(RUNS)/,$(addsuffix .png,data_debugging explanations_page steering_experiment steering_clone \
+	  steering_comparison)) $(PICTURES)
 	$(VENV)/bin/python examples/heat_maps.py --stride 8 --out $(PICTURES)/heat_maps.jpg --cat $(PICTURES)/heat_map.jpg
 	$(VENV)/bin/python examples/heat_map_modes.py --stride 8 --out $(PICTURES)/heat_map_modes.jpg
 	$(VENV)/bin/python examples/attributions.py --runs 400 --out $(PICTURES)/attributions.jpg

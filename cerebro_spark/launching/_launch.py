@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cerebro_spark.launching._search import LaunchSearch
-    from cerebro_spark.steering.runner import Pool, PoolRequest
+    from cerebro_spark.steering.runner import Pool, PoolRequest, PoolResources
     from udfs.requests import RequestContext
     from udfs.shards import PreparedData
 
@@ -108,7 +108,7 @@ def _prepare(built: LaunchSearch, context: RequestContext) -> PreparedData:
     return built.search.prepare(table if built.convert_table is None else built.convert_table(table))
 
 
-def _start(pool: Pool, built: LaunchSearch, prepared: PreparedData, document: dict[str, Any]) -> None:
+def _start(pool: PoolResources, built: LaunchSearch, prepared: PreparedData, document: dict[str, Any]) -> None:
     read = built.document
     details = {
         "description": read.description,
@@ -135,7 +135,7 @@ def _start(pool: Pool, built: LaunchSearch, prepared: PreparedData, document: di
     SupervisedThread(record_end, f"end of {read.run}", failed=lambda _: None).start()
 
 
-def _continue(pool: Pool, run: str, context: RequestContext) -> None:
+def _continue(pool: PoolResources, run: str, context: RequestContext) -> None:
     if run in pool.searches:
         return
     record = launch_record(pool.store, run)

@@ -157,7 +157,7 @@ def draw_configurations(space: Space | Mapping[str, Any], count: int, seed: int 
     Examples
     --------
     >>> draw_configurations({"units": {"kind": "choice", "values": [16, 32]}, "lr": {"kind": "fixed", "value": 1}}, 2)
-    [{'units': 32, 'lr': 1}, {'units': 16, 'lr': 1}]
+    [{'units': 16, 'lr': 1}, {'units': 32, 'lr': 1}]
     """
     from optimizer.space import Space
 

@@ -7,7 +7,7 @@ import re
 import threading
 import traceback
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from cerebro_spark.steering._errors import ServerError
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from cerebro_spark.steering._http import Connection
     from cerebro_spark.steering.runner._outbox import Outbox
-    from cerebro_spark.steering.runner._pool import Pool
     from udfs.requests import RequestHandler
+    from udfs.store import Store
 
-__all__ = ["PoolRequest"]
+__all__ = ["PoolRequest", "PoolResources"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,6 +33,17 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BLOBS = "blobs"
 
 
+class PoolResources(Protocol):
+    """Attributes of a pool that its requests use."""
+
+    name: str
+    server: str
+    backend: Any
+    store: Store
+    searches: dict[str, Any]
+    allows_scripts: bool
+
+
 class PoolRequest:
     """Request, and the :class:`udfs.requests.RequestContext` of its handler.
 
@@ -40,7 +51,7 @@ class PoolRequest:
     ----------
     record : mapping
         Record of the server.
-    pool : Pool
+    pool : PoolResources
         Pool that answers.
     connection : Connection
         Server.
@@ -48,7 +59,7 @@ class PoolRequest:
         Takes progress and the outcome.
     """
 
-    def __init__(self, record: Mapping[str, Any], pool: Pool, connection: Connection, outbox: Outbox) -> None:
+    def __init__(self, record: Mapping[str, Any], pool: PoolResources, connection: Connection, outbox: Outbox) -> None:
         self.id, self.number, self.kind = str(record["id"]), int(record["number"]), str(record["kind"])
         self.user = str(record["user"])
         self.pool = pool
