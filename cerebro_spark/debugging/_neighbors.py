@@ -39,7 +39,7 @@ def nearest_neighbors(
     metric : {"cosine", "euclidean"}
         Distance.
     queries : array, shape (queries, features), optional
-        Features of other rows, whose neighbours are found. Default: the rows themselves.
+        Features of other rows, whose neighbours are wanted. Default: the rows themselves.
     exact_rows : int, optional
         Largest number of rows with an exact result. Default 20,000.
 
@@ -61,8 +61,8 @@ def nearest_neighbors(
     are_rows = queries is None
     k = min(k, len(base) - are_rows)
     if len(base) <= exact_rows:
-        own = np.arange(len(base)) if are_rows else None
-        distances, places = _compared(base, np.arange(len(base)), asked, own, k)
+        query_numbers = np.arange(len(base)) if are_rows else None
+        distances, places = _compared(base, np.arange(len(base)), asked, query_numbers, k)
     else:
         distances, places = _within_cells(base, asked, k, are_rows=are_rows)
     # Half the square of the distance between unit vectors is the cosine distance.
@@ -81,21 +81,21 @@ def _compared(
     base: NDArray[np.float64],
     numbers: NDArray[np.int64],
     asked: NDArray[np.float64],
-    own: NDArray[np.int64] | None,
+    query_numbers: NDArray[np.int64] | None,
     k: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Compare queries with all rows of ``base``, which have ``numbers``; ``own`` are the numbers of the queries."""
+    """Compare queries with all rows of ``base``, which have ``numbers``; ``query_numbers`` are those of the queries."""
     from sklearn.neighbors import NearestNeighbors  # a requirement of cleanlab
 
-    more = k if own is None else k + 1
+    more = k if query_numbers is None else k + 1
     distances, places = NearestNeighbors(n_neighbors=more).fit(base).kneighbors(asked)
-    found = numbers[places]
-    if own is None:
-        return distances, found
+    neighbors = numbers[places]
+    if query_numbers is None:
+        return distances, neighbors
     # Among exact copies a row is not always its own first neighbour.
-    is_self = found == own[:, None]
+    is_self = neighbors == query_numbers[:, None]
     is_self[~is_self.any(axis=1), -1] = True
-    return distances[~is_self].reshape(len(asked), k), found[~is_self].reshape(len(asked), k)
+    return distances[~is_self].reshape(len(asked), k), neighbors[~is_self].reshape(len(asked), k)
 
 
 def _within_cells(
@@ -120,8 +120,8 @@ def _within_cells(
                 chosen.append(members[other])
                 count += len(members[other])
             numbers = np.concatenate(chosen)
-            own = queries if are_rows else None
-            distances[queries], places[queries] = _compared(base[numbers], numbers, asked[queries], own, k)
+            query_numbers = queries if are_rows else None
+            distances[queries], places[queries] = _compared(base[numbers], numbers, asked[queries], query_numbers, k)
     return distances, places
 
 

@@ -29,12 +29,12 @@ _PIXELS = 64
 _LARGEST = 1 << 53
 
 
-def shown_rows(found: pd.DataFrame, df: DataFrame, id_column: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+def shown_rows(ranked: pd.DataFrame, df: DataFrame, id_column: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return a document for each row of a result, with values of the table.
 
     Parameters
     ----------
-    found : pandas.DataFrame
+    ranked : pandas.DataFrame
         Rows with the id; its other columns are taken as they are.
     df : DataFrame
         Table with the id column.
@@ -44,11 +44,11 @@ def shown_rows(found: pd.DataFrame, df: DataFrame, id_column: str, columns: Sequ
         Columns to show, at most eight of them; a column of encoded images gives the thumbnail.
     """
     chosen = [name for name in dict.fromkeys(columns) if name in df.columns and name != id_column][:_MOST_COLUMNS]
-    ids = [_python(each) for each in found[id_column].tolist()]
+    ids = [_python(each) for each in ranked[id_column].tolist()]
     wanted = df.where(F.col(quoted(id_column)).isin(ids)).select(*(quoted(name) for name in [id_column, *chosen]))
     values = {row[0]: dict(zip(chosen, row[1:], strict=True)) for row in wanted.collect()}
     images = {name for name in chosen if isinstance(df.schema[name].dataType, BinaryType)}
-    records = found.drop(columns=id_column).to_dict("records")
+    records = ranked.drop(columns=id_column).to_dict("records")
     return [
         {
             "id": json_value(ident),

@@ -130,13 +130,13 @@ class _Question:
         """Report what is being done; raises if the request is cancelled."""
         self.context.report({"text": text})
 
-    def rows(self, found: pd.DataFrame, df: DataFrame, **more: Any) -> dict[str, Any]:
+    def rows(self, ranked: pd.DataFrame, df: DataFrame, **more: Any) -> dict[str, Any]:
         """Return the result: the first rows, and what the page needs to relabel them."""
         model = self.model
         label = model.label_column
         columns = [column.name for group in model.inputs for column in group.columns]
-        first = found.head(self.limit)
-        if "given_label" not in found and label in df.columns:
+        first = ranked.head(self.limit)
+        if "given_label" not in ranked and label in df.columns:
             ids = [each.item() if hasattr(each, "item") else each for each in first[self.id_column].tolist()]
             chosen = df.where(F.col(quoted(self.id_column)).isin(ids))
             known = {row[0]: row[1] for row in chosen.select(quoted(self.id_column), quoted(label)).collect()}
@@ -144,7 +144,7 @@ class _Question:
         shown = [name for name in df.columns if name not in {label, *columns}]
         return {
             "rows": shown_rows(first, df, self.id_column, [*columns, *shown]),
-            "total": len(found),
+            "total": len(ranked),
             "id_column": self.id_column,
             "label_column": label,
             "classes": self._classes(df),
@@ -156,8 +156,8 @@ class _Question:
         label = self.model.label_column
         if self.model.task.kind not in {"binary", "multiclass"} or label not in df.columns:
             return []
-        found = df.select(quoted(label)).distinct().limit(_MOST_CLASSES + 1).collect()
-        values = sorted({row[0] for row in found if row[0] is not None}) if len(found) <= _MOST_CLASSES else []
+        labels = df.select(quoted(label)).distinct().limit(_MOST_CLASSES + 1).collect()
+        values = sorted({row[0] for row in labels if row[0] is not None}) if len(labels) <= _MOST_CLASSES else []
         return [json_value(each) for each in values]
 
 
@@ -167,21 +167,21 @@ def _label_errors(document: Mapping[str, Any], context: RequestContext) -> dict[
     df, ident = asked.table(), asked.id_column
     if document.get("held_out"):
         asked.working("Scoring the rows")
-        found = find_label_errors(asked.model, df, id_column=ident)
+        ranked = find_label_errors(asked.model, df, id_column=ident)
     else:
         folds, trial = document.get("folds") or 4, asked.trial()
         asked.working(f"Training {folds} networks, each without a part of the rows")
         epochs = document.get("epochs") or max(1, trial.epoch)
         search = asked.entry().search
-        found = find_label_errors(search, df, id_column=ident, params=trial.params, num_epochs=epochs, folds=folds)
-    return asked.rows(found, df, errors=int(found["is_error"].sum()))
+        ranked = find_label_errors(search, df, id_column=ident, params=trial.params, num_epochs=epochs, folds=folds)
+    return asked.rows(ranked, df, errors=int(ranked["is_error"].sum()))
 
 
 def _slices(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     asked = _Question(document, context)
     asked.working("Searching the slices")
-    found = find_slices(asked.model, asked.table(), asked.names("columns"), k=min(asked.limit, 100))
-    rows = [{name: json_value(value) for name, value in each.items()} for each in found.to_dict("records")]
+    worst = find_slices(asked.model, asked.table(), asked.names("columns"), k=min(asked.limit, 100))
+    rows = [{name: json_value(value) for name, value in each.items()} for each in worst.to_dict("records")]
     return {"rows": rows, "total": len(rows)}
 
 
@@ -197,24 +197,24 @@ def _influence(document: Mapping[str, Any], context: RequestContext) -> dict[str
     chosen = others.where(F.col(quoted(ident)).cast("string").isin([str(each) for each in targets]))
     asked.working("Computing gradients at the kept states")
     k = max(1, asked.limit // (2 * len(targets)))
-    found = find_influential_rows(asked.selection(), df, chosen, id_column=ident, trial_id=asked.trial().trial_id, k=k)
-    return asked.rows(found.rename(columns={"influence": "score"}), df)
+    ranked = find_influential_rows(asked.selection(), df, chosen, id_column=ident, trial_id=asked.trial().trial_id, k=k)
+    return asked.rows(ranked.rename(columns={"influence": "score"}), df)
 
 
 def _near_duplicates(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     asked = _Question(document, context)
     df = asked.table()
     asked.working("Comparing the rows")
-    found = find_near_duplicates(asked.names("columns") or asked.model, df, id_column=asked.id_column)
-    return asked.rows(found, df, errors=int(found["is_near_duplicate"].sum()))
+    ranked = find_near_duplicates(asked.names("columns") or asked.model, df, id_column=asked.id_column)
+    return asked.rows(ranked, df, errors=int(ranked["is_near_duplicate"].sum()))
 
 
 def _outliers(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     asked = _Question(document, context)
     df = asked.table()
     asked.working("Comparing the rows")
-    found = find_outliers(asked.names("columns") or asked.model, df, id_column=asked.id_column)
-    return asked.rows(found, df, errors=int(found["is_outlier"].sum()))
+    ranked = find_outliers(asked.names("columns") or asked.model, df, id_column=asked.id_column)
+    return asked.rows(ranked, df, errors=int(ranked["is_outlier"].sum()))
 
 
 def _leaks(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
@@ -222,8 +222,8 @@ def _leaks(document: Mapping[str, Any], context: RequestContext) -> dict[str, An
     held_out = asked.table("held_out_table")
     asked.working("Comparing the tables")
     features = asked.names("columns") or asked.model
-    found = find_leaks(features, asked.table(), held_out, id_column=asked.id_column)
-    return asked.rows(found, held_out, errors=int(found["is_leak"].sum()))
+    ranked = find_leaks(features, asked.table(), held_out, id_column=asked.id_column)
+    return asked.rows(ranked, held_out, errors=int(ranked["is_leak"].sum()))
 
 
 def _comparison(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:

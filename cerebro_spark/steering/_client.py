@@ -170,7 +170,7 @@ class Client(BulkMethods, RequestMethods):
         listed = self._connection.request("GET", f"{_of(run)}/corrections")["corrections"]
         names = {
             "row": id_column,
-            "given": "given_label",
+            "given_label": "given_label",
             "label": "corrected_label",
             "user": "user",
             "created": "time",

@@ -27,7 +27,7 @@ __all__ = ["HiddenFeatures", "projected"]
 
 @dataclass(frozen=True, slots=True)
 class HiddenFeatures:
-    """What the last layer with parameters of a network reads. A :class:`udfs.arrow.BatchFunction`.
+    """Features of each row: the input of the last layer with parameters. A :class:`udfs.arrow.BatchFunction`.
 
     A row is bad where a value is null, an image cannot be read or a tensor has another size.
     """

@@ -33,7 +33,7 @@ class CorrectionBody(BaseModel):
 
     row: _Whole | _Finite | _Text
     label: _Value
-    given: _Value | None = None
+    given_label: _Value | None = None
     replaces: Annotated[int | None, Field(ge=1, lt=1 << 62, strict=True)] = None
 
 

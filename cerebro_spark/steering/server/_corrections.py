@@ -45,8 +45,8 @@ def correct(board: Board, run: str, decision: dict[str, Any], *, user: str) -> d
     run : str
         Name of the run.
     decision : dict
-        ``row`` (id), ``label``, ``given`` (label in the table), and ``replaces``: the number of the correction of this
-        row that the user has seen, None for none.
+        ``row`` (id), ``label``, ``given_label`` (that of the table), and ``replaces``: the number of the correction of
+        this row that the user has seen, None for none.
     user : str
         Name of the user.
 
@@ -68,7 +68,7 @@ def correct(board: Board, run: str, decision: dict[str, Any], *, user: str) -> d
             raise ApiError(409, "conflict", f"label of row {row} has changed: {now}. Look at it, and decide again.")
         if known is not None:
             connection.execute(delete(CORRECTIONS).where(CORRECTIONS.c.number == known.number))
-        values = {"experiment": experiment, "row": row, "given": decision["given"], "label": label}
+        values = {"experiment": experiment, "row": row, "given": decision["given_label"], "label": label}
         values |= {"user": user, "created": time.time()}
         connection.execute(insert(CORRECTIONS).values(**values))
         record = _record(next(each for each in _rows(connection, experiment) if each.row == row))
@@ -103,7 +103,7 @@ def corrections_csv(board: Board, run: str, id_column: str) -> str:
     writer.writerow([_cell(each) for each in (id_column, "given_label", "corrected_label", "user", "time")])
     for each in corrections(board, run):
         when = datetime.fromtimestamp(each["created"], UTC).isoformat(timespec="seconds")
-        values = (each["row"], each["given"], each["label"], each["user"], when)
+        values = (each["row"], each["given_label"], each["label"], each["user"], when)
         writer.writerow([_cell(value) for value in values])
     return file.getvalue()
 
@@ -114,8 +114,8 @@ def _rows(connection: Connection, experiment: int) -> list[Row[Any]]:
 
 
 def _record(row: Row[Any]) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in ("number", "given", "label", "user", "created")}
-    return {**values, "row": json.loads(row.row)}
+    values = {name: getattr(row, name) for name in ("number", "label", "user", "created")}
+    return {**values, "row": json.loads(row.row), "given_label": row.given}
 
 
 def _cell(value: Value | None) -> Value:

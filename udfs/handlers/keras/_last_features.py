@@ -34,9 +34,9 @@ def open_features(data: bytes) -> Exported:
     channels_first = getattr(layer, "data_format", None) == "channels_first"
 
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
-        found = np.asarray(part.predict_on_batch(inputs[0] if len(inputs) == 1 else list(inputs)), np.float32)
-        places = tuple(range(2, found.ndim)) if channels_first else tuple(range(1, found.ndim - 1))
-        return (found.mean(axis=places) if places else found,)
+        tensor = np.asarray(part.predict_on_batch(inputs[0] if len(inputs) == 1 else list(inputs)), np.float32)
+        places = tuple(range(2, tensor.ndim)) if channels_first else tuple(range(1, tensor.ndim - 1))
+        return (tensor.mean(axis=places) if places else tensor,)
 
     return run
 

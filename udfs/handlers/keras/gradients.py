@@ -95,12 +95,12 @@ def row_gradients(
             seen.append((received, output))
             return layer.activation(output)
 
-        own = layer.call
+        original = layer.call
         layer.call = call
         try:
             outputs = session.model(fed, training=False)
         finally:
-            layer.call = own
+            layer.call = original
         first = outputs[0] if isinstance(outputs, (list, tuple)) else outputs
         # Each row by itself: a mean over the batch may weigh rows by their classes.
         places = [slice(row, row + 1) for row in range(len(labels))]

@@ -37,9 +37,9 @@ def open_features(data: bytes) -> Exported:
 
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
         with torch.inference_mode():
-            found = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in inputs)).float()
-        places = tuple(range(2, found.ndim)) if channels_first else tuple(range(1, found.ndim - 1))
-        return ((found.mean(dim=places) if places else found).numpy(),)
+            tensor = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in inputs)).float()
+        places = tuple(range(2, tensor.ndim)) if channels_first else tuple(range(1, tensor.ndim - 1))
+        return ((tensor.mean(dim=places) if places else tensor).numpy(),)
 
     return run
 

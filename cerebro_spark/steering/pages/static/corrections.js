@@ -16,7 +16,7 @@ export class Corrections {
     const shape = JSON.stringify(listed);
     if (shape === this.shape) return;
     this.shape = shape;
-    const changed = listed.filter(({ given, label }) => given !== label).length;
+    const changed = listed.filter((each) => each.given_label !== each.label).length;
     setText(byId("corrections-note"), listed.length ? `${listed.length} rows are decided, ${changed} of them get another label.` : "No row is decided yet.");
     const focused = document.activeElement?.dataset?.removes;
     byId("corrections").tBodies[0].replaceChildren(...listed.map((each) => this.row(each)));
@@ -26,7 +26,7 @@ export class Corrections {
   }
 
   row(each) {
-    const { number, row, given, label, user, created } = each;
+    const { number, row, given_label: given, label, user, created } = each;
     const cells = [given === null ? "" : String(given), String(label), user, time(created)].map((value) => element("td", {}, value));
     if (this.editor) cells.push(element("td", {}, element("button", { type: "button", class: "small", "data-removes": number, "aria-label": `Remove the correction of row ${row}`, onclick: () => this.remove(each) }, "Remove")));
     return element("tr", {}, element("th", { scope: "row" }, String(row)), ...cells);

@@ -51,7 +51,7 @@ async function store(change) {
 }
 
 async function decide(row, label) {
-  const body = { row: row.id, label, given: row.given_label ?? null, replaces: suspicious.known(row)?.number ?? null };
+  const body = { row: row.id, label, given_label: row.given_label ?? null, replaces: suspicious.known(row)?.number ?? null };
   const stored = await store(() => api.correct(run, body));
   if (stored) notify(label === row.given_label ? `Row ${row.id} keeps ${label}.` : `Row ${row.id} is relabelled as ${label}.`);
   return stored;

@@ -55,10 +55,10 @@ def labels(client: TestClient) -> list[tuple[Any, Any, str]]:
 
 
 def test_the_latest_decision_on_a_row_counts(ada: TestClient, clients: Any) -> None:
-    first = correct(ada, 7, 1, given=0)
-    assert correct(ada, 7, 1, given=0) == first, "a repeated request is one correction"
+    first = correct(ada, 7, 1, given_label=0)
+    assert correct(ada, 7, 1, given_label=0) == first, "a repeated request is one correction"
     correct(ada, "7", 2)
-    again = correct(ada, 7, 3, given=0, replaces=first["number"])
+    again = correct(ada, 7, 3, given_label=0, replaces=first["number"])
     assert labels(ada) == [(7, 3, "ada"), ("7", 2, "ada")]
     assert ada.delete(f"{PATH}/{again['number']}").status_code == 204
     assert ada.delete(f"{PATH}/{again['number']}").status_code == 204
@@ -87,7 +87,7 @@ def test_a_viewer_cannot_relabel(ada: TestClient, clients: Any) -> None:
 
 def test_the_file_has_the_columns_of_relabel_and_no_formula(ada: TestClient) -> None:
     correct(ada, "=cmd|' /C calc'!A0", "-1+1")
-    correct(ada, -5, -1, given=1)
+    correct(ada, -5, -1, given_label=1)
     reply = ada.get(f"{PATH}.csv", params={"id_column": "row.id"})
     assert reply.headers["content-type"].startswith("text/csv")
     rows = list(csv.reader(reply.text.splitlines()))
