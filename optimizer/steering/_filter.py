@@ -91,7 +91,7 @@ def read_filter(document: Any) -> Filter:
     0.7
     """
     if not isinstance(document, Mapping):
-        raise _refused("where", "a mapping of conditions", document)
+        raise InvalidArgumentError(f"where must be a mapping of conditions, got {repr(document)[:200]}.")
     for key in document.keys() - set(_KEYS):
         hint = nearest(key, _KEYS) if isinstance(key, str) else ""
         raise InvalidArgumentError(f"conditions of where must be among {', '.join(_KEYS)}, got {key!r}{hint or '.'}")
