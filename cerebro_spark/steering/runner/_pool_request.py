@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from cerebro_spark.steering._errors import ServerError
+from cerebro_spark.steering.runner._backoff import Backoff
 from cerebro_spark.steering.runner._runner import is_refusal
 from optimizer.errors import CerebroError, InvalidArgumentError
 from udfs.requests import RequestCancelled, plain_json
@@ -28,6 +29,8 @@ __all__ = ["PoolRequest", "PoolResources"]
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 5000
+# Between two attempts to reach a server: the first, and the longest.
+_FIRST_S, _LONGEST_S = 0.25, 5.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Folder of the store.
 _BLOBS = "blobs"
@@ -107,16 +110,16 @@ class PoolRequest:
             raise InvalidArgumentError(f"sha256 must be that of an uploaded file, got {str(sha256)[:100]!r}.")
         if self.store.exists(_BLOBS, sha256):
             return bytes(self.store.read(_BLOBS, sha256))
-        try:
-            return self._connection.download(f"runner/blobs/{quote(str(sha256), safe='')}")
-        except ServerError as error:
-            if is_refusal(error):
-                raise InvalidArgumentError(f"{error} Upload it again.") from error
-            raise
-
-    def keep_blob(self, sha256: str) -> None:
-        """Copy an uploaded file to the store, from which :meth:`blob` reads it while the server is away."""
-        self.store.write(self.blob(sha256), _BLOBS, sha256)
+        backoff = Backoff(_FIRST_S, _LONGEST_S)
+        while True:
+            self.check_cancelled()
+            try:
+                return self._connection.download(f"runner/blobs/{quote(str(sha256), safe='')}")
+            except ServerError as error:
+                if is_refusal(error):
+                    raise InvalidArgumentError(f"{error} Upload it again.") from error
+            # The server is away: its users wait for it, too.
+            self._cancelled.wait(backoff.next())
 
     def report(self, progress: dict[str, Any]) -> None:
         """Send progress to the user; raise :class:`RequestCancelled` if the user has cancelled the request."""

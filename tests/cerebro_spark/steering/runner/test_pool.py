@@ -17,7 +17,7 @@ pytest.importorskip("httpx")
 from live_server import TOKEN, http_client, live_server
 
 from cerebro_spark.steering import Client, ServerError
-from cerebro_spark.steering.runner import Pool, _outbox, _pool
+from cerebro_spark.steering.runner import Pool, _outbox, _pool, _pool_request
 from optimizer.errors import InvalidArgumentError
 from udfs.requests import RequestHandler
 from udfs.store import Store
@@ -32,7 +32,7 @@ BACKEND: Any = SimpleNamespace(num_workers=2, spark=None)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEREBRO_TOKEN", TOKEN)
-    for module in (_pool, _outbox):
+    for module in (_pool, _pool_request, _outbox):
         monkeypatch.setattr(module, "_FIRST_S", 0.02)
         monkeypatch.setattr(module, "_LONGEST_S", 0.1)
     monkeypatch.setattr(_outbox, "_ROUND_S", 0.01)
@@ -52,6 +52,7 @@ class Handlers:
         self.calls: list[str] = []
         self.release = threading.Event()
         self.entered = threading.Event()
+        self.downloads = threading.Event()
 
     def launch(self, document: Mapping[str, Any], context: Any) -> dict[str, Any]:
         self.calls.append(document["run"])
@@ -62,6 +63,7 @@ class Handlers:
         self.entered.set()
         while not self.release.wait(0.01):
             context.report({"values": [0.5, float("nan")]})
+        self.downloads.set()
         return {"values": (1, 2), "by": context.user, "blob": context.blob(document["image"]).decode()}
 
     def plan(self, document: Mapping[str, Any], context: Any) -> dict[str, Any]:
@@ -166,10 +168,12 @@ def test_a_pool_goes_on_without_its_server(tmp_path: Path, handlers: Handlers) -
             pool.serve(url)
             client = connected(url)
             sent = client.request("explain", {"image": client.upload(b"x")["sha256"]})
+            assert handlers.entered.wait(30)
             launches = [client.request("launch", {"run": f"r{number}"}) for number in range(3)]
             assert [client.wait_for(each["id"], 30)["state"] for each in launches] == ["done"] * 3
+        handlers.release.set()  # the handler downloads the image while the server is away
+        assert handlers.downloads.wait(30)
         with live_server(database, urlsplit(url).port or 0) as url:
-            handlers.release.set()
             client = connected(url)
             assert client.wait_for(sent["id"], 30)["state"] == "done"
             last = client.request("launch", {"run": "r3"})
