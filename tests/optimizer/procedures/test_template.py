@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -576,6 +577,12 @@ STOPPED = result_document(Stopped("c000", "stopped by ada", ORIGIN))
 def test_a_document_is_read_strictly(read: Callable[[Any], object], document: Any, message: str) -> None:
     with pytest.raises(LogError, match=message):
         read(document)
+
+
+def test_a_replay_accepts_reasons_of_another_version() -> None:
+    told = Exchange.with_procedure(RandomSearch(SPACE, configurations=2, epochs=1), [])
+    worded = replace(told, decisions=tuple(replace(each, reason="drawn") for each in told.decisions))
+    replay(RandomSearch(SPACE, configurations=2, epochs=1), [worded])
 
 
 def test_a_replay_names_the_first_decision_that_differs() -> None:
