@@ -46,7 +46,12 @@ def correction_router(board: Board) -> APIRouter:
     def list_corrections(run: str) -> dict[str, Any]:
         return {"corrections": _corrections.corrections(board, run)}
 
-    @router.get("/experiments/{run}/corrections.csv", dependencies=read)
+    @router.get(
+        "/experiments/{run}/corrections.csv",
+        dependencies=read,
+        response_class=Response,
+        responses={200: {"content": {"text/csv": {}}}},
+    )
     def export_corrections(
         run: str, id_column: Annotated[str, Query(min_length=1, max_length=1000)] = "id"
     ) -> Response:

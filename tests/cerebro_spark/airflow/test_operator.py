@@ -151,8 +151,9 @@ def test_a_task_that_is_stopped_ends_its_processes(deaf: bool, operator: Any, tm
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])\n"
         "place = pathlib.Path(sys.argv[1])\n"
         "(place / 'child').write_text(str(child.pid))\n"
-        "(place / 'begun').touch()\n"
-        "try: time.sleep(300)\n"
+        "try:\n"
+        "    (place / 'begun').touch()\n"
+        "    time.sleep(300)\n"
         "except KeyboardInterrupt: (place / 'interrupted').touch(); sys.exit(130)\n"
     )
     task = operator(task_id="search", command=[script(tmp_path, text), str(tmp_path)], grace_s=0.5 if deaf else 60.0)

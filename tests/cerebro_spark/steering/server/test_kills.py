@@ -101,15 +101,20 @@ def test_each_acknowledged_command_is_applied_once(tmp_path: Path, kills: int) -
     users = [User(server, name) for name in ("ada", "bob")]
     for thread in (journal.thread, *(user.thread for user in users)):
         thread.start()
-    for _ in range(kills):
+    for number in range(kills):
+        # However slow the machine is, commands are sent between two kills.
+        until = time.monotonic() + 60
+        while sum(len(user.acknowledged) for user in users) <= number:
+            assert time.monotonic() < until
+            time.sleep(0.005)
         time.sleep(moments.uniform(0, 0.15))
         server.kill()
         server.start()
     for user in users:
         user.stopping = True
         user.thread.join(60)
-        # Commands were sent at each kill, and some of the kills hit a request.
-        assert len(user.acknowledged) >= kills and user.repeated
+    # Some of the kills hit a request.
+    assert any(user.repeated for user in users)
     acknowledged = {key: ident for user in users for key, ident in user.acknowledged.items()}
     until = time.monotonic() + 60
     with server.client() as client:
