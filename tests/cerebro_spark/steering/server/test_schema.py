@@ -34,7 +34,7 @@ def test_drawn_requests_get_answers_of_the_schema(tmp_path: Path) -> None:
             "7",
         ]
         words += ["--max-examples", "4", "--phases", "fuzzing", "--checks", CHECKS, "--exclude-path-regex", ENDLESS]
-        found = subprocess.run(  # noqa: S603 - arguments of our own
+        found = subprocess.run(
             [sys.executable, "-m", "schemathesis.cli", *words, "--no-color"],
             cwd=tmp_path,
             capture_output=True,
