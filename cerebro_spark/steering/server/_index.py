@@ -56,7 +56,9 @@ class IndexedRun:
 
 
 def index_store(engine: Engine, uri: str) -> Iterator[IndexedRun]:
-    """Read the journals of all runs of a store into the database.
+    """Read the journals of all searches of a store into the database.
+
+    Runs that :func:`cerebro_spark.debugging.find_label_errors` trains are no searches, and are left out.
 
     Documents that the database has already are left as they are, so that reading a store again adds what is missing.
     This function imports Arrow, so that a server calls it in another process.
@@ -82,7 +84,7 @@ def index_store(engine: Engine, uri: str) -> Iterator[IndexedRun]:
 
     store, board = Store.from_uri(uri), Board(engine, Changes())
     for run in store.list("runs"):
-        if store.exists("runs", run, "run.json"):
+        if store.exists("runs", run, "run.json") and not _leaves_folds_out(store, run):
             progress = [0]
             try:
                 _index_run(board, store, run, progress)
@@ -90,6 +92,17 @@ def index_store(engine: Engine, uri: str) -> Iterator[IndexedRun]:
                 yield IndexedRun(run, progress[0], str(error))
             else:
                 yield IndexedRun(run, progress[0])
+
+
+def _leaves_folds_out(store: Store, run: str) -> bool:
+    """Return True for a run whose configurations differ in the fold that they leave out; False if it is damaged."""
+    from udfs.training import HELD_OUT_FOLD
+
+    try:
+        with document(store, "runs", run, "run.json", remedy=_REMEDY) as spec:
+            return any(HELD_OUT_FOLD in each for each in spec.get("configs", ()))
+    except CerebroError:  # reported when the run is read
+        return False
 
 
 def _index_run(board: Board, store: Store, run: str, count: list[int]) -> None:

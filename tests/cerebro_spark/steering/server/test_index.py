@@ -14,6 +14,7 @@ from steered_runs import FakeRunner, epoch, order, start, unit
 
 from cerebro_spark.steering.server import IndexedRun, create_server, index_store, open_database
 from udfs.documents import write_document
+from udfs.training import HELD_OUT_FOLD
 from udfs.web import WebSettings
 
 if TYPE_CHECKING:
@@ -70,6 +71,13 @@ def test_an_index_shows_the_runs_of_a_store(tmp_path: Path, store: Store) -> Non
     assert (second["status"], second["traceback"]) == ("raised", "KeyError: 'lr'")
     assert metrics["curves"] == {"c000": {"epochs": [1], "values": [0.4]}}
     assert units["units"] == [unit("c000", 0), unit("c000", 1, "w1")]
+
+
+def test_runs_of_label_errors_are_no_experiments(tmp_path: Path, store: Store) -> None:
+    write_run(store)
+    folds = {**SPEC, "run": "r0", "configs": [{"lr": 0.1, HELD_OUT_FOLD: fold} for fold in range(2)]}
+    write_document(store, folds, "runs", "r0", "run.json")
+    assert index(tmp_path / "server.sqlite", store) == [IndexedRun("r1", 5)]
 
 
 def test_a_second_index_adds_what_is_new(tmp_path: Path, store: Store) -> None:
