@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.builtin._load import builtin_model, find_model
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from udfs.requests import RequestContext
 
 __all__ = ["load_source"]
+
+# ``s3://``, and ``sparkfile:`` of a file that workers have.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context: RequestContext) -> ModelSource:
@@ -53,6 +58,9 @@ def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: Re
     model = find_model(source["builtin"])
     training = source.get("training") or "frozen"
     model.check_parameters(training, document.get("search_space") or {})
+    weights = source.get("weights") or None
+    if weights is not None and model.input == "image":
+        _check_file(weights)
     column, label = (_only(document, name) for name in ("feature_columns", "label_columns"))
     settings = _settings(document)
     df = read_table(context.spark, document["table"], document.get("table_format"))
@@ -67,9 +75,20 @@ def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: Re
         label=label,
         num_classes=classes,
         training=training,
-        weights=source.get("weights") or None,
+        weights=weights,
         **settings,
     )
+
+
+def _check_file(weights: Any) -> None:
+    """Refuse a local path of weights that does not exist; URIs are read with the first model."""
+    if not isinstance(weights, str):
+        raise InvalidArgumentError(f"weights must be a path or URI, got {weights!r}.")
+    if _SCHEME.match(weights) is None and not Path(weights).expanduser().exists():
+        raise InvalidArgumentError(
+            f"weights must be a file on the machine of the pool, or a URI, got {weights!r}, which does not exist. "
+            "Correct the path, or copy the file to that machine"
+        )
 
 
 def _script(sha256: Any, document: Mapping[str, Any], context: RequestContext) -> ModelSource:

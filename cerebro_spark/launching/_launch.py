@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from cerebro_spark.errors import BusyError, InvalidArgumentError
-from cerebro_spark.hopper import Journal
+from cerebro_spark.hopper import Journal, check_trainer
 from cerebro_spark.launching._document import LaunchDocument
 from cerebro_spark.launching._launched import Launched, delete_record, launch_record, launched_runs, write_record
 from cerebro_spark.launching._search import build_search, typed_space
@@ -103,6 +103,11 @@ def _when_free(work: Callable[[], Any], context: RequestContext) -> Any:
 
 
 def _prepare(built: LaunchSearch, context: RequestContext) -> PreparedData:
+    # A wrong trainer, such as one without its weights, is refused before hours of preparation.
+    search = built.search
+    check_trainer(
+        search.trainer_fn, search.strategy.list_configurations(), search.seed, search.metric, search.unit_timeout_s
+    )
     context.report({"step": "prepares the shards"})
     table = load_table(context.spark, built.document.table, built.document.table_format)
     return built.search.prepare(table if built.convert_table is None else built.convert_table(table))

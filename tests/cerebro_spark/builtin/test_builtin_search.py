@@ -108,5 +108,10 @@ def test_columns_and_labels_are_checked_before_training(spark: SparkSession, tmp
         load_source(source, document | {"feature_columns": ["foto"]}, Context(spark))
     with pytest.raises(InvalidArgumentError, match=r"feature_columns must name one column"):
         load_source(source, document | {"feature_columns": ["photo", "number"]}, Context(spark))
+    missing = {**source, "weights": str(tmp_path / "resnet50.pth")}
+    with pytest.raises(InvalidArgumentError, match=r"weights must be a file .* got '.*resnet50.pth', which does not"):
+        load_source(missing, document | {"label_columns": ["number"]}, Context(spark))
+    with pytest.raises(InvalidArgumentError, match=r"weights must be a path or URI, got 3"):
+        load_source({**source, "weights": 3}, document | {"label_columns": ["number"]}, Context(spark))
     with pytest.raises(InvalidArgumentError, match=r"got 'learning_rate'"):
         load_source(source, document | {"search_space": {"learning_rate": {}}}, Context(spark))

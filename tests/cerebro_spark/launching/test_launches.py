@@ -187,3 +187,17 @@ def test_a_launch_that_does_not_begin_leaves_its_name_free(client: Client, pool:
     failed = ask(client, "launch", document)
     assert failed["state"] == "failed" and "unknown" in failed["message"]
     assert launch_record(pool.store, "later") is None and not Journal(pool.store, "later").begun
+
+
+def test_a_trainer_that_fails_is_refused_before_the_shards_are_prepared(
+    client: Client, pool: Pool, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(params: dict[str, Any]) -> None:
+        raise CerebroError("the weights are not there")
+
+    before = pool.store.list("prepared")
+    monkeypatch.setattr(searches, "trainer", broken)
+    changed = launch_document(table, run="broken-trainer", settings={"num_epochs": 1, "test_fraction": 0.3})
+    failed = ask(client, "launch", changed)
+    assert failed["state"] == "failed" and "the weights are not there" in failed["message"]
+    assert pool.store.list("prepared") == before
