@@ -35,7 +35,10 @@ def trained_card(searches: Mapping[str, Any], run: str, trial: str) -> ModelCard
     """
     search = searches.get(run)
     if search is None:
-        raise InvalidArgumentError(f"run must be a search of this pool, got {run!r:.80}{nearest(run, searches) or '.'}")
+        raise InvalidArgumentError(
+            f"run must be a search of this pool since its start, got {run!r:.80}{nearest(run, searches) or '.'} Launch "
+            "it again from the page, or explain its model in a notebook with vista_spark.explain_image"
+        )
     search = getattr(search, "experiment", search)
     if hasattr(search, "wait"):
         if not search.done:

@@ -257,7 +257,10 @@ def test_a_model_of_a_search_is_explained(explanations: Explanations) -> None:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ({"run": "punk", "trial": "c001"}, "run must be a search of this pool, got 'punk'; did you mean 'punks'"),
+        (
+            {"run": "punk", "trial": "c001"},
+            "since its start, got 'punk'; did you mean 'punks'? Launch it again",
+        ),
         ({"run": "punks", "trial": "c002"}, "no such configuration"),
         ({"run": "floats", "trial": "c001"}, "network must read one image"),
         ({"run": "training", "trial": "c001"}, "run must have ended, got 'training'"),
