@@ -22,7 +22,7 @@ from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._trial import UNBROKEN, Death, Trial
-from cerebro_spark.hopper._trial_limit import run_trial
+from cerebro_spark.hopper._trial_limit import cancellable_trials, run_trial
 from cerebro_spark.hopper._user_modules import check_modules
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Trial",
     "TrialLog",
     "best_epoch",
+    "cancellable_trials",
     "check_label_samples",
     "check_modules",
     "check_trainer",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import logging
+import math
 import sys
 import sysconfig
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +18,7 @@ from cerebro_spark.errors import TrainerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["run_trial"]
+__all__ = ["cancellable_trials", "run_trial"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,13 +33,35 @@ _LEAST_S = 10.0
 # Seconds after which a trial without an end is logged.
 _NOTICE_S = 30.0
 
+# Seconds between two calls of the function that cancels trials.
+_LOOK_S = 0.5
+
+_CHECK: contextvars.ContextVar[Callable[[], object] | None] = contextvars.ContextVar("check", default=None)
+
+
+@contextmanager
+def cancellable_trials(check: Callable[[], object]) -> Iterator[None]:
+    """Call a function twice a second while a trial of the ``with`` block runs; an error that it raises ends the trial.
+
+    Parameters
+    ----------
+    check : callable
+        Function without arguments, which raises to cancel the trial.
+    """
+    token = _CHECK.set(check)
+    try:
+        yield
+    finally:
+        _CHECK.reset(token)
+
 
 def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: float | None) -> _Result:
     """Run the user's code for a configuration on the driver, for a limited time.
 
     A trial that takes more than 30 seconds is logged once, with the line where it is. With a limit it runs in a thread
     of its own. After the limit, or an interrupt by the user, that thread is told to end, and no longer waited for: code
-    that waits ends when it returns. Without a limit, the trial runs in the calling thread.
+    that waits ends when it returns. The same holds for a trial that is cancelled, see :func:`cancellable_trials`.
+    Without both, the trial runs in the calling thread.
 
     Parameters
     ----------
@@ -56,12 +80,15 @@ def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: f
     Raises
     ------
     TrainerError
-        The trial took longer than the limit. Errors of the function pass too.
+        The trial took longer than the limit. Errors of the function, and of the check that cancels it, pass too.
     """
-    if limit_s is None:
+    check = _CHECK.get()
+    if limit_s is None and check is None:
         with _noticed(params, threading.get_ident()):
             return work()
-    seconds = max(_LEAST_S, limit_s)
+    if check is not None:
+        check()
+    seconds = math.inf if limit_s is None else max(_LEAST_S, limit_s)
     results: list[_Result] = []
     errors: list[BaseException] = []
     over = threading.Event()
@@ -81,7 +108,7 @@ def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: f
         # An interrupt may come while the thread starts.
         thread.start()
         with _noticed(params, thread.ident):
-            over.wait(min(seconds, threading.TIMEOUT_MAX))
+            _wait(over, seconds, check)
         if not over.is_set():
             raise TrainerError(
                 f"trainer_fn must build a model and train a step within {seconds:g} seconds on the driver "
@@ -95,6 +122,16 @@ def run_trial(work: Callable[[], _Result], params: Mapping[str, Any], limit_s: f
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _wait(over: threading.Event, seconds: float, check: Callable[[], object] | None) -> None:
+    """Wait until a trial is over, for a limited time; raise what the check raises meanwhile."""
+    until = time.monotonic() + seconds
+    longest = threading.TIMEOUT_MAX if check is None else _LOOK_S
+    while not over.is_set() and (left := until - time.monotonic()) > 0:
+        if check is not None:
+            check()
+        over.wait(min(left, longest))
 
 
 def _end(ident: int | None) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from cerebro_spark.errors import BusyError, InvalidArgumentError
-from cerebro_spark.hopper import Journal, check_trainer
+from cerebro_spark.hopper import Journal, cancellable_trials, check_trainer
 from cerebro_spark.launching._document import LaunchDocument
 from cerebro_spark.launching._launched import Launched, delete_record, launch_record, launched_runs, write_record
 from cerebro_spark.launching._search import build_search, typed_space
@@ -40,7 +40,8 @@ def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, A
     read = LaunchDocument.read(document)
     request = cast("PoolRequest", context)
     pool = request.pool
-    with _TURN:
+    # A trainer that never returns must not keep later launches waiting after the user has cancelled this one.
+    with _TURN, cancellable_trials(context.check_cancelled):
         if _is_begun(read.run, context):
             _continue(pool, read.run, context)
             return {"run": read.run}

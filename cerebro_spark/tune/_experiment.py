@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -89,7 +90,10 @@ class Experiment:
         self._selection: futures.Future[Selection] = futures.Future()
         if background:
             # The interpreter may end without it: the run can be resumed.
-            threading.Thread(target=self._run, args=(search,), name=f"experiment {run_id}", daemon=True).start()
+            context = contextvars.copy_context()  # in which the caller may cancel trials
+            threading.Thread(
+                target=context.run, args=(self._run, search), name=f"experiment {run_id}", daemon=True
+            ).start()
         else:
             self._run(search)
 

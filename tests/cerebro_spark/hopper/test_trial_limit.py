@@ -21,6 +21,7 @@ from forty_rows import BACKEND, prepared
 from cerebro_spark import ModelTrainer
 from cerebro_spark.errors import TrainerError
 from cerebro_spark.hopper import _trial_limit, check_trainer, probe
+from udfs.requests import RequestCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,6 +203,26 @@ def test_an_interrupt_while_the_thread_starts_ends_it(started: bool, monkeypatch
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         _trial_limit.run_trial(work, {}, 600.0)
+
+
+@pytest.mark.parametrize("limit_s", [None, 600.0])
+def test_a_trial_that_never_returns_is_cancelled(limit_s: float | None) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        try:
+            sleep()
+        finally:
+            ended.set()
+
+    def check() -> None:
+        if began.is_set():
+            raise RequestCancelled("cancelled")
+
+    with pytest.raises(RequestCancelled), _trial_limit.cancellable_trials(check):
+        _trial_limit.run_trial(work, {}, limit_s)
+    assert ended.wait(30)
 
 
 @pytest.mark.parametrize("limit_s", [float("inf"), 1e300])

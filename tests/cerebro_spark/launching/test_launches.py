@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 import searches
 from live_server import TOKEN, live_server
+from waiting import until
 
 from cerebro_spark import SparkBackend, Store
 from cerebro_spark.hopper import Journal
@@ -27,6 +29,7 @@ from optimizer.errors import CerebroError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -201,3 +204,28 @@ def test_a_trainer_that_fails_is_refused_before_the_shards_are_prepared(
     failed = ask(client, "launch", changed)
     assert failed["state"] == "failed" and "the weights are not there" in failed["message"]
     assert pool.store.list("prepared") == before
+
+
+def test_a_launch_whose_trainer_never_returns_is_cancelled(
+    client: Client, pool: Pool, table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    began, ended = tmp_path / "began", tmp_path / "ended"
+
+    def endless(params: dict[str, Any]) -> None:
+        began.touch()
+        try:
+            while True:
+                time.sleep(0.05)
+        finally:
+            ended.touch()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(searches, "trainer", endless)
+        sent = client.request("launch", launch_document(table, run="endless"))
+        until(began.exists)
+    waiting = client.request("launch", launch_document(table, run="behind"))
+    client.cancel(sent["id"])
+    record = client.wait_for(waiting["id"], 120)
+    assert record["state"] == "done", record["message"]
+    assert ended.exists() and launch_record(pool.store, "endless") is None
+    pool.searches["behind"].experiment.wait(120)
