@@ -74,10 +74,10 @@ def test_a_row_is_relabelled_by_keyboard(page: Page, server: Server, runner: Fak
     assert page.value("document.querySelector('#rows img').naturalWidth") == 8
     assert violations(page) == []
     page.value("document.querySelector('#rows tbody tr').focus()")
+    # The next row has the focus before the server has answered.
     page.press("s")
-    page.wait(f"{FOCUS} === {json.dumps(f'Row {EVIL}')}")
     page.press("3")
-    page.wait(f"{FOCUS} === 'Row 33'")
+    assert page.value(FOCUS) == "Row 33"
     page.press("k")
     page.wait(f"{DECISIONS}.filter(Boolean).length === 3")
     assert page.value(DECISIONS) == ["✎ 7 by ada ", "✎ 3 by ada ", "✓ kept by ada "]

@@ -85,8 +85,9 @@ export class Suspicious {
   }
 
   async choose(place, label) {
-    this.activate(place);
-    if (await this.decide(this.rows[place], label)) this.focus(Math.min(place + 1, this.lines.length - 1));
+    // The focus moves at once, so that the next key is not taken for the row whose answer is on its way.
+    this.focus(Math.min(place + 1, this.lines.length - 1));
+    if (!(await this.decide(this.rows[place], label))) this.focus(place);
   }
 
   // Show the decisions that the server has.
