@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import nearest
-from optimizer.steering._commands import Clone, Command, Extend, Pause, Resume, command_name, command_trial
+from optimizer.steering._commands import Add, Clone, Command, Extend, Pause, Resume, command_name, command_trial
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from optimizer.steering._progress import Configuration, Progress
 
 __all__ = ["conflict", "refusal"]
@@ -74,7 +77,9 @@ def refusal(command: Command, progress: Progress) -> str | None:
     "trial must be a configuration of the run, got 'c007'. The run has none yet"
     """
     if progress.over:
-        return "run must be running, got one that is over. Resume the search first"
+        return "run must be running, got one that is over. Resume the search first, or drill down in its pool"
+    if isinstance(command, Add):
+        return _params_refusal(command.params, progress, is_whole=True)
     trial = command_trial(command)
     if trial is None:
         return None
@@ -85,7 +90,7 @@ def refusal(command: Command, progress: Progress) -> str | None:
         return f"trial must be a configuration of the run, got {trial!r}{listed or '.'}{none}"
     if isinstance(command, Extend):
         return _extend_refusal(known)
-    return _clone_refusal(command, known) if isinstance(command, Clone) else _live_refusal(command, known)
+    return _clone_refusal(command, known, progress) if isinstance(command, Clone) else _live_refusal(command, known)
 
 
 def _extend_refusal(known: Configuration) -> str | None:
@@ -97,7 +102,7 @@ def _extend_refusal(known: Configuration) -> str | None:
     )
 
 
-def _clone_refusal(command: Clone, known: Configuration) -> str | None:
+def _clone_refusal(command: Clone, known: Configuration, progress: Progress) -> str | None:
     if not known.finished:
         return f"trial must have finished an epoch, got {known.trial_id}, which has none. Clone it after its first one"
     if command.epoch is not None and command.epoch > known.finished:
@@ -109,7 +114,32 @@ def _clone_refusal(command: Clone, known: Configuration) -> str | None:
         if name not in known.params:
             names = ", ".join(known.params) or "none"
             return f"params must be among {names}, got {name!r}{nearest(name, known.params) or '.'}"
+    return _params_refusal(command.params, progress, is_whole=False)
+
+
+def _params_refusal(params: Mapping[str, Any], progress: Progress, *, is_whole: bool) -> str | None:
+    """Compare hyperparameters with those of the configurations so far, which the trainer has accepted."""
+    examples = [each.params for each in progress.configurations.values() if each.is_live or each.finished]
+    known = {name: [each[name] for each in examples if name in each] for each in examples for name in each}
+    if not known:
+        return None
+    for name, value in params.items():
+        if name not in known:
+            return f"params must be among {', '.join(known)}, got {name!r}{nearest(name, known) or '.'}"
+        kinds = {_kind(each) for each in known[name]}
+        if len(kinds) == 1 and _kind(value) not in kinds and "" not in kinds:
+            return f"{name} must be a {kinds.pop()}, such as {known[name][0]!r}, got {value!r}."
+    # A space with branches gives configurations different names.
+    missing = [name for name in known if name not in params and all(name in each for each in examples)]
+    if is_whole and missing:
+        return f"params must have {', '.join(missing)}, as all configurations of the run, got {', '.join(params)}."
     return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return "number" if isinstance(value, int | float) else "text" if isinstance(value, str) else ""
 
 
 def _live_refusal(command: Command, known: Configuration) -> str | None:

@@ -93,7 +93,7 @@ def accept_commands(board: Board, run: str, body: Mapping[str, Any], *, user: st
         chosen = _choose(board.progress(connection, row), body)
         if not chosen.commands:
             raise ApiError(
-                422, "none", " ".join(("where must leave a configuration, got none.", *_reasons(chosen)))[:1000]
+                422, "none", " ".join(("where must match a configuration, got none.", *_reasons(chosen)))[:1000]
             )
         records = []
         for number, (command, revision) in enumerate(chosen.commands):

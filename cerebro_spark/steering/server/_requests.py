@@ -148,7 +148,8 @@ def _chosen_pool(board: Board, connection: Connection, name: str | None, kind: s
         raise ApiError(
             409,
             "no_pool",
-            f"{subject} must be connected for requests. Start cerebro runner, or cerebro serve --master.",
+            f"{subject} must be connected for requests. Start cerebro runner, or cerebro serve --master, and wait "
+            "until it says that its pool answers.",
         )
     offering = [row for row in live if kind in row.settings["kinds"]]
     if not offering:

@@ -49,6 +49,10 @@ def progress() -> Progress:
         (Clone("c003", {}), "trial must have finished an epoch, got c003, which has none"),
         (Clone("c000", {}, 3), "epoch must be a finished epoch of c000, 1 to 2, got 3. Leave it out for the last one"),
         (Clone("c000", {"Lr": 1}), "params must be among lr, hidden, got 'Lr'; did you mean 'lr'?"),
+        (Clone("c000", {"lr": "zz"}), "lr must be a number, such as 0.1, got 'zz'."),
+        (Add({"lr": 0.1, "hiden": 8}), "params must be among lr, hidden, got 'hiden'; did you mean 'hidden'?"),
+        (Add({"lr": True, "hidden": 8}), "lr must be a number, such as 0.1, got True."),
+        (Add({"lr": 0.1}), "params must have hidden, as all configurations of the run, got lr."),
     ],
 )
 def test_an_impossible_command_is_refused_with_a_remedy(progress: Progress, command: Any, message: str) -> None:
@@ -64,13 +68,21 @@ def test_an_impossible_command_is_refused_with_a_remedy(progress: Progress, comm
         Prioritise("c001"),
         End(),
         Extend("c002", 1),
-        Add({"x": 1}),
+        Add({"lr": 1, "hidden": 2.5}),
     ],
 )
 def test_a_possible_command_is_not_refused_until_the_run_is_over(progress: Progress, command: Any) -> None:
     assert refusal(command, progress) is None
     progress.over = True
-    assert refusal(command, progress) == "run must be running, got one that is over. Resume the search first"
+    assert str(refusal(command, progress)).startswith("run must be running, got one that is over. Resume the search")
+
+
+def test_a_space_with_branches_gives_configurations_different_names(progress: Progress) -> None:
+    progress.configurations["c000"].params = {"lr": 0.1, "momentum": None}
+    assert refusal(Add({"lr": 0.2, "momentum": 0.9}), progress) is None
+    assert refusal(Add({"lr": 0.2, "hidden": 8}), progress) is None
+    assert refusal(Add({"hidden": 8}), progress) == "params must have lr, as all configurations of the run, got hidden."
+    assert refusal(Add({"width": 8}), Progress()) is None
 
 
 def test_a_conflict_tells_the_changes(progress: Progress) -> None:

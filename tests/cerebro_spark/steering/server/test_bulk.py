@@ -110,9 +110,9 @@ def test_configurations_are_added_together(client: TestClient, runner: FakeRunne
     [
         (
             {"command": "stop", "where": {"status": "finished"}},
-            "where must leave a configuration, got none. trial must",
+            "where must match a configuration, got none. trial must",
         ),
-        ({"command": "stop", "where": {"owner": "bob"}}, "where must leave a configuration, got none."),
+        ({"command": "stop", "where": {"owner": "bob"}}, "where must match a configuration, got none."),
         ({"command": "stop", "where": {"stat": "running"}}, "got 'stat'; did you mean 'status'?"),
         ({"command": "stop", "where": {"metric": {"over": 1}}}, "metric must be a mapping such as"),
         ({"command": "stop", "where": {"trials": "c000"}}, "trials must be a list of ids"),
