@@ -36,7 +36,7 @@ def test_a_stop_shows_its_effect_before_it_is_sent(experiment: Page, runner: Fak
     assert runner.commands() == [], "nothing is sent before the confirmation"
     confirm(page, "saves about")
     wait_for_cell(page, "c001", "Status", "▶ running, stop pending")
-    assert page.value("document.getElementById('pending').innerText").startswith("… Stop c001")
+    page.wait("document.getElementById('pending').innerText.startsWith('… Stop c001')")
     assert runner.apply_all() == ["stop"]
     wait_for_cell(page, "c001", "Status", "■ stopped")
     assert page.value(cell("c001", "Reason")) == "stopped by the user"

@@ -36,7 +36,7 @@ function announce(text) {
 const curves = new Curves();
 const gantt = new Gantt();
 const commands = new Commands({ editor, announce, refresh });
-const table = new Table({ editor, onAction: steer, onOpen: showDetails, strokeOf: (id) => curves.palette.stroke(id) });
+const table = new Table({ editor, isOver: () => Boolean(model.info?.ended), onAction: steer, onOpen: showDetails, strokeOf: (id) => curves.palette.stroke(id) });
 
 function keep(row) {
   const text = byId("filter-text").value.trim().toLowerCase();
@@ -88,6 +88,12 @@ function drawInfo() {
   byId("tensorboard").hidden = !folder;
   setText(byId("run-error"), info.error);
   byId("run-error").hidden = !info.error;
+  for (const id of ["end", "bulk-apply", "add"]) {
+    const button = byId(id);
+    if (!button) continue;
+    button.disabled = Boolean(info.ended);
+    button.title = info.ended ? "The search has ended: drill down to train more" : "";
+  }
   if (!byId("settings").children.length) {
     const { store, epochs, workers, parameters, pool, source, feature_columns: features, label_columns: labels, search_space: space } = info;
     const launched = Object.entries({ pool, source, features, labels, "search space": space }).filter(([, value]) => value);

@@ -25,16 +25,17 @@ const epochs = ({ done, granted, owed }) => `${done} of ${granted}${owed ? ` + $
 const ended = (row) => !["running", "paused", "waiting"].includes(row.status);
 
 // Reason why a control does not apply to a configuration, or an empty text.
-function obstacle(action, row, editor) {
+function obstacle(action, row, { editor, isOver }) {
   if (!editor) return "Your role is viewer: an editor may do this";
+  if (isOver()) return "The search has ended: drill down to train more";
   if (action === "clone") return row.done ? "" : "It has not finished an epoch yet";
   if (action === "extend") return !ended(row) || ["stopped", "finished"].includes(row.status) ? "" : `It has ended: ${row.status}`;
   return ended(row) ? `It has ended: ${row.status}` : "";
 }
 
 export class Table {
-  constructor({ editor, onAction, onOpen, strokeOf }) {
-    Object.assign(this, { editor, onAction, onOpen, strokeOf });
+  constructor({ editor, isOver, onAction, onOpen, strokeOf }) {
+    Object.assign(this, { editor, isOver, onAction, onOpen, strokeOf });
     this.scroller = byId("configurations-scroller");
     this.grid = byId("configurations");
     this.head = this.grid.tHead;
@@ -187,7 +188,7 @@ export class Table {
     ACTIONS.forEach(({ name, label }, at) => {
       const resumes = name === "pause" && item.status === "paused";
       const button = entry.buttons[at];
-      const reason = obstacle(name, item, this.editor);
+      const reason = obstacle(name, item, this);
       button.dataset.action = resumes ? "resume" : name;
       setText(button, resumes ? "Resume" : label);
       setAttribute(button, "aria-label", `${resumes ? "Resume" : label} ${item.id}${reason ? `, not available: ${reason}` : ""}`);
