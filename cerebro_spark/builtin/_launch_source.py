@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +54,7 @@ def load_source(source: Mapping[str, Any], document: Mapping[str, Any], context:
 
 
 def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: RequestContext) -> ModelSource:
-    from cerebro_spark.builtin._classes import count_classes  # imports pyspark
+    from cerebro_spark.builtin._classes import count_classes, integer_labels, is_fractional  # imports pyspark
     from udfs.driver import read_table  # imports pyspark
 
     model = find_model(source["builtin"])
@@ -68,16 +70,21 @@ def _builtin(source: Mapping[str, Any], document: Mapping[str, Any], context: Re
         raise InvalidArgumentError(
             f"feature_columns must be columns of the table ({', '.join(df.columns)}), got {column!r}."
         )
-    classes = settings.pop("num_classes", None) or count_classes(df, label)
-    return builtin_model(
+    classes, is_float = settings.pop("num_classes", None), is_fractional(df, label)
+    # Floats are read in any case, because their fractions would be cut off.
+    counted = count_classes(df, label) if is_float or not classes else classes
+    built = builtin_model(
         model.name,
         column=column,
         label=label,
-        num_classes=classes,
+        num_classes=classes or counted,
         training=training,
         weights=weights,
         **settings,
     )
+    if not is_float:
+        return built
+    return replace(built, convert_table=partial(integer_labels, label=label, convert=built.convert_table))
 
 
 def _check_file(weights: Any) -> None:

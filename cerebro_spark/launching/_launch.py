@@ -55,6 +55,7 @@ def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, A
             "pool": pool.name,
             "document": dict(document),
             "prepared": prepared.name,
+            "labels": built.labels,
             "ended": False,
         }
         if "script" in read.source:
@@ -122,12 +123,13 @@ def _start(pool: PoolResources, built: LaunchSearch, prepared: PreparedData, doc
         "parent": read.parent,
         "search_space": typed_space(document, pool.store),
         "source": read.source,
+        "labels": built.labels,
     }
     experiment = built.search.start(
         prepared, run_id=read.run, if_begun="resume", server=pool.server or None, details=details
     )
     _ = experiment.trials  # waits until it trains, and raises the error of one that does not
-    pool.searches[read.run] = Launched(built.search, prepared, experiment, document, built.convert_table)
+    pool.searches[read.run] = Launched(built.search, prepared, experiment, document, built.convert_table, built.labels)
 
     def record_end() -> None:
         try:
@@ -146,7 +148,8 @@ def _continue(pool: PoolResources, run: str, context: RequestContext) -> None:
         return
     record = launch_record(pool.store, run)
     assert record is not None  # the caller has found it
-    built = build_search(LaunchDocument.read(record["document"]), context)
+    # The table may have other classes by now.
+    built = build_search(LaunchDocument.read(record["document"]), context, record.get("labels", {}))
     _start(pool, built, load_prepared(pool.store, record["prepared"]), record["document"])
 
 

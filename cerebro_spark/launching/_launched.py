@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import document, write_document
@@ -36,6 +36,8 @@ class Launched:
         Launch document.
     convert_table : callable, optional
         Converts the table of the document to the columns that the model reads. Default: none.
+    labels : dict of str to list of str, optional
+        Names of the classes of each label that is a string, in the order of their numbers. Default: none.
     """
 
     search: Search
@@ -43,6 +45,7 @@ class Launched:
     experiment: Experiment
     document: dict[str, Any]
     convert_table: Callable[[Any], Any] | None = None
+    labels: dict[str, list[str]] = field(default_factory=dict)
 
 
 def write_record(store: Store, run: str, record: dict[str, Any]) -> None:
@@ -53,7 +56,8 @@ def write_record(store: Store, run: str, record: dict[str, Any]) -> None:
 def launch_record(store: Store, run: str) -> dict[str, Any] | None:
     """Read the record of a launch; None if the run was not launched in a pool.
 
-    The record has ``request`` (id), ``pool``, ``document``, ``prepared`` (name of the shards) and ``ended``.
+    The record has ``request`` (id), ``pool``, ``document``, ``prepared`` (name of the shards), ``labels`` (names of the
+    classes of string labels; missing in those of earlier versions) and ``ended``.
     """
     if not store.exists(_FOLDER, f"{run}.json"):
         return None

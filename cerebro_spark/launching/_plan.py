@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Journal
 from cerebro_spark.launching._document import LaunchDocument
+from cerebro_spark.launching._labels import describe_labels
 from cerebro_spark.launching._launched import Launched
 from cerebro_spark.launching._search import build_search
 from optimizer.errors import CerebroError
@@ -23,11 +24,12 @@ __all__ = ["PLAN"]
 def _plan(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     """Return the plan as text, its configurations and epochs, and a lower bound of its seconds if units are known."""
     read = LaunchDocument.read(document, needs_run=False)
-    plan = build_search(read, context).search.plan()
+    built = build_search(read, context)
+    plan = built.search.plan()
     workers = context.backend.num_workers
     unit_seconds = _unit_seconds(read, context)
     seconds = None if unit_seconds is None else plan.seconds(unit_seconds, workers=workers)
-    lines = [plan.explain()]
+    lines = [plan.explain(), *(f"  {line}" for line in describe_labels(built.labels))]
     if seconds is not None:
         lines.append(f"  at least {seconds:.3g} s on {workers} workers, from the units of a similar search")
     running = [run for run, each in context.searches.items() if isinstance(each, Launched) and not each.experiment.done]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ import cerebro_spark
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal, uses_slots
 from cerebro_spark.launching._document import LaunchDocument, columns_of
+from cerebro_spark.launching._labels import is_text, number_labels, read_classes
 from cerebro_spark.launching._launched import Launched, launch_record
 from cerebro_spark.launching._spaces import check_grid, search_space
-from cerebro_spark.launching._table import check_columns, table_schema
+from cerebro_spark.launching._table import check_columns, load_table, table_schema
 from cerebro_spark.tune import PROCEDURES
 from optimizer.errors import nearest
 from udfs.shards import load_prepared
@@ -51,16 +53,30 @@ class LaunchSearch:
         Converts the table to the columns that the model reads; None for a drill-down.
     prepared : PreparedData or None
         Shards of the parent of a drill-down; None if the table has to be prepared.
+    labels : dict of str to list of str
+        Names of the classes of each label that is a string, in the order of their numbers.
     """
 
     document: LaunchDocument
     search: Search
     convert_table: Callable[[Any], Any] | None
     prepared: PreparedData | None
+    labels: dict[str, list[str]] = field(default_factory=dict)
 
 
-def build_search(document: LaunchDocument, context: RequestContext) -> LaunchSearch:
+def build_search(
+    document: LaunchDocument, context: RequestContext, labels: dict[str, list[str]] | None = None
+) -> LaunchSearch:
     """Load the source of a launch, and validate everything that can be without training.
+
+    Parameters
+    ----------
+    document : LaunchDocument
+        Document.
+    context : RequestContext
+        Context of the request.
+    labels : dict of str to list of str, optional
+        Names of the classes that an earlier process read. Default: they are read from the table.
 
     Raises
     ------
@@ -74,24 +90,34 @@ def build_search(document: LaunchDocument, context: RequestContext) -> LaunchSea
         check_grid(document.search_space)
     prepared, convert, defaults = None, None, {}
     if document.parent:
-        parent, prepared = _parent(document, context)
+        parent, prepared, labels = _parent(document, context)
         trainer_fn, space = parent.trainer_fn, vars(parent)["search_space"]
         defaults = {name: getattr(parent, name) for name in ("metric", "mode", "seed", "keep", *_PREPARATION)}
         defaults |= {name: getattr(parent, name) for name in ("feature_columns", "label_columns")}
     else:
-        known = [each["name"] for each in table_schema(context.spark, document.table, document.table_format)["columns"]]
+        schema = table_schema(context.spark, document.table, document.table_format)["columns"]
+        known = [each["name"] for each in schema]
+        texts = [each["name"] for each in schema if is_text(each["type"])]
         check_columns([*columns_of(document.feature_columns), *document.label_columns], known)
-        source = _loaded(document, context)
+        if "builtin" in document.source:
+            # The network of a built-in model has an output per class.
+            labels = _classes(document, document.label_columns, texts, context) if labels is None else labels
+        source = _loaded(document, context, labels)
         trainer_fn, space = source.trainer_fn, source.search_space
         convert = getattr(source, "convert_table", None)
         defaults = dict(getattr(source, "settings", None) or {})
         columns = {"feature_columns": document.feature_columns, "label_columns": document.label_columns}
         defaults = {name: value for name, value in columns.items() if value} | defaults
-        labels = columns_of(defaults.get("label_columns") or [])
-        others = [*labels, *filter(None, [document.settings.get("weight_column")])]
+        label_columns = columns_of(defaults.get("label_columns") or [])
+        others = [*label_columns, *filter(None, [document.settings.get("weight_column")])]
         defaults.setdefault("feature_columns", [name for name in known if name not in others])
-        if not labels:
+        if not label_columns:
             raise InvalidArgumentError("label_columns must name the columns to predict, got none.")
+        # A script that converts its table numbers the labels itself.
+        if labels is None and convert in (None, getattr(_builtin(), "unchanged", None)):
+            labels = _classes(document, label_columns, texts, context)
+        if labels:
+            convert = partial(number_labels, labels=labels, convert=convert)
     # What only other procedures have is no setting of this one.
     settings = {
         name: value for name, value in defaults.items() if name in {*allowed, "feature_columns", "label_columns"}
@@ -110,7 +136,7 @@ def build_search(document: LaunchDocument, context: RequestContext) -> LaunchSea
         progress=False,
         **settings,
     )
-    return LaunchSearch(document, search, convert, prepared)
+    return LaunchSearch(document, search, convert, prepared, labels or {})
 
 
 def check_settings(document: LaunchDocument, allowed: Mapping[str, Parameter], search_class: str) -> None:
@@ -144,12 +170,24 @@ def _check_shards(document: LaunchDocument, parent: Search, table: str) -> None:
             )
 
 
-def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, PreparedData]:
-    """Return the search of the parent, and its shards."""
+def _classes(
+    document: LaunchDocument, columns: list[str], texts: list[str], context: RequestContext
+) -> dict[str, list[str]]:
+    """Read the classes of the labels that are strings; other labels need no Spark job."""
+    named = [name for name in columns if name in texts]
+    if not named:
+        return {}
+    table = load_table(context.spark, document.table, document.table_format)
+    with uses_slots(context.spark):
+        return read_classes(table, named)
+
+
+def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, PreparedData, dict[str, list[str]]]:
+    """Return the search of the parent, its shards, and the names of its classes."""
     known = context.searches.get(document.parent)
     if isinstance(known, Launched):
         _check_shards(document, known.search, _table_of(known.document, context))
-        return known.search, known.prepared
+        return known.search, known.prepared, known.labels
     record = launch_record(context.store, document.parent)
     if record is None:
         listed = sorted(context.searches)
@@ -158,9 +196,10 @@ def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, 
             f"run of source must be a search that this pool has launched ({shown}), got {document.parent!r}"
             f"{nearest(document.parent, listed) or '.'}"
         )
-    built = build_search(LaunchDocument.read(record["document"]), context)
+    built = build_search(LaunchDocument.read(record["document"]), context, record.get("labels", {}))
     _check_shards(document, built.search, _table_of(record["document"], context))
-    return built.search, load_prepared(context.store, Journal(context.store, document.parent).spec().prepared)
+    prepared = load_prepared(context.store, Journal(context.store, document.parent).spec().prepared)
+    return built.search, prepared, built.labels
 
 
 def typed_space(document: Mapping[str, Any], store: Store) -> dict[str, Any] | None:
@@ -178,13 +217,16 @@ def _table_of(document: Mapping[str, Any], context: RequestContext) -> str:
     return str(document.get("table") or "") if record is None else _table_of(record["document"], context)
 
 
-def _loaded(document: LaunchDocument, context: RequestContext) -> Any:
+def _loaded(document: LaunchDocument, context: RequestContext, labels: Mapping[str, list[str]] | None) -> Any:
     builtin = _builtin()
     if builtin is None:
         raise InvalidArgumentError(f"source must be a run of this pool, got {document.source!r}.")
+    plain = _plain(document)
+    if labels:
+        plain["settings"] = {"num_classes": max(2, *map(len, labels.values())), **plain["settings"]}
     # A source may look at the table with Spark.
     with uses_slots(context.spark):
-        return builtin.load_source(document.source, _plain(document), context)
+        return builtin.load_source(document.source, plain, context)
 
 
 def _plain(document: LaunchDocument) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class SettingsBody(BaseModel):
     search_space: Any = None
     feature_columns: Any = None
     label_columns: Any = None
+    labels: Any = None
     source: Any = None
     tensorboard: _Text = ""
 

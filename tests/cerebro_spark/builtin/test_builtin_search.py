@@ -95,6 +95,21 @@ def test_pretrained_minilm_learns_from_texts(spark: SparkSession, store: Store, 
     assert selection.best.metric == 1.0
 
 
+def test_whole_floats_are_classes(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "rows.parquet")
+    rows = [("a.png", 0.0, 0.5), ("b.png", 2.0, 1.0), ("c.png", float("nan"), 1.0), ("d.png", None, 1.0)]
+    spark.createDataFrame(rows, "photo string, kind double, share double").coalesce(1).write.parquet(table)
+    document: dict[str, Any] = {"table": table, "feature_columns": ["photo"], "label_columns": ["kind"]}
+    source = load_source({"builtin": "resnet50", "training": "full"}, document, Context(spark))
+    assert source.trainer_fn.classes == 3  # type: ignore[attr-defined]
+    converted = source.convert_table(spark.read.parquet(table))
+    assert dict(converted.dtypes)["kind"] == "bigint"
+    assert [row[0] for row in converted.select("kind").collect()] == [0, 2, None, None]
+    shares = document | {"label_columns": ["share"], "settings": {"num_classes": 2}}
+    with pytest.raises(LabelError, match=r"whole numbers from 0, got 0.5 in 'share'"):
+        load_source({"builtin": "resnet50", "training": "full"}, shares, Context(spark))
+
+
 def test_columns_and_labels_are_checked_before_training(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "rows.parquet")
     spark.createDataFrame([("a.png", "cat", -1)], "photo string, kind string, number int").write.parquet(table)

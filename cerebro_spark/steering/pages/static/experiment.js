@@ -96,7 +96,8 @@ function drawInfo() {
   }
   if (!byId("settings").children.length) {
     const { store, epochs, workers, parameters, pool, source, feature_columns: features, label_columns: labels, search_space: space } = info;
-    const launched = Object.entries({ pool, source, features, labels, "search space": space }).filter(([, value]) => value);
+    const classes = Object.values(info.labels ?? {}).map((names) => names.map((name, number) => `${number} = ${name}`).join(", ")).join("; ");
+    const launched = Object.entries({ pool, source, features, labels, classes, "search space": space }).filter(([, value]) => value);
     const settings = [...Object.entries({ store, epochs, workers, ...parameters }), ...launched];
     byId("settings").replaceChildren(...settings.flatMap(([name, value]) => row(name, setting(value))));
   }
