@@ -121,6 +121,10 @@ class PoolRequest:
             # The server is away: its users wait for it, too.
             self._cancelled.wait(backoff.next())
 
+    def keep_blob(self, sha256: str) -> None:
+        """Copy an uploaded file to the store, from which :meth:`blob` reads it while the server is away."""
+        self.store.write(self.blob(sha256), _BLOBS, sha256)
+
     def report(self, progress: dict[str, Any]) -> None:
         """Send progress to the user; raise :class:`RequestCancelled` if the user has cancelled the request."""
         self.check_cancelled()
