@@ -96,9 +96,8 @@ def check_written(
     if bad and errors == "raise":
         raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
     if empty_shards:
-        raise EmptyInputError(
-            f"training shard {empty_shards[0]} must have rows, got none ({listed(bad)}): lower num_shards"
-        )
+        remedy = "lower num_shards" if sum(received.values()) > sum(bad.values()) else "no row is left, correct them"
+        raise EmptyInputError(f"training shard {empty_shards[0]} must have rows, got none ({listed(bad)}): {remedy}")
 
 
 def _without_zeros(rows: Mapping[Any, int]) -> dict[Any, int]:

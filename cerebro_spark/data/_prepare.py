@@ -284,15 +284,16 @@ def _plan_shards(census: Census, num_shards: int, test_fraction: float, seed: in
     """Compute the sizes of the shards, after a check that they have enough rows."""
     validation_rows = round(census.rows * test_fraction)
     training_rows = census.rows - validation_rows
+    left_out = f". Rows are left out: {listed(census.dropped)}" if census.dropped else ""
     if training_rows < num_shards:
         raise EmptyInputError(
             f"num_shards must be at most the number of training rows, {training_rows} of {census.rows} complete rows "
-            f"(test_fraction={test_fraction}), got {num_shards}: lower num_shards"
+            f"(test_fraction={test_fraction}), got {num_shards}: lower num_shards{left_out}"
         )
     if test_fraction and not validation_rows:
         raise EmptyInputError(
             f"test_fraction must select at least one of {census.rows} complete rows, got {test_fraction}: raise it, or "
-            "set it to 0"
+            f"set it to 0{left_out}"
         )
     return ShardPlan(census.buckets, num_shards, validation_rows, seed)
 

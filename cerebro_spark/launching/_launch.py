@@ -7,10 +7,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from cerebro_spark.errors import BusyError, InvalidArgumentError
+from cerebro_spark.errors import BusyError, EmptyInputError, InvalidArgumentError
 from cerebro_spark.hopper import Journal, cancellable_trials, check_trainer
 from cerebro_spark.launching._document import LaunchDocument
 from cerebro_spark.launching._launched import Launched, delete_record, launch_record, launched_runs, write_record
+from cerebro_spark.launching._left_out import explain_reasons
 from cerebro_spark.launching._search import build_search, typed_space
 from cerebro_spark.launching._table import load_table
 from optimizer.errors import CerebroError
@@ -36,7 +37,7 @@ _LOOK_S = 1.0
 
 
 def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-    """Start a search, and return its run once it trains."""
+    """Start a search, and return its run once it trains, with the numbers of rows that are left out, if any."""
     read = LaunchDocument.read(document)
     request = cast("PoolRequest", context)
     pool = request.pool
@@ -69,7 +70,8 @@ def _launch(document: Mapping[str, Any], context: RequestContext) -> dict[str, A
             if not Journal(context.store, read.run).begun:
                 delete_record(context.store, read.run)
             raise
-    return {"run": read.run}
+    left_out = _left_out(built, prepared)
+    return {"run": read.run, "left_out": left_out} if left_out else {"run": read.run}
 
 
 LAUNCH = RequestHandler("launch", _launch)
@@ -112,7 +114,16 @@ def _prepare(built: LaunchSearch, context: RequestContext) -> PreparedData:
     )
     context.report({"step": "prepares the shards"})
     table = load_table(context.spark, built.document.table, built.document.table_format)
-    return built.search.prepare(table if built.convert_table is None else built.convert_table(table))
+    try:
+        return built.search.prepare(table if built.convert_table is None else built.convert_table(table))
+    except EmptyInputError as error:
+        raise EmptyInputError(explain_reasons(str(error), built.reasons)) from error
+
+
+def _left_out(built: LaunchSearch, prepared: PreparedData) -> dict[str, int]:
+    """Count the rows that are left out by reason; a drill-down, which prepares none, has no counts."""
+    dropped = {} if built.document.parent else prepared.dropped
+    return {explain_reasons(reason, built.reasons): rows for reason, rows in dropped.items()}
 
 
 def _start(pool: PoolResources, built: LaunchSearch, prepared: PreparedData, document: dict[str, Any]) -> None:
@@ -124,6 +135,7 @@ def _start(pool: PoolResources, built: LaunchSearch, prepared: PreparedData, doc
         "search_space": typed_space(document, pool.store),
         "source": read.source,
         "labels": built.labels,
+        "left_out": _left_out(built, prepared),
     }
     experiment = built.search.start(
         prepared, run_id=read.run, if_begun="resume", server=pool.server or None, details=details

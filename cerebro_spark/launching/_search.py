@@ -13,6 +13,7 @@ from cerebro_spark.hopper import Journal, uses_slots
 from cerebro_spark.launching._document import LaunchDocument, columns_of
 from cerebro_spark.launching._labels import is_text, number_labels, read_classes
 from cerebro_spark.launching._launched import Launched, launch_record
+from cerebro_spark.launching._left_out import reason_names
 from cerebro_spark.launching._spaces import check_grid, search_space
 from cerebro_spark.launching._table import check_columns, load_table, table_schema
 from cerebro_spark.tune import PROCEDURES
@@ -55,6 +56,8 @@ class LaunchSearch:
         Shards of the parent of a drill-down; None if the table has to be prepared.
     labels : dict of str to list of str
         Names of the classes of each label that is a string, in the order of their numbers.
+    reasons : dict of str to str
+        Reasons for which rows are left out, and their words for the user of the table.
     """
 
     document: LaunchDocument
@@ -62,6 +65,7 @@ class LaunchSearch:
     convert_table: Callable[[Any], Any] | None
     prepared: PreparedData | None
     labels: dict[str, list[str]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
 
 def build_search(
@@ -88,7 +92,7 @@ def build_search(
     check_settings(document, allowed, search_class.__name__)
     if document.procedure == "grid":
         check_grid(document.search_space)
-    prepared, convert, defaults = None, None, {}
+    prepared, convert, defaults, reasons = None, None, {}, {}
     if document.parent:
         parent, prepared, labels = _parent(document, context)
         trainer_fn, space = parent.trainer_fn, vars(parent)["search_space"]
@@ -111,6 +115,8 @@ def build_search(
         label_columns = columns_of(defaults.get("label_columns") or [])
         others = [*label_columns, *filter(None, [document.settings.get("weight_column")])]
         defaults.setdefault("feature_columns", [name for name in known if name not in others])
+        if "builtin" in document.source:
+            reasons = reason_names(columns_of(document.feature_columns), columns_of(defaults["feature_columns"]), texts)
         if not label_columns:
             raise InvalidArgumentError("label_columns must name the columns to predict, got none.")
         # A script that converts its table numbers the labels itself.
@@ -136,7 +142,7 @@ def build_search(
         progress=False,
         **settings,
     )
-    return LaunchSearch(document, search, convert, prepared, labels or {})
+    return LaunchSearch(document, search, convert, prepared, labels or {}, reasons)
 
 
 def check_settings(document: LaunchDocument, allowed: Mapping[str, Parameter], search_class: str) -> None:

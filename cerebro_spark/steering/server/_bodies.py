@@ -90,6 +90,7 @@ class SettingsBody(BaseModel):
     feature_columns: Any = None
     label_columns: Any = None
     labels: Any = None
+    left_out: Any = None
     source: Any = None
     tensorboard: _Text = ""
 

@@ -429,7 +429,8 @@ def test_a_corrupt_image_is_an_error_that_counts(photos: DataFrame, store: Store
 def test_nothing_but_corrupt_images(spark: SparkSession, store: Store) -> None:
     rows = few(spark, [(i, bytes([i])) for i in range(8)], "id int, photo binary")
     with pytest.raises(
-        EmptyInputError, match=r"training shard 0 must have rows, got none \(image in 'photo': [^:]+: 8 rows"
+        EmptyInputError,
+        match=r"training shard 0 must have rows, got none \(image in 'photo': [^:]+: 8 rows\): no row is left",
     ):
         photo_columns(rows, store, image_size=SIDE, errors="drop")
     assert store.list(FOLDER) == []

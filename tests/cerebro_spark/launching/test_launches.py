@@ -128,17 +128,21 @@ def test_a_search_and_its_drill_down_train_in_one_pool(client: Client, pool: Poo
 def test_labels_of_strings_are_numbered_alike_in_a_drill_down_and_after_a_restart(
     client: Client, pool: Pool, table: str, tmp_path: Path
 ) -> None:
-    names, path = {0: "no", 1: "yes"}, tmp_path / "named.parquet"
+    path, other = tmp_path / "named.parquet", tmp_path / "numbers.parquet"
     rows = pd.read_parquet(table)
-    named = rows.assign(label=rows["label"].map(names))
+    numbers = rows["label"].astype("Int64").where(rows.index > 1)
+    rows.assign(label=numbers).to_parquet(other)
+    named = rows.assign(label=numbers.map({0: "no", 1: "yes"}))
     named.to_parquet(path)
     document = launch_document(str(path), run="named", settings={"num_epochs": 1, "seed": 5})
     assert "labels: 0 = no, 1 = yes" in result(client, "plan", document)["text"]
-    result(client, "launch", document)
+    left_out = {"null in 'label'": 2}
+    assert result(client, "launch", document) == {"run": "named", "left_out": left_out}
     pool.searches["named"].experiment.wait(120)
-    assert client.experiment("named")["labels"] == {"label": ["no", "yes"]}
+    settings = client.experiment("named")
+    assert (settings["labels"], settings["left_out"]) == ({"label": ["no", "yes"]}, left_out)
     # The same shards as those of a table with numbers.
-    result(client, "launch", launch_document(table, run="numbers", settings={"num_epochs": 1, "seed": 5}))
+    result(client, "launch", launch_document(str(other), run="numbers", settings={"num_epochs": 1, "seed": 5}))
     pool.searches["numbers"].experiment.wait(120)
     first, second = (Journal(pool.store, run).spec().prepared for run in ("named", "numbers"))
     assert first == second and client.experiment("numbers")["labels"] == {}
@@ -215,6 +219,13 @@ def test_a_launch_that_does_not_begin_leaves_its_name_free(client: Client, pool:
     failed = ask(client, "launch", document)
     assert failed["state"] == "failed" and "unknown" in failed["message"]
     assert launch_record(pool.store, "later") is None and not Journal(pool.store, "later").begun
+
+
+def test_a_table_without_rows_to_train_on_is_explained(client: Client, table: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.parquet"
+    pd.read_parquet(table).assign(label=np.nan).to_parquet(path)
+    failed = ask(client, "launch", launch_document(str(path), run="empty"))
+    assert failed["message"] == "table must have rows to train on, got none (null in 'label': 300 rows)."
 
 
 def test_a_trainer_that_fails_is_refused_before_the_shards_are_prepared(

@@ -74,9 +74,15 @@ function describe(info) {
   return info.state === "away" ? `${running}. The search is not connected: commands wait until it is` : running;
 }
 
+function leftOut(info) {
+  const reasons = Object.entries(info.left_out ?? {});
+  const rows = (number) => `${number} ${number === 1 ? "row" : "rows"}`;
+  return reasons.length ? ` Left out of the table: ${reasons.map(([reason, number]) => `${rows(number)} (${reason})`).join(", ")}.` : "";
+}
+
 function drawInfo() {
   const { info } = model;
-  setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${describe(info)}.`);
+  setText(byId("summary"), `${info.procedure}, ${info.metric} (${info.mode}), ${model.rows.length} configurations, ${describe(info)}.${leftOut(info)}`);
   setText(byId("description"), info.description ?? "");
   byId("description").hidden = !info.description;
   if (info.parent && byId("origin").hidden) {
