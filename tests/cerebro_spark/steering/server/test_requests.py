@@ -189,8 +189,10 @@ def test_a_request_that_no_pool_answers_is_refused(ada: TestClient) -> None:
 
     assert refusal(LAUNCH) == (
         409,
-        "a pool of workers must be connected for requests. Start cerebro runner, or cerebro serve --master, and "
-        "wait until it says that its pool answers.",
+        (
+            "a pool of workers must be connected for requests. Start cerebro runner, or cerebro serve --master, and "
+            "wait until it says that its pool answers."
+        ),
     )
     pool = FakePool(ada)
     status, message = refusal({**LAUNCH, "pool": "p2"})
