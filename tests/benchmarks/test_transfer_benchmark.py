@@ -19,6 +19,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
 
+@pytest.mark.slow
 def test_the_last_line_is_the_ratios() -> None:
     small = ["--model", "squeezenet1_1", "--layers", "2", "--image-size", "64", "--images", "8", "--sweep", "4"]
     done = run(*small, "--repeats", "1", "--json")
