@@ -60,10 +60,10 @@ class FakeRunner:
         self.numbers = reply.json()["next"]
         return dict(reply.json())
 
-    def begin(self, *trials: str) -> None:
-        """Register the run, and start configurations."""
+    def begin(self, *trials: str, **params: Any) -> None:
+        """Register the run, and start configurations of the same hyperparameters."""
         self.register()
-        self.report("orders", order(decisions=[start(trial) for trial in trials]))
+        self.report("orders", order(decisions=[start(trial, params=params or None) for trial in trials]))
 
     def train(self, trial: str, number: int, loss: float | str = 0.5) -> None:
         """Train an epoch."""

@@ -55,7 +55,7 @@ def test_a_full_disk_loses_no_acknowledged_command(small_disk: Callable[[str], P
     folder = small_disk("3m")
     engine = open_database(folder / "server.sqlite")
     client = open_client(engine)
-    FakeRunner(client).begin("c000")
+    FakeRunner(client).begin("c000", n=0, text="")
     acknowledged = fill(client)
     assert acknowledged
     # Reading goes on, and the disk may be full at the next start too.
@@ -73,7 +73,7 @@ def test_a_full_database_goes_on_once_there_is_room(tmp_path: Path) -> None:
     event.listen(engine, "begin", lambda each: each.exec_driver_sql(f"PRAGMA max_page_count = {pages[0]}").close())
     client = open_client(engine)
     runner = FakeRunner(client)
-    runner.begin("c000")
+    runner.begin("c000", n=0, text="")
     acknowledged = fill(client)
     assert acknowledged
     pages[0] = 100_000
@@ -105,7 +105,7 @@ def test_a_clock_that_is_set_back_changes_no_order(tmp_path: Path, monkeypatch: 
     engine = open_database(tmp_path / "server.sqlite")
     client = open_client(engine)
     runner = FakeRunner(client)
-    runner.begin("c000")
+    runner.begin("c000", n=0)
     now = time.time()
     sent = []
     for number in range(5):
