@@ -37,6 +37,12 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRunn
         yield runner
 
 
+def start_of_three(runner: FakeRunner) -> None:
+    """Start a configuration of three hyperparameters."""
+    params = {"lr": 0.1, "hidden": 8, "activation": "tanh"}
+    runner.report("orders", order(decisions=[start("c002", params=params)]))
+
+
 def cerebro(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == code, (done.output, done.exception)
@@ -86,12 +92,13 @@ def test_stop_prints_the_effect_and_the_outcome(runner: FakeRunner) -> None:
             {"command": "clone", "trial": "c000", "params": {"lr": 0.01}, "epoch": 1, "epochs": 2},
         ),
         (
-            ["add", "r1", "lr=0.5", "hidden=[8, 8]", "activation=relu"],
-            {"command": "add", "params": {"lr": 0.5, "hidden": [8, 8], "activation": "relu"}, "epochs": None},
+            ["add", "r1", "lr=0.5", "hidden=16", "activation=relu"],
+            {"command": "add", "params": {"lr": 0.5, "hidden": 16, "activation": "relu"}, "epochs": None},
         ),
     ],
 )
 def test_a_command_stays_pending_without_a_runner(runner: FakeRunner, words: list[str], command: Any) -> None:
+    start_of_three(runner)
     output = cerebro(*words, "--wait", "0")
     (pending,) = runner.pending()
     assert pending["command"] == command
@@ -99,6 +106,7 @@ def test_a_command_stays_pending_without_a_runner(runner: FakeRunner, words: lis
 
 
 def test_configurations_of_a_space_are_added(runner: FakeRunner, tmp_path: Path) -> None:
+    start_of_three(runner)
     space = tmp_path / "space.json"
     space.write_text(
         '{"lr": {"kind": "loguniform", "low": 0.001, "high": 0.1}, "hidden": {"kind": "fixed", "value": 8}}'
