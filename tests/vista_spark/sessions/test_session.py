@@ -60,7 +60,7 @@ def test_a_users_folder_that_hides_a_package_is_named(tmp_path: Path) -> None:
 def test_no_pyspark_is_said_with_the_remedy(tmp_path: Path) -> None:
     """It comes with an extra: a cluster has its own."""
     code = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; {}"
-    for statement in ("import vista_spark", "from cerebro_spark import GridSearch"):
+    for statement in ("from vista_spark import FeatureTransfer", "from cerebro_spark import GridSearch"):
         done = _python(code.format(statement), tmp_path)
         assert done.returncode != 0
         assert (
