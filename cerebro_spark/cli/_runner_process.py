@@ -52,7 +52,7 @@ class RunnerProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the process; kill it if it takes too long."""
+        """End the process, if it has started; kill it if it takes too long."""
         with self._lock:
             self._stopping.set()
             process = self._process
@@ -63,7 +63,8 @@ class RunnerProcess:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _supervise(self) -> None:
         failures = 0

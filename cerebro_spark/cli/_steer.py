@@ -22,6 +22,7 @@ from cerebro_spark.cli._server_options import (
     send_to,
 )
 from cerebro_spark.steering import Client
+from optimizer.errors import InvalidArgumentError
 from optimizer.steering import Add, Clone, End, Extend, Pause, Prioritise, Resume, Stop
 from udfs.cli import refused_before_spark
 
@@ -128,15 +129,22 @@ def add_command(
     """Train another configuration, or several from a space."""
     with refused_before_spark():
         params = named_values(values or [])
-        command = None if count is not None else Add(params, epochs)
+        if space is not None and count is None:
+            raise InvalidArgumentError("--count must be the number of configurations to draw from --space, got none.")
+        domains = None if space is None else _read_space(space)
     client = Client(server)
-    if command is not None:
-        send_commands(client, run, [command], wait)
+    if count is None:
+        send_commands(client, run, [Add(params, epochs)], wait)
         return
-    domains: dict[str, Any] = (
-        client.narrowed(run)["search_space"] if space is None else json.loads(space.read_text("utf-8"))
-    )
+    if domains is None:
+        domains = client.narrowed(run)["search_space"]
     fixed = {name: {"kind": "fixed", "value": value} for name, value in params.items()}
-    assert count is not None
     sent = client.add_from(run, {**domains, **fixed}, count=count, seed=seed, epochs=epochs)["commands"]
     print_outcomes(client, run, sent, wait)
+
+
+def _read_space(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"--space must be a JSON file of a search space, got {path}: {error}") from error

@@ -7,37 +7,11 @@ from typing import Any
 
 from cerebro_spark.tune import grid
 from optimizer.errors import InvalidArgumentError, nearest
-from optimizer.space import Space, choice, integer, log_uniform, uniform
+from optimizer.space import Space, read_domain
 
-__all__ = ["check_grid", "read_space", "search_space"]
+__all__ = ["check_grid", "search_space"]
 
 _UNKNOWN = object()
-
-# Fields of each kind: those that it needs, and those that it may have.
-_KINDS = {
-    "loguniform": ({"low", "high"}, set()),
-    "uniform": ({"low", "high"}, {"step"}),
-    "int": ({"low", "high"}, {"step"}),
-    "choice": ({"values"}, set()),
-    "fixed": ({"value"}, set()),
-}
-
-
-def read_space(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the domains of a launch document by name.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A domain is not valid; the message names it.
-
-    Examples
-    --------
-    >>> rate = {"kind": "loguniform", "low": 1e-4, "high": 0.1}
-    >>> sorted(Space(read_space({"lr": rate, "hidden": {"kind": "fixed", "value": 8}})).sample(0, 0))
-    ['hidden', 'lr']
-    """
-    return {name: _domain(name, entry) for name, entry in document.items()}
 
 
 def check_grid(document: Mapping[str, Any]) -> None:
@@ -72,7 +46,7 @@ def search_space(document: Mapping[str, Any], default: Any) -> Any:
     InvalidArgumentError
         A domain is not valid, or the source has no hyperparameter of a name.
     """
-    chosen = read_space(document)
+    chosen = {name: read_domain(name, entry) for name, entry in document.items()}
     if not chosen:
         return default
     entries = _entries(default)
@@ -101,22 +75,3 @@ def _entries(default: Any) -> dict[str, Any]:
             return domains | constants
         return dict.fromkeys(default.sample(0, 0), _UNKNOWN)
     return dict.fromkeys((name for params in grid(default) for name in params), _UNKNOWN)
-
-
-def _domain(name: str, entry: Any) -> Any:
-    kind = entry.get("kind") if isinstance(entry, Mapping) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidArgumentError(f"search_space[{name!r}] must have a kind of {', '.join(_KINDS)}, got {entry!r}.")
-    fields = {key: value for key, value in entry.items() if key != "kind" and value is not None}
-    needed, optional = _KINDS[kind]
-    if kind == "fixed" and "value" in entry:
-        return entry["value"]
-    if not needed <= set(fields) <= needed | optional:
-        listed = ", ".join(sorted(needed)) + (f" and may have {', '.join(sorted(optional))}" if optional else "")
-        raise InvalidArgumentError(f"search_space[{name!r}] of kind {kind} must have {listed}, got {dict(entry)!r}.")
-    try:
-        if kind == "choice":
-            return choice(fields["values"])
-        return {"loguniform": log_uniform, "uniform": uniform, "int": integer}[kind](**fields)  # type: ignore[operator]
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"search_space[{name!r}] must be a valid domain: {error}") from error

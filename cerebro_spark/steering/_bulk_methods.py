@@ -10,7 +10,7 @@ from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from cerebro_spark.steering._http import Connection
     from optimizer.space import Space
@@ -159,38 +159,23 @@ def draw_configurations(space: Space | Mapping[str, Any], count: int, seed: int 
     >>> draw_configurations({"units": {"kind": "choice", "values": [16, 32]}, "lr": {"kind": "fixed", "value": 1}}, 2)
     [{'units': 16, 'lr': 1}, {'units': 32, 'lr': 1}]
     """
-    from optimizer.space import Space
+    from optimizer.space import Space, read_domain
 
     whole("count", count, why="It is the number of configurations.")
     whole("seed", seed, 0)
-    chosen = space if isinstance(space, Space) else Space({name: _domain(name, each) for name, each in space.items()})
+    if not isinstance(space, Space):
+        # Entries without a kind, such as values and lists, are those of Space.
+        typed = {name: each for name, each in space.items() if isinstance(each, dict) and "kind" in each}
+        space = Space({**space, **{name: read_domain(name, each) for name, each in typed.items()}})
     drawn: list[Mapping[str, Any]] = []
     # Spaces of a few values repeat configurations.
     for number in range(100 * count):
-        params = chosen.sample(seed, number)
+        params = space.sample(seed, number)
         if params not in drawn:
             drawn.append(params)
         if len(drawn) == count:
             return drawn
     raise InvalidArgumentError(f"count must be at most {len(drawn)}, the configurations of the space, got {count}.")
-
-
-def _domain(name: str, entry: Any) -> Any:
-    from optimizer.space import choice, integer, log_uniform, uniform
-
-    if not isinstance(entry, dict) or "kind" not in entry:
-        return entry
-    makers: dict[str, Callable[..., Any]] = {"uniform": uniform, "loguniform": log_uniform, "int": integer}
-    fields = {key: value for key, value in entry.items() if key != "kind" and value is not None}
-    try:
-        if entry["kind"] == "fixed":
-            return fields["value"]
-        return choice(fields["values"]) if entry["kind"] == "choice" else makers[entry["kind"]](**fields)
-    except (KeyError, TypeError) as error:
-        kinds = ", ".join((*makers, "choice", "fixed"))
-        raise InvalidArgumentError(
-            f"search_space[{name!r}] must have one of the kinds {kinds} and its fields, got {entry!r}."
-        ) from error
 
 
 def _body(command: str, where: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Search spaces: random configurations, grids and small changes, each a function of a seed (Cerebro, Section 3.4)."""
 
 from optimizer.space._dimension import Dimension
+from optimizer.space._domain_form import read_domain
 from optimizer.space._errors import SpaceError
 from optimizer.space._range import integer, log_integer, log_uniform, uniform
 from optimizer.space._space import Space
@@ -14,5 +15,6 @@ __all__ = [
     "integer",
     "log_integer",
     "log_uniform",
+    "read_domain",
     "uniform",
 ]

@@ -25,7 +25,6 @@ _LOG = logging.getLogger(__name__)
 
 # Shortest time between two rounds of reports: progress in between is replaced by the latest.
 _ROUND_S = 0.2
-_FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
 class Outbox:
@@ -81,7 +80,7 @@ class Outbox:
                 self._reports.clear()
 
     def _send_all(self) -> None:
-        backoff = Backoff(_FIRST_S, _LONGEST_S)
+        backoff = Backoff()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._reports or self._closing)

@@ -35,8 +35,6 @@ __all__ = ["Pool"]
 
 _LOG = logging.getLogger(__name__)
 
-# Between two attempts to reach a server: the first, and the longest.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
 # Seconds that a server may hold a request for requests.
 _WAIT_S = 20
 # For the outcomes that the server does not have yet, when the pool closes.
@@ -172,7 +170,7 @@ class Pool:
     def _poll(self) -> None:
         """Ask for requests and cancellations until the pool closes."""
         assert self._connection is not None  # serve() has set it
-        backoff, after, is_registered, was_away = Backoff(_FIRST_S, _LONGEST_S), 0, False, False
+        backoff, after, is_registered, was_away = Backoff(), 0, False, False
         while not self._closing.is_set():
             try:
                 if not is_registered:
@@ -225,8 +223,9 @@ class Pool:
         return int(record["number"])
 
     def _cancel(self, ident: str) -> None:
-        if ident in self._open:
-            self._open[ident].cancel()
+        # Its thread may end the request meanwhile.
+        if request := self._open.get(ident):
+            request.cancel()
         assert self._outbox is not None  # serve() has set it
         self._outbox.put(ident, {"state": "cancelled"})
 

@@ -29,8 +29,6 @@ __all__ = ["PoolRequest", "PoolResources"]
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 5000
-# Between two attempts to reach a server: the first, and the longest.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Folder of the store.
 _BLOBS = "blobs"
@@ -110,7 +108,7 @@ class PoolRequest:
             raise InvalidArgumentError(f"sha256 must be that of an uploaded file, got {str(sha256)[:100]!r}.")
         if self.store.exists(_BLOBS, sha256):
             return bytes(self.store.read(_BLOBS, sha256))
-        backoff = Backoff(_FIRST_S, _LONGEST_S)
+        backoff = Backoff()
         while True:
             self.check_cancelled()
             try:

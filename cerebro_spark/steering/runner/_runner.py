@@ -32,8 +32,6 @@ _LOG = logging.getLogger(__name__)
 
 # Between two looks for new documents of the journal.
 _LOOK_S = 0.5
-# Between two attempts to reach a server: the first, and the longest.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
 # Longest time between two attempts when the search is over.
 _LAST_S = 1.0
 # Seconds that a server may hold a request for commands.
@@ -133,7 +131,7 @@ class Runner:
 
     def _report(self) -> None:
         """Send the documents of the journal as they are written, and in the end that the search is over."""
-        backoff = Backoff(_FIRST_S, _LONGEST_S)
+        backoff = Backoff()
         while not self._delivered.is_set():
             closing = self._closing.is_set()
             try:
@@ -193,7 +191,7 @@ class Runner:
 
     def _obey(self) -> None:
         """Carry out the commands of the server in their order."""
-        backoff = Backoff(_FIRST_S, _LONGEST_S)
+        backoff = Backoff()
         while not self._registered.wait(_LOOK_S):
             if self._closing.is_set():
                 return

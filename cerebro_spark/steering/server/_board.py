@@ -99,7 +99,7 @@ class Board:
         self._seen[name] = time.monotonic()
 
     def forget_runner(self, name: int | str) -> None:
-        """Record that a runner has said goodbye."""
+        """Record that a runner has disconnected."""
         self._seen.pop(name, None)
 
     def has_runner(self, name: int | str) -> bool:

@@ -19,8 +19,8 @@ __all__ = ["CorrectionBody", "correction_router"]
 
 _Editor = Annotated[Principal, Depends(editor)]
 _Text = Annotated[str, Field(max_length=1000, strict=True)]
+# JavaScript and SQLite round larger numbers.
 _Finite = Annotated[StrictFloat, Field(gt=-(1 << 53), lt=1 << 53)]
-# JavaScript and SQLite read larger numbers as other ones.
 _Whole = Annotated[StrictInt, Field(gt=-(1 << 53), lt=1 << 53)]
 _Column = Annotated[str, Query(min_length=1, max_length=1000)]
 _Value = StrictBool | _Whole | _Finite | _Text
@@ -52,9 +52,7 @@ def correction_router(board: Board) -> APIRouter:
         response_class=Response,
         responses={200: {"content": {"text/csv": {}}}},
     )
-    def export_corrections(
-        run: str, id_column: Annotated[str, Query(min_length=1, max_length=1000)] = "id"
-    ) -> Response:
+    def export_corrections(run: str, id_column: _Column = "id") -> Response:
         text = _corrections.corrections_csv(board, run, id_column)
         headers = {"Content-Disposition": 'attachment; filename="corrections.csv"'}
         return Response(text.encode("utf-8", "replace"), media_type="text/csv; charset=utf-8", headers=headers)

@@ -80,3 +80,8 @@ def test_a_runner_that_fails_is_started_again_a_few_times(tmp_path: Path, monkey
     process._thread.join(60)
     assert (tmp_path / "began").read_text().split() == ["once"] * 3
     process.stop()
+
+
+def test_a_runner_that_has_not_started_is_stopped() -> None:
+    """A server whose port is taken says so, and starts no runner."""
+    RunnerProcess([]).stop()

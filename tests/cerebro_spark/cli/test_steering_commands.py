@@ -152,10 +152,14 @@ def test_a_command_that_the_search_refuses_ends_with_code_1(runner: FakeRunner) 
     thread.join(20)
 
 
-def test_wrong_values_send_nothing(runner: FakeRunner) -> None:
+def test_wrong_values_send_nothing(runner: FakeRunner, tmp_path: Path) -> None:
     assert "where must be status=, owner= or text=" in cerebro("stop", "r1", "--where", "loss=0.5", code=2)
     assert "name configurations, or conditions" in cerebro("stop", "r1", code=2)
     assert "hyperparameters must be NAME=VALUE" in cerebro("add", "r1", "lr", code=2)
+    assert "--count must be the number" in cerebro("add", "r1", "--space", "space.json", code=2)
+    (tmp_path / "list.json").write_text("[1]")
+    for path in (tmp_path / "none.json", tmp_path / "list.json"):
+        assert "--space must be a JSON file" in cerebro("add", "r1", "--count", "2", "--space", str(path), code=2)
     done = CliRunner().invoke(app, ["stop", "r1", "c007"])
     assert "trial must be a configuration of the run, got 'c007'" in str(done.exception)
     assert runner.pending() == []

@@ -384,7 +384,7 @@ def test_a_stopped_member_of_a_rung_is_not_promoted_and_blocks_nobody() -> None:
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("kind", ["halving", "hyperband", "asha"])
 def test_a_rung_does_not_wait_for_a_configuration_that_a_user_stops(kind: str, waits: bool) -> None:
-    """Whether it still trains or waits at the rung already; the reasons name rung, place and rule."""
+    """It makes no difference if the configuration still trains or waits; the reasons name rung, place and rule."""
     search: Procedure = {
         "halving": lambda: SuccessiveHalving(DRAWS, configurations=3, max_epochs=3),
         "hyperband": lambda: Hyperband(DRAWS, max_epochs=3, brackets="in turn"),

@@ -17,7 +17,7 @@ pytest.importorskip("httpx")
 from live_server import TOKEN, http_client, live_server
 
 from cerebro_spark.steering import Client, ServerError
-from cerebro_spark.steering.runner import Pool, _outbox, _pool, _pool_request
+from cerebro_spark.steering.runner import Pool, _backoff, _outbox, _pool
 from optimizer.errors import InvalidArgumentError
 from udfs.requests import RequestHandler
 from udfs.store import Store
@@ -32,9 +32,8 @@ BACKEND: Any = SimpleNamespace(num_workers=2, spark=None)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEREBRO_TOKEN", TOKEN)
-    for module in (_pool, _pool_request, _outbox):
-        monkeypatch.setattr(module, "_FIRST_S", 0.02)
-        monkeypatch.setattr(module, "_LONGEST_S", 0.1)
+    monkeypatch.setattr(_backoff, "_FIRST_S", 0.02)
+    monkeypatch.setattr(_backoff, "_LONGEST_S", 0.1)
     monkeypatch.setattr(_outbox, "_ROUND_S", 0.01)
     monkeypatch.setattr(_pool, "_DELIVERY_S", 5.0)
 
@@ -227,7 +226,7 @@ def test_names_and_addresses_are_checked(handlers: Handlers, tmp_path: Path) -> 
         make_pool(handlers, tmp_path).context()
 
 
-def test_the_token_of_a_viewer_is_no_secret_of_a_pool(server: str, handlers: Handlers, tmp_path: Path) -> None:
+def test_a_pool_needs_a_token(server: str) -> None:
     with http_client(server) as client:
         del client.headers["Authorization"]
         assert client.put("/api/v1/runner/pools/p1", json={"kinds": []}).status_code in {401, 403}

@@ -12,8 +12,7 @@ import pytest
 from played_server import TOKEN, PlayedServer
 
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.steering.runner import Connection, Runner, _runner, connect
-from cerebro_spark.steering.runner._backoff import Backoff
+from cerebro_spark.steering.runner import Connection, Runner, _backoff, _runner, connect
 from cerebro_spark.steering.runner._journal_documents import JournalDocuments
 from udfs.documents import write_document
 from udfs.store import Store, StoreError
@@ -90,8 +89,10 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_LOOK_S": 0.02, "_FIRST_S": 0.01, "_LONGEST_S": 0.1, "_LAST_S": 0.05, "_WAIT_S": 1}.items():
+    for name, value in {"_LOOK_S": 0.02, "_LAST_S": 0.05, "_WAIT_S": 1}.items():
         monkeypatch.setattr(_runner, name, value)
+    monkeypatch.setattr(_backoff, "_FIRST_S", 0.01)
+    monkeypatch.setattr(_backoff, "_LONGEST_S", 0.1)
 
 
 @pytest.fixture
@@ -316,5 +317,5 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def test_delays_leave_the_generator_of_seeded_programs_alone() -> None:
     state = random.getstate()
-    assert 0.5 <= Backoff(first_s=1.0, longest_s=8.0).next() <= 1.0
+    assert 0.005 <= _backoff.Backoff().next() <= 0.01
     assert random.getstate() == state

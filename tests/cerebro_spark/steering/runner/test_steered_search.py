@@ -17,7 +17,7 @@ from searches import adult, common, disk_full_after, search, states
 from cerebro_spark import GridSearch, Selection, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import Journal
-from cerebro_spark.steering.runner import _runner
+from cerebro_spark.steering.runner import _backoff, _runner
 from optimizer.procedures import Added, Extended, OutOfTime, Stopped
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEREBRO_TOKEN", TOKEN)
-    for name, value in {"_LOOK_S": 0.02, "_FIRST_S": 0.01, "_LONGEST_S": 0.1, "_LAST_S": 0.05, "_WAIT_S": 1}.items():
+    for name, value in {"_LOOK_S": 0.02, "_LAST_S": 0.05, "_WAIT_S": 1}.items():
         monkeypatch.setattr(_runner, name, value)
+    monkeypatch.setattr(_backoff, "_FIRST_S", 0.01)
+    monkeypatch.setattr(_backoff, "_LONGEST_S", 0.1)
 
 
 @pytest.fixture

@@ -9,40 +9,29 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from starlette.testclient import TestClient
 from steered_runs import FakeRunner, epoch, order, start, unit
 
-from cerebro_spark.steering.server import create_server, open_database
 from cerebro_spark.steering.server._notebook import notebook
-from udfs.web import WebSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from starlette.testclient import TestClient
 
 RUN = "/api/v1/experiments/r1"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    """A client of a server with a run of eight configurations, of which the fifth is the best."""
-    engine = open_database(tmp_path / "server.sqlite")
-    settings = WebSettings()
-    app = create_server(settings, engine, [])
-
-    def connected(role: Any) -> TestClient:
-        token = app.state.accounts.set_program(role, role)
-        return TestClient(app, base_url=settings.url, headers={"Authorization": f"Bearer {token}"})
-
-    runner = FakeRunner(connected("runner"))
+def client(clients: Callable[[str, Any], TestClient]) -> TestClient:
+    """Make a client of a server with a run of eight configurations, of which the fifth is the best."""
+    runner = FakeRunner(clients("cluster", "runner"))
     runner.register()
     params = {f"c{place:03}": {"lr": 10.0 ** -(place % 4 + 1), "act": "ab"[place // 4]} for place in range(8)}
     runner.report("orders", order(decisions=[start(trial, params=each) for trial, each in params.items()]))
     for place, trial in enumerate(params):
         runner.report("units", [unit(trial, 0)])
         runner.report("orders", order([epoch(trial, 1, abs(place - 4) + 0.5)]))
-    yield connected("viewer")
-    engine.dispose()
+    return clients("ada", "viewer")
 
 
 def test_a_viewer_reads_the_narrowed_space(client: TestClient) -> None:

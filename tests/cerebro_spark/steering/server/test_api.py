@@ -10,38 +10,14 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from starlette.testclient import TestClient
 from steered_runs import SETTINGS, FakeRunner, epoch, order, origin, start, unit
 
-from cerebro_spark.steering.server import create_server, open_database
 from optimizer.steering import document_digest
-from udfs.web import WebSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from starlette.testclient import TestClient
 
 RUN = "/api/v1/experiments/r1"
-
-
-@pytest.fixture
-def clients(tmp_path: Path) -> Iterator[Callable[[str, Any], TestClient]]:
-    """Make clients by name and role, of one server."""
-    engine = open_database(tmp_path / "server.sqlite")
-    settings = WebSettings()
-    app = create_server(settings, engine, [])
-
-    def make(name: str, role: Any) -> TestClient:
-        token = app.state.accounts.set_program(name, role)
-        return TestClient(app, base_url=settings.url, headers={"Authorization": f"Bearer {token}"})
-
-    yield make
-    engine.dispose()
-
-
-@pytest.fixture
-def ada(clients: Callable[[str, Any], TestClient]) -> TestClient:
-    return clients("ada", "editor")
 
 
 @pytest.fixture

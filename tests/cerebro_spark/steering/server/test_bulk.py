@@ -9,27 +9,20 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from starlette.testclient import TestClient
 from steered_runs import FakeRunner, order, start
 
-from cerebro_spark.steering.server import create_server, open_database
-from udfs.web import WebSettings
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from starlette.testclient import TestClient
 
 BULK = "/api/v1/experiments/r1/commands/bulk"
 EFFECT = "/api/v1/experiments/r1/effects/bulk"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    engine = open_database(tmp_path / "server.sqlite")
-    app = create_server(WebSettings(), engine, [])
-    token = app.state.accounts.set_program("ada", "owner")
-    yield TestClient(app, base_url=WebSettings().url, headers={"Authorization": f"Bearer {token}"})
-    engine.dispose()
+def client(clients: Callable[[str, Any], TestClient]) -> TestClient:
+    return clients("ada", "owner")
 
 
 @pytest.fixture

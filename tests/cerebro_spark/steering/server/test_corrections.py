@@ -10,38 +10,19 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("sqlalchemy")
 
-from starlette.testclient import TestClient
 from steered_runs import FakeRunner
 
-from cerebro_spark.steering.server import create_server, open_database
-from udfs.web import WebSettings
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from starlette.testclient import TestClient
 
 PATH = "/api/v1/experiments/r1/corrections"
 
 
-@pytest.fixture
-def clients(tmp_path: Path) -> Iterator[Callable[[str, Any], TestClient]]:
-    """Make clients by name and role, of one server with a run."""
-    engine = open_database(tmp_path / "server.sqlite")
-    settings = WebSettings()
-    app = create_server(settings, engine, [])
-
-    def make(name: str, role: Any) -> TestClient:
-        token = app.state.accounts.set_program(name, role)
-        return TestClient(app, base_url=settings.url, headers={"Authorization": f"Bearer {token}"})
-
-    FakeRunner(make("cluster", "runner")).begin("c000")
-    yield make
-    engine.dispose()
-
-
-@pytest.fixture
-def ada(clients: Callable[[str, Any], TestClient]) -> TestClient:
-    return clients("ada", "editor")
+@pytest.fixture(autouse=True)
+def _run(clients: Callable[[str, Any], TestClient]) -> None:
+    FakeRunner(clients("cluster", "runner")).begin("c000")
 
 
 def correct(client: TestClient, row: Any, label: Any, **more: Any) -> dict[str, Any]:
