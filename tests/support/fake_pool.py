@@ -1,68 +1,39 @@
-"""Pool of workers without Spark: answers requests over the REST API, and starts runs of a fake runner."""
+"""Pool of workers without Spark that answers the requests of a launch, and starts runs of a fake runner."""
 
 from __future__ import annotations
 
-import http.client
-import json
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fake_runner import FakeRunner
+from handler_pool import HandlerPool
+
+from udfs.requests import RequestHandler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["COLUMNS", "FakePool"]
 
-_KINDS = ["schema", "plan", "script", "launch"]
 COLUMNS = {"age": "int", "hours <b>": "double", "image": "binary", "label": "int"}
 """Types of the columns of each table, one of which has a name that must not become markup."""
 
 
-class FakePool:
-    """Pool that answers in a thread until it is closed.
+class FakePool(HandlerPool):
+    """Pool whose launches are runs of a fake runner; parameters as for the pool of handlers."""
 
-    Parameters
-    ----------
-    port : int
-        Port of the server.
-    token : str
-        Access token with the role ``runner``.
-    **settings
-        Settings of the pool, in place of the usual ones.
-    """
-
-    def __init__(self, port: int, token: str, **settings: Any) -> None:
-        self._port, self._token = port, token
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
         self.answered: list[tuple[str, dict[str, Any]]] = []
         self.runners: dict[str, FakeRunner] = {}
-        usual = {"master": "local[2]", "workers": 2, "store": "file:///data", "kinds": _KINDS, "scripts": True}
-        self._ask("PUT", "pools/p1", {**usual, "session": "s1", **settings})
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        answers = {"schema": self._schema, "plan": self._plan, "script": self._script, "launch": self._launch}
+        handlers = [RequestHandler(kind, partial(self._record, kind, answer)) for kind, answer in answers.items()]
+        usual = {"master": "local[2]", "workers": 2, "store": "file:///data", "scripts": True}
+        super().__init__(port, token, *handlers, name="p1", **usual)
 
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-
-    def _serve(self) -> None:
-        last = 0
-        while not self._closing.is_set():
-            for record in self._ask("GET", f"pools/p1/requests?session=s1&wait=0.2&after={last}")["requests"]:
-                last = record["number"]
-                self._answer(record)
-
-    def _answer(self, record: Mapping[str, Any]) -> None:
-        kind, document = record["kind"], record["document"]
+    def _record(self, kind: str, answer: Any, document: dict[str, Any], context: Any) -> dict[str, Any]:
         self.answered.append((kind, document))
-        try:
-            outcome = {"state": "done", "result": getattr(self, f"_{kind}")(document)}
-        except ValueError as error:
-            outcome = {"state": "failed", "message": str(error)}
-        self._ask("POST", f"requests/{record['id']}?session=s1", outcome)
+        return answer(document)
 
     def _schema(self, document: Mapping[str, Any]) -> dict[str, Any]:
         if not document["table"].endswith(".parquet"):
@@ -78,7 +49,7 @@ class FakePool:
         return {"text": text, "configurations": 16, "epochs": 160, "seconds": 5400.0}
 
     def _script(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        if "syntax error" in (text := self._blob(document["script"])):
+        if "syntax error" in (text := self.blob(document["script"]).decode()):
             raise ValueError("line 3: SyntaxError: invalid syntax")
         space = {"lr": {"kind": "loguniform", "low": 1e-4, "high": 0.1}, "act": {"kind": "choice", "values": ["relu"]}}
         return {"trainer": True, "search_space": space, "settings": {"num_epochs": 7, "depth": 3}, "text": text}
@@ -95,21 +66,3 @@ class FakePool:
             runner.train(f"c{place:03}", 0.9 - 0.1 * place)
         self.runners[run] = runner
         return {"run": run}
-
-    def _blob(self, sha256: str) -> str:
-        return self._read("GET", f"blobs/{sha256}").decode()
-
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        return json.loads(self._read(method, path, body))
-
-    def _read(self, method: str, path: str, body: Any = None) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
-            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-            connection.request(method, f"/api/v1/runner/{path}", None if body is None else json.dumps(body), headers)
-            reply = connection.getresponse()
-            content = reply.read()
-        finally:
-            connection.close()
-        assert reply.status < 300, content
-        return content

@@ -23,15 +23,29 @@ _QUEUED = "explain"
 
 
 class HandlerPool:
-    """Runner that answers requests by handlers, those of the kind ``explain`` one after the other."""
+    """Runner that answers requests by handlers, those of the kind ``explain`` one after the other, until it is closed.
 
-    def __init__(self, port: int, token: str, *handlers: RequestHandler, name: str = "pool") -> None:
+    Parameters
+    ----------
+    port : int
+        Port of the server.
+    token : str
+        Access token with the role ``runner``.
+    *handlers : RequestHandler
+        Handlers of the kinds of requests.
+    name : str, optional
+        Name of the pool.
+    **settings
+        Further settings of the pool.
+    """
+
+    def __init__(self, port: int, token: str, *handlers: RequestHandler, name: str = "pool", **settings: Any) -> None:
         self._url, self._token, self._name = f"http://127.0.0.1:{port}{_API}", token, name
         self._handlers = {handler.kind: handler for handler in handlers}
         self._queue, self._stopped, self._after = threading.Lock(), threading.Event(), 0
         self._threads: list[threading.Thread] = []
         self.cancelled = set[str]()
-        self._ask("PUT", f"pools/{name}", {"kinds": list(self._handlers), "session": "s"})
+        self._ask("PUT", f"pools/{name}", {**settings, "kinds": list(self._handlers), "session": "s"})
         self._start(self._serve)
 
     def close(self) -> None:
