@@ -4,7 +4,7 @@
 four networks on two workers with and without a server in turn, sends commands and stops configurations. ``page`` opens
 an experiment with 1,000 configurations, 30 hyperparameters and 100 epochs in Chromium. ``viewers`` has 20 viewers of
 one server. ``paradigm`` compares an expert that steers by rules with grid search and TPE with the same budget of
-epochs, on scikit-learn's digits. Takes less than five minutes on two idle cores.
+epochs, on scikit-learn's digits.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ class Training:
     event_s : list of float
         Seconds from the end of each epoch to its event at a viewer.
     late_units : int
-        Units of stopped configurations that began more than a second after the acknowledgement.
+        Stopped configurations whose last unit ended later than a unit and a second after the acknowledgement.
+    stops : int
+        Configurations that were stopped.
     """
 
     alone_s: list[float] = field(default_factory=list)

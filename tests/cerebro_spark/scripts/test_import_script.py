@@ -1,4 +1,4 @@
-"""Import of uploaded scripts: what is described, and attacks, each of which succeeds without its limit."""
+"""Import of uploaded scripts: what is described, and attacks; those on limits succeed without them."""
 
 from __future__ import annotations
 
