@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LIVE_PATHS", "live_routes"]
 
-_OWN, _WEB = Path(__file__).parent / "static", Path(udfs.__file__).parent / "web" / "static"
+_STATIC, _WEB_STATIC = Path(__file__).parent / "static", Path(udfs.__file__).parent / "web" / "static"
 _FILES = {
-    "/": (_OWN / "live.html", "text/html"),
-    "/static/live.css": (_OWN / "live.css", "text/css"),
-    "/static/live.js": (_OWN / "live.js", "text/javascript"),
+    "/": (_STATIC / "live.html", "text/html"),
+    "/static/live.css": (_STATIC / "live.css", "text/css"),
+    "/static/live.js": (_STATIC / "live.js", "text/javascript"),
     # The package udfs.web needs a database; only its files are used.
-    "/static/style.css": (_WEB / "style.css", "text/css"),
-    "/static/icon.svg": (_WEB / "icon.svg", "image/svg+xml"),
+    "/static/style.css": (_WEB_STATIC / "style.css", "text/css"),
+    "/static/icon.svg": (_WEB_STATIC / "icon.svg", "image/svg+xml"),
 }
 
 LIVE_PATHS = frozenset(_FILES)

@@ -56,7 +56,7 @@ class HeatMapRequest:
         Parameters
         ----------
         document : mapping
-            Document of a request of kind ``explain`` or ``estimate``.
+            Document of a request of kind ``explain`` or ``explain_estimate``.
         with_image : bool
             Whether the document must name an image. Default false.
 

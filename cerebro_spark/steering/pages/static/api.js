@@ -46,4 +46,9 @@ export async function waitFor(id, revision, wait) {
   const signal = AbortSignal.timeout(wait * 1000 + TIMEOUT_MS);
   return (await call("GET", `requests/${encodeURIComponent(id)}?${query({ wait, revision })}`, { signal })).request;
 }
+export const requests = async (run) => (await call("GET", `requests?${query({ run })}`)).requests;
 export const upload = (file) => call("POST", "blobs", { body: file });
+export const corrections = async (run) => (await call("GET", `${of(run)}/corrections`)).corrections;
+export const correct = (run, body) => call("POST", `${of(run)}/corrections`, { body });
+export const withdrawCorrection = (run, number) => call("DELETE", `${of(run)}/corrections/${number}`);
+export const csvAddress = (run, column) => address(`${of(run)}/corrections.csv?${query({ id_column: column || "id" })}`);

@@ -1,6 +1,6 @@
 // Corrections that the server has, the latest first.
 
-import * as api from "./data_api.js";
+import * as api from "./api.js";
 import { byId, element, setAttribute, setText } from "./dom.js";
 import { time } from "./format.js";
 

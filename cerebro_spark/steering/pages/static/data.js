@@ -1,14 +1,15 @@
 // Page for data debugging: ask the pool for suspicious rows, relabel them, and compare two models.
 
-import * as steering from "./api.js";
-import * as api from "./data_api.js";
+import * as api from "./api.js";
 import { notify } from "../udfs.web/shell.js";
 import { Corrections } from "./corrections.js";
 import { byId, element, setText } from "./dom.js";
+import { newKey } from "./requests.js";
 import { follow } from "./stream.js";
 import { Suspicious } from "./suspicious.js";
 
 const KINDS = { label_errors: "Label errors", slices: "Weak slices", influence: "Influential rows", near_duplicates: "Near duplicates", outliers: "Outliers", leaks: "Leaks between splits" };
+const WAIT_S = 20;
 const RETRY_MS = 2000;
 
 const page = byId("data");
@@ -63,7 +64,7 @@ async function undo(row) {
 }
 
 async function remove({ number, row }) {
-  if (await store(() => api.withdraw(run, number))) notify(`The correction of row ${row} is removed.`);
+  if (await store(() => api.withdrawCorrection(run, number))) notify(`The correction of row ${row} is removed.`);
 }
 
 // --- questions to the pool
@@ -76,7 +77,7 @@ async function watch(record, { is, state, done }) {
   while (is() && ["pending", "running"].includes(latest.state)) {
     state(latest);
     try {
-      latest = await api.changed(latest.id, latest.revision);
+      latest = await api.waitFor(latest.id, latest.revision, WAIT_S);
     } catch (error) {
       if (!(error instanceof api.RequestError)) throw error;
       state({ ...latest, message: error.message });
@@ -85,7 +86,7 @@ async function watch(record, { is, state, done }) {
   }
   if (!is()) return;
   // The list of requests has no results.
-  if (latest.state === "done" && !latest.result) latest = await api.changed(latest.id, -1);
+  if (latest.state === "done" && !latest.result) latest = await api.waitFor(latest.id, -1, WAIT_S);
   state(latest);
   if (latest.state === "done") done(latest);
 }
@@ -148,9 +149,9 @@ function documentOf(kind) {
 const keys = new Map();
 async function send(kind, document, show) {
   const text = JSON.stringify([kind, document]);
-  if (!keys.has(text)) keys.set(text, crypto.randomUUID?.() ?? crypto.getRandomValues(new Uint32Array(4)).join("-"));
+  if (!keys.has(text)) keys.set(text, newKey());
   try {
-    const record = await api.ask(kind, document, keys.get(text));
+    const record = await api.sendRequest({ kind, document }, keys.get(text));
     keys.delete(text);
     problem("");
     show(record);
@@ -165,7 +166,7 @@ function choose() {
 }
 
 async function fill() {
-  const [trials, experiments] = await Promise.all([steering.configurations(run), steering.experiments()]);
+  const [trials, experiments] = await Promise.all([api.configurations(run), api.experiments()]);
   byId("trial").append(...trials.filter(({ finished }) => finished > 0).map(({ trial }) => element("option", { value: trial }, trial)));
   byId("other").replaceChildren(...experiments.filter((each) => each.run !== run).map((each) => element("option", { value: each.run }, each.run)));
 }
@@ -178,7 +179,7 @@ if (editor) {
     const kind = byId("kind").value;
     send(kind, documentOf(kind), search);
   });
-  byId("cancel").addEventListener("click", () => store(() => api.cancel(current)));
+  byId("cancel").addEventListener("click", () => store(() => api.cancelRequest(current)));
   byId("compare").addEventListener("submit", (event) => {
     event.preventDefault();
     if (!byId("other").value) return problem("Another experiment is needed for a comparison. Train on the corrected labels first.");

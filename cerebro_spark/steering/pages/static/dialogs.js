@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { debounce, element, setText } from "./dom.js";
 import { number, param, parsed } from "./format.js";
+import { newKey } from "./requests.js";
 
 let made = 0;
 
@@ -106,8 +107,7 @@ class Keys {
 
   of(document) {
     const text = JSON.stringify(document);
-    // Browsers have random UUIDs on secure origins only.
-    if (!this.keys.has(text)) this.keys.set(text, crypto.randomUUID?.() ?? crypto.getRandomValues(new Uint32Array(4)).join("-"));
+    if (!this.keys.has(text)) this.keys.set(text, newKey());
     return this.keys.get(text);
   }
 }

@@ -256,7 +256,7 @@ function showPool() {
 async function listPools(name) {
   pools = (await api.pools()).filter(({ is_live, kinds }) => is_live && kinds.includes("launch")).filter((each) => !name || each.name === name);
   setOptions(byId("pool"), pools.map((pool) => [pool.name, pool.name]));
-  if (!pools.length) fail("pool", name ? `pool must be connected, got ${name}, which trained the experiment. Start it and load the page again.` : "No pool of workers is connected. Start one with cerebro serve --master 'local[2]', or with cerebro runner, and load the page again.");
+  if (!pools.length) fail("pool", name ? `pool must be connected, got ${name}, which trained the experiment. Start it and load the page again.` : "No pool of workers is connected. Start one with cerebro serve --store URI --master 'local[2]', or with cerebro runner, and load the page again.");
   showPool();
 }
 

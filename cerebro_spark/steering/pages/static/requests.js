@@ -6,6 +6,7 @@ const WAIT_S = 15;
 const RETRY_MS = 2000;
 
 // A repeated attempt has the same key, so that the server accepts it once.
+// Browsers have random UUIDs on secure origins only.
 export const newKey = () => crypto.randomUUID?.() ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
 
 // A request in flight. `result` resolves to its result, or rejects with the reason why there is none.

@@ -40,7 +40,9 @@ def test_the_name_of_a_run_is_text(tmp_path: Path, run: str) -> None:
     assert shown is not None and unescape(shown[1]) == run
 
 
-@pytest.mark.parametrize("path", ["/", "/experiments/a", "/launch", "/experiments/a/drill-down", "/compare?runs=a"])
+@pytest.mark.parametrize(
+    "path", ["/", "/experiments/a", "/experiments/a/data", "/launch", "/experiments/a/drill-down", "/compare?runs=a"]
+)
 @pytest.mark.parametrize("root_path", ["", "/user/ada/proxy/8765"])
 def test_links_and_files_are_below_the_path_prefix(tmp_path: Path, path: str, root_path: str) -> None:
     with browser(tmp_path, root_path=root_path) as client:
@@ -51,7 +53,7 @@ def test_links_and_files_are_below_the_path_prefix(tmp_path: Path, path: str, ro
         assert [link for link in links if client.get(link).status_code != 200] == []
 
 
-@pytest.mark.parametrize(("name", "fewest"), [("experiment", 10), ("launch", 9), ("compare", 5)])
+@pytest.mark.parametrize(("name", "fewest"), [("experiment", 10), ("launch", 9), ("compare", 5), ("data", 8)])
 def test_modules_import_files_that_are_served(tmp_path: Path, name: str, fewest: int) -> None:
     with browser(tmp_path) as client:
         todo, seen = [f"/static/cerebro_spark.steering.pages/{name}.js"], set[str]()

@@ -192,7 +192,7 @@ def test_a_file_that_is_no_image_is_refused(explanations: Explanations, image: b
         explanations.explain(document(), Context(image))
 
 
-def test_an_estimate_needs_no_image_and_learns(explanations: Explanations) -> None:
+def test_an_estimate_needs_no_image_unless_it_has_a_region(explanations: Explanations) -> None:
     wanted = {"network": NAME, "patch": 8, "stride": 4, "mode": "naive"}
     first = explanations.estimate(wanted)
     assert first["places"] == 121
