@@ -49,17 +49,18 @@ class Report:
         self._parts.append(text)
 
     def ratio(self, name: str, value: float, meaning: str, target: float | None = None) -> None:
-        """Add a ratio; larger is better.
+        """Add a ratio, of which ``meaning`` says what is compared.
 
         Parameters
         ----------
         name : str
             Key of the JSON object.
         value : float
+            Ratio.
         meaning : str
             Numerator and denominator, in words.
         target : float, optional
-            What it is to reach.
+            Value to reach: at most this where ``meaning`` divides by a goal, else at least.
         """
         # An error of 1e-6 is not 0.
         small = 0 < abs(value) < _SMALL

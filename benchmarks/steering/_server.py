@@ -49,6 +49,8 @@ def server_process(folder: Path) -> Iterator[tuple[str, BaseProcess]]:
             time.sleep(0.05)
         else:
             break
+    if not process.is_alive():
+        raise RuntimeError(f"server must start, got exit code {process.exitcode}. Its error is printed above")
     try:
         yield url, process
     finally:
