@@ -150,6 +150,10 @@ def find_leaks(
         A value is not allowed, or features have different lengths in both tables.
     EmptyInputError
         No held-out row, or fewer than two training rows can be read.
+    MissingPackageError
+        cleanlab is not installed.
+    UntraceableModelError
+        The network has no layer with parameters.
 
     Examples
     --------
@@ -158,6 +162,7 @@ def find_leaks(
         leaks = find_leaks(["pixels"], train, held_out, id_column="id")
         clean = held_out.where(~F.col("id").isin(leaks.loc[leaks["is_leak"], "id"].tolist()))
     """
+    check_installed("find_leaks")
     real("threshold", threshold, 0, 1)
     check_result_names(id_column, _LEAK_COLUMNS)
     check_ids(train_df, id_column, "train_df")

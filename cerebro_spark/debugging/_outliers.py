@@ -70,6 +70,8 @@ def find_outliers(
         A value is not allowed.
     MissingPackageError
         cleanlab is not installed.
+    UntraceableModelError
+        The network has no layer with parameters.
 
     Examples
     --------

@@ -21,7 +21,7 @@ SETTINGS = (
 )
 """Names of a search file that an uploaded script may set too."""
 
-_KINDS = {"uniform": "uniform", "log_uniform": "loguniform", "integer": "int", "log_integer": "int"}
+_KINDS = {"uniform": "uniform", "log_uniform": "loguniform", "integer": "int"}
 
 
 def describe(module: ModuleType) -> dict[str, Any]:
@@ -63,17 +63,19 @@ def form_space(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 class _InexpressibleError(CerebroError):
-    """An entry that depends on others."""
+    """Entry that depends on others, or of a kind that the form lacks."""
 
 
 def _form_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     kind = entry["kind"]
-    if "where" in entry or kind in {"branches", "mapping"}:
+    if "where" in entry:
         raise _InexpressibleError
     if kind == "constant":
         return {"kind": "fixed", "value": entry["value"]}
     if kind == "choice":
         return {"kind": "choice", "values": entry["options"]}
+    if kind not in _KINDS:
+        raise _InexpressibleError
     step = {"step": entry["step"]} if "step" in entry else {}
     return {"kind": _KINDS[kind], "low": entry["low"], "high": entry["high"], **step}
 

@@ -332,16 +332,10 @@ class Search(Estimator[Selection]):
                 "in search_space"
             )
         self._check()
-        if run_id is not None:
-            check_name(run_id, "a run")
-        one_of("if_begun", if_begun, IF_BEGUN)
-        if if_begun != "error":
-            if run_id is None:
-                raise InvalidArgumentError(f"run_id must name the run that if_begun={if_begun!r} looks for, got None.")
-            if Journal(self.store, run_id).begun:
-                return self.resume(run_id, take_over=if_begun == "take_over", server=server)
+        name = _named(run_id, if_begun)
+        if if_begun != "error" and Journal(self.store, name).begun:
+            return self.resume(name, take_over=if_begun == "take_over", server=server)
         self._followers.check_server()
-        name = run_id or _new_run()
 
         def search(begun: Begun | None) -> Selection:
             with Interrupts() as interrupts:
@@ -377,7 +371,8 @@ class Search(Estimator[Selection]):
             As for :meth:`fit`.
         details : mapping, optional
             Plain data for the server's pages: ``description``, ``pool``, ``parent`` (a run), ``search_space`` and
-            ``source``, as in a launch document. By default none.
+            ``source``, as in a launch document, ``labels`` (names of classes by column) and ``left_out`` (numbers of
+            rows by reason). By default none.
 
         Returns
         -------
@@ -387,7 +382,8 @@ class Search(Estimator[Selection]):
         Raises
         ------
         InvalidArgumentError
-            A setting was changed to one that is not allowed, or ``server`` is no address.
+            A setting was changed to one that is not allowed, ``if_begun`` is given without ``run_id`` or has another
+            value, or ``server`` is no address.
         TooFewSlotsError
             The cluster has no slots for the workers.
         BusyError
@@ -395,8 +391,7 @@ class Search(Estimator[Selection]):
             other errors of :meth:`fit` are raised by :meth:`Experiment.wait`.
         """
         self._check()
-        one_of("if_begun", if_begun, IF_BEGUN)
-        name = _new_run() if run_id is None else check_name(run_id, "a run")
+        name = _named(run_id, if_begun)
         connection = None if server is None else connect(server)
         self._followers.check_server()
         epochs, facts = self.plan().epochs_each, self._details(details)
@@ -404,6 +399,7 @@ class Search(Estimator[Selection]):
         if if_begun != "error" and Journal(self.store, name).begun:
 
             def resumed(begun: Begun) -> Selection:
+                # The checks build a model, so they run in the thread of the search.
                 return self._resumption(name, take_over=takes_over)(begun)
 
             return Experiment(name, epochs, resumed, connection=connection, details=facts)
@@ -678,5 +674,11 @@ class Search(Estimator[Selection]):
         )
 
 
-def _new_run() -> str:
+def _named(run_id: str | None, if_begun: str) -> str:
+    """Return the name of a run, a new one by default."""
+    one_of("if_begun", if_begun, IF_BEGUN)
+    if run_id is not None:
+        return check_name(run_id, "a run")
+    if if_begun != "error":
+        raise InvalidArgumentError(f"run_id must name the run that if_begun={if_begun!r} looks for, got None.")
     return f"run-{uuid.uuid4().hex[:12]}"

@@ -15,8 +15,9 @@ import pytest
 
 from cerebro_spark.builtin import load_source
 from cerebro_spark.scripts import HANDLER, ScriptFunction, ScriptLimits, import_script
+from cerebro_spark.scripts._description import form_space
 from optimizer.errors import InvalidArgumentError
-from optimizer.space import Space, log_uniform
+from optimizer.space import Space, integer, log_integer, log_uniform
 
 # A machine with both cores busy takes seconds to start a process.
 PATIENT = ScriptLimits(seconds=60)
@@ -52,6 +53,11 @@ def test_a_script_is_described_as_plain_data() -> None:
     }
     assert described["settings"] == {"feature_columns": ["age"], "num_epochs": 3}
     assert Space.of(described["space"]).grid(2)[0] == {"lr": 1e-4, "hidden": 16, "layers": 2}
+
+
+def test_a_logarithmic_integer_is_not_in_the_form() -> None:
+    assert form_space(Space({"units": integer(32, 256)}).document())["units"]["kind"] == "int"
+    assert form_space(Space({"units": log_integer(32, 256)}).document()) == {}
 
 
 def test_a_space_of_branches_is_not_in_the_form_but_complete() -> None:

@@ -161,8 +161,12 @@ def test_a_pause_gives_an_open_procedure_the_free_slot(spark: SparkSession, prep
 
 
 def test_bad_requests_are_refused_and_the_search_goes_on(spark: SparkSession, prepared: PreparedData) -> None:
+    task = grid(spark, prepared.store)
+    for begin in (task.start, task.fit):
+        with pytest.raises(InvalidArgumentError, match="run_id must name the run that if_begun='resume' looks for"):
+            begin(prepared, if_begun="resume")
     with pytest.raises(InvalidArgumentError, match="a run"):
-        grid(spark, prepared.store).start(prepared, run_id="../elsewhere")
+        task.start(prepared, run_id="../elsewhere")
     experiment = grid(spark, prepared.store, max_configurations=3).start(prepared)
     for call, said in (
         (lambda: experiment.stop("c007"), "trial_id must name a configuration of the run, got 'c007'"),
