@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType
 
-from cerebro_spark.builtin._networks import everything_learns
+from cerebro_spark.builtin._networks import classifier_trainer, everything_learns
 from udfs import roster
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import map_rows
-from udfs.handlers import ModelTrainer
 from udfs.images import FileContents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from torch import nn
+
+    from udfs.handlers import ModelTrainer
 
 __all__ = ["ImageTrainer", "read_files"]
 
@@ -32,7 +33,7 @@ class ImageTrainer:
 
     def __call__(self, params: dict[str, Any]) -> ModelTrainer:
         """Build the model of a configuration."""
-        import torch
+        from torch.optim import Adam
 
         from cerebro_spark.builtin._normalized import Normalized  # imports torch
 
@@ -40,15 +41,7 @@ class ImageTrainer:
         net = roster.load(card, self.weights)
         preprocessing: Any = card.preprocessing  # of images
         model = Normalized(self._classifier(card, net, params), preprocessing.mean, preprocessing.std)
-        learning = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.Adam(learning, lr=params["lr"], weight_decay=params.get("weight_decay", 0.0))
-        return ModelTrainer(
-            model=model,
-            optimizer=optimizer,
-            loss=torch.nn.CrossEntropyLoss(),
-            metrics=["accuracy"],
-            batch_size=params.get("batch_size", 32),
-        )
+        return classifier_trainer(model, Adam, params, weight_decay=0.0)
 
     def _classifier(self, card: roster.ModelCard, net: nn.Module, params: dict[str, Any]) -> Any:
         from torch import nn

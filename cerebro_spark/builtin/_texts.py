@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType
 
-from cerebro_spark.builtin._networks import everything_learns
+from cerebro_spark.builtin._networks import classifier_trainer, everything_learns
 from cerebro_spark.data import tokenize
 from cerebro_spark.errors import ColumnError, InvalidArgumentError
 from udfs import roster
-from udfs.handlers import ModelTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
+
+    from udfs.handlers import ModelTrainer
 
 __all__ = ["TextTrainer", "text_card", "tokenized"]
 
@@ -31,7 +32,7 @@ class TextTrainer:
 
     def __call__(self, params: dict[str, Any]) -> ModelTrainer:
         """Build the model of a configuration."""
-        import torch
+        from torch.optim import AdamW
 
         from cerebro_spark.schemes import SequenceHead, feature_transfer, fine_tune
 
@@ -44,15 +45,7 @@ class TextTrainer:
             model = fine_tune(net, blocks, head)
         else:
             model = feature_transfer(net, self.card.layers[-1], head=head)
-        learning = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(learning, lr=params["lr"], weight_decay=params.get("weight_decay", 0.01))
-        return ModelTrainer(
-            model=model,
-            optimizer=optimizer,
-            loss=torch.nn.CrossEntropyLoss(),
-            metrics=["accuracy"],
-            batch_size=params.get("batch_size", 32),
-        )
+        return classifier_trainer(model, AdamW, params, weight_decay=0.01)
 
 
 def text_card(

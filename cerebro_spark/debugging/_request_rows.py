@@ -29,7 +29,9 @@ _PIXELS = 64
 _LARGEST = 1 << 53
 
 
-def shown_rows(ranked: pd.DataFrame, df: DataFrame, id_column: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+def shown_rows(
+    ranked: pd.DataFrame, df: DataFrame, id_column: str, columns: Sequence[str], label: str | None = None
+) -> list[dict[str, Any]]:
     """Return a document for each row of a result, with values of the table.
 
     Parameters
@@ -42,17 +44,22 @@ def shown_rows(ranked: pd.DataFrame, df: DataFrame, id_column: str, columns: Seq
         Column that names rows.
     columns : sequence of str
         Columns to show, at most eight of them; a column of encoded images gives the thumbnail.
+    label : str, optional
+        Column whose value is ``given_label``. Default: that of ``ranked``, if it has one.
     """
     chosen = [name for name in dict.fromkeys(columns) if name in df.columns and name != id_column][:_MOST_COLUMNS]
     ids = [_python(each) for each in ranked[id_column].tolist()]
-    wanted = df.where(F.col(quoted(id_column)).isin(ids)).select(*(quoted(name) for name in [id_column, *chosen]))
-    values = {row[0]: dict(zip(chosen, row[1:], strict=True)) for row in wanted.collect()}
+    labels = [] if label is None else [label]
+    rows = df.where(F.col(quoted(id_column)).isin(ids)).select(*map(quoted, [id_column, *labels, *chosen])).collect()
+    labelled = {row[0]: {"given_label": json_value(row[1])} for row in rows} if labels else {}
+    values = {row[0]: dict(zip(chosen, row[1 + len(labels) :], strict=True)) for row in rows}
     images = {name for name in chosen if isinstance(df.schema[name].dataType, BinaryType)}
     records = ranked.drop(columns=id_column).to_dict("records")
     return [
         {
             "id": json_value(ident),
             **{str(name): json_value(value) for name, value in record.items()},
+            **labelled.get(ident, {}),
             "values": {name: json_value(value) for name, value in values.get(ident, {}).items() if name not in images},
             "image": _thumbnail(values.get(ident, {}), images),
         }

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -30,6 +29,7 @@ from udfs.requests import RequestHandler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pandas as pd
     from pyspark.sql import DataFrame
 
     from cerebro_spark.tune import Selection, TrialResult, TunedModel
@@ -135,15 +135,10 @@ class _Question:
         model = self.model
         label = model.label_column
         columns = [column.name for group in model.inputs for column in group.columns]
-        first = ranked.head(self.limit)
-        if "given_label" not in ranked and label in df.columns:
-            ids = [each.item() if hasattr(each, "item") else each for each in first[self.id_column].tolist()]
-            chosen = df.where(F.col(quoted(self.id_column)).isin(ids))
-            known = {row[0]: row[1] for row in chosen.select(quoted(self.id_column), quoted(label)).collect()}
-            first = first.assign(given_label=pd.Series([known.get(ident) for ident in ids], first.index, object))
         shown = [name for name in df.columns if name not in {label, *columns}]
+        missing = label if "given_label" not in ranked and label in df.columns else None
         return {
-            "rows": shown_rows(first, df, self.id_column, [*columns, *shown]),
+            "rows": shown_rows(ranked.head(self.limit), df, self.id_column, [*columns, *shown], missing),
             "total": len(ranked),
             "id_column": self.id_column,
             "label_column": label,

@@ -30,7 +30,7 @@ class LaunchDocument:
     run : str
         Name of the run; ``""`` for a plan.
     description : str
-        Words of the user.
+        Description by the user; ``""`` for none.
     procedure : str
         Key of :data:`cerebro_spark.tune.PROCEDURES`.
     table : str

@@ -161,7 +161,7 @@ def _continue(pool: PoolResources, run: str, context: RequestContext) -> None:
     record = launch_record(pool.store, run)
     assert record is not None  # the caller has found it
     # The table may have other classes by now.
-    built = build_search(LaunchDocument.read(record["document"]), context, record.get("labels", {}))
+    built = build_search(LaunchDocument.read(record["document"]), context, record["labels"])
     _start(pool, built, load_prepared(pool.store, record["prepared"]), record["document"])
 
 

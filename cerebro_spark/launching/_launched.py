@@ -57,7 +57,7 @@ def launch_record(store: Store, run: str) -> dict[str, Any] | None:
     """Read the record of a launch; None if the run was not launched in a pool.
 
     The record has ``request`` (id), ``pool``, ``document``, ``prepared`` (name of the shards), ``labels`` (names of the
-    classes of string labels; missing in those of earlier versions) and ``ended``.
+    classes of string labels) and ``ended``.
     """
     if not store.exists(_FOLDER, f"{run}.json"):
         return None

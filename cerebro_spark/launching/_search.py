@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import cerebro_spark
+from cerebro_spark.builtin import MODEL_SETTINGS, load_source, unchanged
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal, uses_slots
 from cerebro_spark.launching._document import LaunchDocument, columns_of
@@ -23,6 +24,7 @@ from udfs.shards import load_prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cerebro_spark.builtin import ModelSource
     from cerebro_spark.tune import Search
     from udfs.requests import RequestContext
     from udfs.shards import PreparedData
@@ -89,7 +91,7 @@ def build_search(
     """
     search_class = getattr(cerebro_spark, PROCEDURES[document.procedure])
     allowed = {name: each for name, each in signature(search_class).parameters.items() if name not in _RESERVED}
-    check_settings(document, allowed, search_class.__name__)
+    _check_settings(document, allowed, search_class.__name__)
     if document.procedure == "grid":
         check_grid(document.search_space)
     prepared, convert, defaults, reasons = None, None, {}, {}
@@ -108,10 +110,9 @@ def build_search(
             labels = _classes(document, document.label_columns, texts, context) if labels is None else labels
         source = _loaded(document, context, labels)
         trainer_fn, space = source.trainer_fn, source.search_space
-        convert = getattr(source, "convert_table", None)
-        defaults = dict(getattr(source, "settings", None) or {})
+        convert = source.convert_table
         columns = {"feature_columns": document.feature_columns, "label_columns": document.label_columns}
-        defaults = {name: value for name, value in columns.items() if value} | defaults
+        defaults = {name: value for name, value in columns.items() if value} | dict(source.settings)
         label_columns = columns_of(defaults.get("label_columns") or [])
         others = [*label_columns, *filter(None, [document.settings.get("weight_column")])]
         defaults.setdefault("feature_columns", [name for name in known if name not in others])
@@ -120,7 +121,7 @@ def build_search(
         if not label_columns:
             raise InvalidArgumentError("label_columns must name the columns to predict, got none.")
         # A script that converts its table numbers the labels itself.
-        if labels is None and convert in (None, getattr(_builtin(), "unchanged", None)):
+        if labels is None and convert is unchanged:
             labels = _classes(document, label_columns, texts, context)
         if labels:
             convert = partial(number_labels, labels=labels, convert=convert)
@@ -145,16 +146,10 @@ def build_search(
     return LaunchSearch(document, search, convert, prepared, labels or {}, reasons)
 
 
-def check_settings(document: LaunchDocument, allowed: Mapping[str, Parameter], search_class: str) -> None:
-    """Refuse settings that a search does not have.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A setting is unknown, or belongs to another procedure.
-    """
+def _check_settings(document: LaunchDocument, allowed: Mapping[str, Parameter], search_class: str) -> None:
+    """Refuse settings that are unknown, or that belong to another procedure."""
     # A built-in model has settings of its own.
-    extra = getattr(_builtin(), "MODEL_SETTINGS", ()) if "builtin" in document.source else ()
+    extra = MODEL_SETTINGS if "builtin" in document.source else ()
     for name in document.settings:
         if name not in allowed and name not in extra:
             known = ", ".join(sorted(allowed))
@@ -202,7 +197,7 @@ def _parent(document: LaunchDocument, context: RequestContext) -> tuple[Search, 
             f"run of source must be a search that this pool has launched ({shown}), got {document.parent!r}"
             f"{nearest(document.parent, listed) or '.'}"
         )
-    built = build_search(LaunchDocument.read(record["document"]), context, record.get("labels", {}))
+    built = build_search(LaunchDocument.read(record["document"]), context, record["labels"])
     _check_shards(document, built.search, _table_of(record["document"], context))
     prepared = load_prepared(context.store, Journal(context.store, document.parent).spec().prepared)
     return built.search, prepared, built.labels
@@ -223,26 +218,10 @@ def _table_of(document: Mapping[str, Any], context: RequestContext) -> str:
     return str(document.get("table") or "") if record is None else _table_of(record["document"], context)
 
 
-def _loaded(document: LaunchDocument, context: RequestContext, labels: Mapping[str, list[str]] | None) -> Any:
-    builtin = _builtin()
-    if builtin is None:
-        raise InvalidArgumentError(f"source must be a run of this pool, got {document.source!r}.")
-    plain = _plain(document)
+def _loaded(document: LaunchDocument, context: RequestContext, labels: Mapping[str, list[str]] | None) -> ModelSource:
+    plain = asdict(document)
     if labels:
         plain["settings"] = {"num_classes": max(2, *map(len, labels.values())), **plain["settings"]}
     # A source may look at the table with Spark.
     with uses_slots(context.spark):
-        return builtin.load_source(document.source, plain, context)
-
-
-def _plain(document: LaunchDocument) -> dict[str, Any]:
-    names = ("run", "procedure", "table", "table_format", "feature_columns", "label_columns", "source")
-    return {name: getattr(document, name) for name in (*names, "search_space", "settings")}
-
-
-def _builtin() -> Any:
-    try:
-        from cerebro_spark import builtin
-    except ImportError:
-        return None
-    return builtin
+        return load_source(document.source, plain, context)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from udfs.requests import RequestContext
 
-__all__ = ["SCHEMA", "check_columns", "load_table"]
+__all__ = ["SCHEMA", "check_columns", "load_table", "table_schema"]
 
 _COUNTED = ("parquet", "orc")
 

@@ -7,63 +7,35 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from udfs.arrow import VECTOR, NewColumns, to_lists
-from udfs.inference import NetworkInputs
+from udfs.inference import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from udfs.inference import PortableNetwork
-    from udfs.shards import TensorGroup
-
-    Run = Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]]
+    from udfs.arrow import NewColumns
 
 __all__ = ["HiddenFeatures", "projected"]
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenFeatures:
-    """Features of each row: the input of the last layer with parameters. A :class:`udfs.arrow.BatchFunction`.
+class HiddenFeatures(Prediction):
+    """Features of each row, in place of a prediction: the input of the network's last layer with parameters."""
 
-    A row is bad where a value is null, an image cannot be read or a tensor has another size.
-    """
-
-    network: PortableNetwork
-    inputs: tuple[TensorGroup, ...]
-    images: tuple[str, ...]  # columns that arrive as images
-    output: str  # column to add, list<float>
-    batch_size: int
     width: int  # most numbers of a row, see :func:`projected`
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of the columns that the network reads, each once."""
-        return tuple(column.name for column in self._inputs.columns)
-
-    @property
-    def adds(self) -> tuple[pa.Field, ...]:
-        """The column of features."""
-        return (pa.field(self.output, VECTOR),)
-
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
-        """Open the network, once a process."""
+        """Open the network up to that layer, once a process."""
         del threads
-        return partial(self._compute, self.network.open_features())
+        features = self.network.open_features()
 
-    @property
-    def _inputs(self) -> NetworkInputs:
-        return NetworkInputs(self.inputs, self.images)
+        def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
+            return (projected(features(inputs)[0], self.width),)
 
-    def _compute(self, run: Run, batch: pa.RecordBatch) -> NewColumns:
-        arrays, reasons = self._inputs.read(batch)
-        valid = np.array([reason is None for reason in reasons], np.bool_)
-        if not valid.any():
-            return NewColumns.explained([pa.nulls(batch.num_rows, VECTOR)], reasons)
-        return NewColumns.explained([to_lists(projected(run(arrays)[0], self.width), valid)], reasons)
+        return partial(self._predict, run)
 
 
 def projected(features: NDArray[np.float32], width: int) -> NDArray[np.float32]:

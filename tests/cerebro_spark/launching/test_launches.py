@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from live_server import TOKEN, live_server
 from waiting import until
 
 from cerebro_spark import SparkBackend, Store
+from cerebro_spark.builtin import ModelSource
 from cerebro_spark.hopper import Journal
 from cerebro_spark.launching import LAUNCH, LAUNCH_HANDLERS, _search, resume_launches
 from cerebro_spark.launching._launched import launch_record, write_record
@@ -36,18 +36,13 @@ if TYPE_CHECKING:
 SPACE = {"lr": {"kind": "choice", "values": [0.01, 0.001]}, "hidden": {"kind": "fixed", "value": 8}}
 
 
-class Stub:
-    """Built-in models of a test."""
-
-    MODEL_SETTINGS = ("num_classes",)
-
-    @staticmethod
-    def load_source(source: dict[str, Any], document: dict[str, Any], context: Any) -> Any:
-        return SimpleNamespace(
-            trainer_fn=searches.trainer,
-            search_space={"lr": [0.1, 0.01, 0.001], "hidden": [4, 8]},
-            settings={"metric": "accuracy", "feature_columns": searches.FEATURES, "num_epochs": 1},
-        )
+def load_source(source: dict[str, Any], document: dict[str, Any], context: Any) -> ModelSource:
+    """Return the model of a test, whatever the source."""
+    return ModelSource(
+        trainer_fn=searches.trainer,
+        search_space={"lr": [0.1, 0.01, 0.001], "hidden": [4, 8]},
+        settings={"metric": "accuracy", "feature_columns": searches.FEATURES, "num_epochs": 1},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +57,7 @@ def pool(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("pool")
     with pytest.MonkeyPatch.context() as patch, live_server(folder / "server.sqlite") as url:
         patch.setenv("CEREBRO_TOKEN", TOKEN)
-        patch.setattr(_search, "_builtin", lambda: Stub)
+        patch.setattr(_search, "load_source", load_source)
         backend = SparkBackend(spark, num_workers=2, threads=1)
         with Pool(backend, Store.from_uri(str(folder / "store")), name="p1", handlers=LAUNCH_HANDLERS) as pool:
             yield pool.serve(url)
@@ -71,8 +66,7 @@ def pool(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def client(pool: Pool) -> Client:
     client = Client(pool.server, TOKEN)
-    while not any(each["is_live"] for each in client.pools()):
-        pass
+    until(lambda: any(each["is_live"] for each in client.pools()))
     return client
 
 

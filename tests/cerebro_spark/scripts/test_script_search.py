@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 import pandas as pd
 from live_server import TOKEN, live_server
+from waiting import until
 
 from cerebro_spark import SparkBackend
 from cerebro_spark.launching import LAUNCH_HANDLERS
@@ -65,8 +66,7 @@ def test_an_uploaded_script_trains_on_the_workers(
     ):
         pool.serve(url)
         client = Client(url, TOKEN)
-        while not any(each["is_live"] for each in client.pools()):
-            pass
+        until(lambda: any(each["is_live"] for each in client.pools()))
 
         def result(kind: str, document: dict[str, Any]) -> Any:
             record = client.wait_for(client.request(kind, document)["id"], 120)

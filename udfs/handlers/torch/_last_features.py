@@ -55,7 +55,7 @@ def _last_layer(module: Any) -> tuple[fx.Node, fx.Node]:
         elif node.target in parameters or any(each in learned for each in node.all_input_nodes):
             learned.add(node)
     (output,) = [each for each in module.graph.nodes if each.op == "output"]
-    current = next(each for each in output.all_input_nodes)
+    current = output.all_input_nodes[0]
     while True:
         read = [each for each in current.all_input_nodes if each in fed]
         if not read:
