@@ -213,7 +213,7 @@ def test_what_is_no_number_ends_its_trial_as_diverged(tmp_path: Path) -> None:
 def test_a_search_of_other_arguments_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     run = director(tmp_path, procedures("hyperband"))
     run.begin()
-    with pytest.raises(RunError, match="run 'run' cannot go on: decision 0 of call 0 differs"):
+    with pytest.raises(RunError, match="run 'run' cannot go on: decision 3 of call 0 differs"):
         director(tmp_path, Hyperband(ListedSampler(PARAMS), max_epochs=3))
 
 

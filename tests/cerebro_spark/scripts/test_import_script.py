@@ -177,7 +177,13 @@ def test_the_process_has_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forged_result_is_data_or_refused() -> None:
-    text = "import os\nfor fd in range(3, 50):\n    try:\n        os.write(fd, b'[7]\\n')\n    except OSError: pass\n"
+    text = (
+        "import os\n"
+        "for fd in os.listdir('/dev/fd'):\n"
+        "    try:\n"
+        "        int(fd) > 2 and os.write(int(fd), b'[7]\\n')\n"
+        "    except OSError: pass\n"
+    )
     assert "the script must" in refused(text)
 
 
