@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from udfs.metrics import METRICS, Metric, metric
     from udfs.shards import PreparedData
     from udfs.store import Store
-    from udfs.training import Task, TrainingFunctions
+    from udfs.training import InputColumns, Task, TrainingFunctions
 
 __all__ = [
     "ASHA",
@@ -58,6 +58,7 @@ __all__ = [
     "Experiment",
     "GridSearch",
     "Hyperband",
+    "InputColumns",
     "Metric",
     "ModelTrainer",
     "NetworkEstimator",
@@ -97,7 +98,7 @@ _NAMES = {
     "udfs.metrics": {"METRICS", "Metric", "metric"},
     "udfs.shards": {"PreparedData"},
     "udfs.store": {"Store"},
-    "udfs.training": {"Task", "TrainingFunctions"},
+    "udfs.training": {"InputColumns", "Task", "TrainingFunctions"},
 }
 _PACKAGES = {"adaptation", "callbacks", "data", "errors", "hopper", "sql", "tune"}
 

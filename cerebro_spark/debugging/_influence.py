@@ -16,7 +16,7 @@ from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import check_present, map_rows, quoted, validate_arguments
 from udfs.inference import NetworkInputs
 from udfs.influence import CheckpointInfluence, Checkpoints, gradients_of
-from udfs.training import initial_seed
+from udfs.training import initial_seed, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,8 @@ def find_influential_rows(
     labels = selection.prepared.labels
     if len(labels) != 1:
         raise LabelError(f"the network must have one label column, got {len(labels)}. Train it on one label")
-    groups = (*selection.prepared.inputs, *labels)
+    session = checkpoints.open()
+    groups = (*selection.prepared.viewed(view_of(session)).inputs, *labels)
     targets = check_ids(target_df, id_column, "target_df")
     if targets > _MOST_TARGETS:
         raise InvalidArgumentError(
@@ -130,7 +131,6 @@ def find_influential_rows(
         )
     check_ids(train_df, id_column, "train_df")
     ids, arrays = _read(target_df, groups, id_column)
-    session = checkpoints.open()
     gradients = gradients_of(session)
     chosen = (gradients.last_layer(session, arrays[:-1]),) if layers is None else tuple(layers)
     gradients.row_gradients(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import LabelError
 from udfs.shards import load_rows
+from udfs.training import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ def check_label_samples(
     """
     if not samples:
         return
-    row = load_rows(data, "train", 1)
+    row = load_rows(data, "train", 1, view=view_of(session))
     places = {group.name: place for place, group in enumerate(data.labels)}
     # A model that raises an error for class 0 as well, which every classifier has, fails for another reason.
     columns = {sample.column for sample in samples}

@@ -20,7 +20,7 @@ from udfs.handlers import check_metric_mode, framework_of, open_session, setting
 from udfs.hopper import reason_of
 from udfs.node import memory_limit
 from udfs.shards import Tensors, load_rows, load_sample
-from udfs.training import decide_session_task, initial_seed
+from udfs.training import decide_session_task, initial_seed, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,26 +153,30 @@ def _opened(
 ) -> Session:
     """Open a configuration, evaluate it on a few rows and on the ends of the labels, and train a step."""
     weighted = rows.weights is not None
+    seen = prepared
     try:
         session = open_session(
             trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs, data=prepared
         )
         if opened is not None:
             opened(session)
-        decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
-        check_label_samples(label_samples(prepared), prepared, session)
+        view = view_of(session)
+        if view is not None:
+            seen, rows = prepared.viewed(view), load_rows(prepared, "train", _ROWS, view=view)
+        decide_session_task(session, load_sample(prepared, view=view), [group.name for group in seen.labels])
+        check_label_samples(label_samples(seen), prepared, session)
         # Unequal ones, so that the loss has to give one number a row.
         unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
         weighed = replace(rows, weights=unequal)
         session.evaluate(weighed)
-        _check_inputs(session, prepared, rows)
+        _check_inputs(session, seen, rows)
         _try_step(session, weighed)
     except CerebroError:
         raise
     except Exception as error:
         raise TrainerError(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
-            f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
+            f"Inputs: {_shapes(seen, rows)}{_of_integers(seen)}"
         ) from error
     return session
 

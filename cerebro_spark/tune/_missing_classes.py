@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from cerebro_spark.errors import LabelError
 from udfs.driver import quoted
 from udfs.shards import load_rows
+from udfs.training import view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     outputs for, of one output two.
     """
     name = prepared.labels[0].name
-    (outputs, *_) = session.predict(load_rows(prepared, "train", 2).inputs)
+    (outputs, *_) = session.predict(load_rows(prepared, "train", 2, view=view_of(session)).inputs)
     size = outputs[0].size
     task = session.sums.task
     if task.kind not in {"binary", "multiclass"} or task.tokens is not None or task.labels in {"one-hot", "-1/+1"}:

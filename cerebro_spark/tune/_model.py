@@ -30,7 +30,7 @@ from udfs.driver import (
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows, load_sample
 from udfs.sql import SQLModel
-from udfs.training import Task, decide_session_task
+from udfs.training import Task, decide_session_task, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,14 +89,15 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         udfs.inference.NotPortableError
             The network cannot be written without its author's code.
         """
-        rows = load_rows(prepared, "train", 2)
+        view = view_of(session)
+        rows = load_rows(prepared, "train", 2, view=view)
         network = PortableNetwork.of(session.model, session.read(rows.inputs))
         if not session.sums.is_settled:
-            decide_session_task(session, load_sample(prepared), [group.name for group in prepared.labels])
+            decide_session_task(session, load_sample(prepared, view=view), [group.name for group in prepared.labels])
         facts = {
             "framework": network.framework,
             "task": session.sums.task.to_dict(),
-            "inputs": [asdict(group) for group in prepared.inputs],
+            "inputs": [asdict(group) for group in prepared.viewed(view).inputs],
             "label": prepared.labels[0].name,
         }
         return cls(network.data, facts)

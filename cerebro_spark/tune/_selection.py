@@ -26,7 +26,7 @@ from udfs.driver import validate_arguments
 from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
-from udfs.training import Session, TaskDecision, follow_task, initial_seed
+from udfs.training import Session, TaskDecision, follow_task, initial_seed, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +144,8 @@ class Selection(Results, Model, MLWritable):
         session = open_session(self.trainer_fn, trial.params, seed, data=self.prepared)
         session.restore(state)
         if self.spec.task:
-            follow_task(session, TaskDecision.from_dict(self.spec.task), lambda: load_sample(self.prepared))
+            sample = partial(load_sample, self.prepared, view=view_of(session))
+            follow_task(session, TaskDecision.from_dict(self.spec.task), sample)
         return session
 
     @classmethod

@@ -80,7 +80,10 @@ def open_session(
         return FunctionSession(made, dict(params), device)
     check_phases(made.freeze_until, epochs)
     backend = trainer_framework(made)
-    return backend.open_training(made, backend.device(device))
+    session = backend.open_training(made, backend.device(device))
+    if made.view is not None:
+        session.view = made.view  # type: ignore[attr-defined] # see Session
+    return session
 
 
 def open_adapted(
@@ -106,6 +109,11 @@ def open_adapted(
     if isinstance(made, TrainingFunctions):
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+    if made.view is not None:
+        raise TrainerError(
+            f"view must be None in an adaptation, whose records are read as they are, got {made.view!r}. Use a search "
+            "such as GridSearch"
+        )
     backend = trainer_framework(made)
     try:
         return backend.open_adapted(made, inputs, columns, backend.device(device))
@@ -138,8 +146,9 @@ def _made(
     if weighted and not backend.sample_weights:
         raise TrainerError(f"models of {backend.name} do not train on rows with weights: leave the weight column out")
     if data is not None:
-        backend.build_variables(made.model, data.input_specs)
-        check_batches(made, data)
+        seen = data if made.view is None else data.viewed(made.view)
+        backend.build_variables(made.model, seen.input_specs)
+        check_batches(made, seen)
     return made
 
 

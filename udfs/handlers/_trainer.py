@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from udfs.handlers._registry import framework, framework_of, frameworks
 from udfs.metrics import Metric, metric
-from udfs.training import Task, TrainerError, check_phases
+from udfs.training import Task, TrainerError, check_phases, check_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from udfs.handlers._framework import Framework
+    from udfs.training import RowView
 
 __all__ = ["ModelTrainer", "trainer_framework"]
 
@@ -52,6 +53,9 @@ class ModelTrainer:
         ``None`` freezes nothing. ``{0: "encoder.layer.5", 2: "encoder.layer.3"}`` is gradual unfreezing,
         ``{2: "features.4"}`` progressive freezing. The model and its optimizer are built with all that learns in any
         phase. A Keras layer goes by its name, one within a model by ``"base/block_3"``; on TensorFlow alone.
+    view : RowView, optional
+        Rows of the shards as this configuration reads them, such as ``InputColumns(["conv5"])`` or ``Windows(100)``. By
+        default the network reads all inputs of each row.
 
     Raises
     ------
@@ -88,6 +92,7 @@ class ModelTrainer:
     scheduler_step: Literal["epoch", "batch"] = "epoch"
     epochs: int | None = None
     freeze_until: Mapping[int, str | None] = field(default_factory=dict)
+    view: RowView | None = None
 
     def __post_init__(self) -> None:
         if self.framework is None:
@@ -107,6 +112,7 @@ class ModelTrainer:
                 "scheduler must be set with scheduler_step='batch', which has no effect without one, got None."
             )
         check_phases(self.freeze_until, self.epochs)
+        check_view(self.view)
         if self.freeze_until and not trainer_framework(self).freezing_schedules:
             raise TrainerError(
                 f"freeze_until must be empty for {self.framework}, which has no freezing schedules: "

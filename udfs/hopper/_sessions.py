@@ -25,7 +25,7 @@ from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
 from udfs.shards import load_sample
 from udfs.store import StoreError
-from udfs.training import follow_task, initial_seed
+from udfs.training import follow_task, initial_seed, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -180,7 +180,7 @@ class Sessions:
             session = open_session(
                 worker.trainer_fn, params, seed, device=self._device, weighted=weighted, data=worker.prepared
             )
-            self._follow(session, lambda: load_sample(worker.prepared))
+            self._follow(session, lambda: load_sample(worker.prepared, view=view_of(session)))
             check_metric_mode(session, larger_is_better=worker.larger_is_better)
             return session, None, session.weight_bytes
         adapted = open_adapted(

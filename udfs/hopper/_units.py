@@ -12,7 +12,7 @@ from udfs.hopper._messages import (
     TrainUnit,
 )
 from udfs.shards import ShardError
-from udfs.training import row_order
+from udfs.training import TrainerError, row_order, view_of, viewed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,15 +83,17 @@ class Units:
         try:
             session, nbytes = self._sessions.at(member)
             name = "" if self._one_order else member.trial_id
-            order = row_order(self._seed, name, unit.epoch, unit.partition, rows.rows)
+            seen = viewed_rows(view_of(session), rows)
+            order = row_order(self._seed, name, unit.epoch, unit.partition, seen.rows)
             if self._folds is not None:
+                _check_rows(seen, rows)
                 order = self._folds.training_order(order, self._numbers(unit.partition, rows), member.params)
             begun = time.perf_counter()
             self._sessions.begin(member.trial_id)
             with self._sessions.settings(member.trial_id):
                 if member.epoch_metric is not None:
                     session.follow_metric(member.epoch_metric)
-                sums = session.train(rows, order, ends_epoch=unit.ends_epoch)
+                sums = session.train(seen, order, ends_epoch=unit.ends_epoch)
             seconds = time.perf_counter() - begun
             return self._outcomes.trained(unit, member, session, sums, fetched=fetched + nbytes, seconds=seconds)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
@@ -109,8 +111,17 @@ class Units:
             session, nbytes = self._sessions.at(member)
             begun = time.perf_counter()
             with self._sessions.settings(member.trial_id):
-                sums = session.evaluate(rows)
+                sums = session.evaluate(viewed_rows(view_of(session), rows))
             seconds = time.perf_counter() - begun
             return EvaluatedMember(trial_id=member.trial_id, seconds=seconds, fetched_bytes=fetched + nbytes, sums=sums)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
             return self._outcomes.failed(member, error)
+
+
+def _check_rows(seen: Tensors, rows: Tensors) -> None:
+    """Refuse folds of rows that a view puts together: a held-out row would be trained on as a part of others."""
+    if seen.rows != rows.rows:
+        raise TrainerError(
+            f"view must keep the rows of the data in a run with folds, got {rows.rows:,} rows as {seen.rows:,}. Leave "
+            "the view out of trainer_fn"
+        )

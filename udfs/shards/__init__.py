@@ -5,8 +5,10 @@ from udfs.shards._growing_data import GrowingData, increment_name, load_labels, 
 from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increment_of
 from udfs.shards._increment import Changes, Increment
 from udfs.shards._ledger import Ledger, write_table
-from udfs.shards._loading import Tensors, check_shard, load_rows, load_sample, load_shard, read_batches
-from udfs.shards._prepared_data import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
+from udfs.shards._loading import check_shard, load_rows, load_sample, load_shard, read_batches
+from udfs.shards._prepared_data import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, ShardError, shard_path
+from udfs.shards._row_view import RowView
+from udfs.shards._shard import Shard, Tensors
 from udfs.shards._shard_assignment import HELD_OF, place_of
 from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded
 
@@ -23,6 +25,7 @@ __all__ = [
     "Ledger",
     "Part",
     "PreparedData",
+    "RowView",
     "Shard",
     "ShardError",
     "ShardReport",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from udfs.documents import typed
 from udfs.shards._increment import Increment
 from udfs.shards._ledger import Ledger
-from udfs.shards._loading import Tensors
-from udfs.shards._prepared_data import SPLITS, Part, PreparedData, Shard, ShardError, read_description, shard_path
+from udfs.shards._prepared_data import SPLITS, Part, PreparedData, ShardError, read_description, shard_path
+from udfs.shards._shard import Shard, Tensors
 from udfs.shards._shard_assignment import place_of
 from udfs.store import Store
 

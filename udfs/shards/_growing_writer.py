@@ -15,7 +15,8 @@ import pyarrow as pa
 from udfs.arrow import report_batch
 from udfs.shards._increment import Changes, Increment, changes_path, records_path
 from udfs.shards._ledger import Known, Ledger, changes_schema, records_schema, write_table
-from udfs.shards._prepared_data import FOLDER, SPLITS, Shard, shard_path
+from udfs.shards._prepared_data import FOLDER, SPLITS, shard_path
+from udfs.shards._shard import Shard
 from udfs.shards._writing import by_shard, encode, write_rows
 from udfs.store import StoreFullError
 

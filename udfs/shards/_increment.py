@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import typed
-from udfs.shards._prepared_data import FOLDER, PreparedData, Shard
+from udfs.shards._prepared_data import FOLDER, PreparedData
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
+    from udfs.shards._shard import Shard
     from udfs.store import Store
 
 __all__ = ["Changes", "Increment", "changes_path", "records_path"]

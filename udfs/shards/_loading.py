@@ -17,6 +17,7 @@ from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.shards._arrays import copy_column
 from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared_data import ShardError, columns_of
+from udfs.shards._shard import Tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,27 +26,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.shards._groups import TensorColumn, TensorGroup
-    from udfs.shards._prepared_data import Part, PreparedData, Shard
+    from udfs.shards._prepared_data import Part, PreparedData
+    from udfs.shards._row_view import RowView
+    from udfs.shards._shard import Shard
 
-__all__ = ["Tensors", "check_shard", "load_rows", "load_sample", "load_shard", "read_batches"]
+__all__ = ["check_shard", "load_rows", "load_sample", "load_shard", "read_batches"]
 
 _LOG = logging.getLogger(__name__)
 
 # Limits of a sample in rows and bytes, and the rows that it has at least, whatever their size.
 _SAMPLE, _SAMPLE_BYTES, _FEWEST = 64, 2**21, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Tensors:
-    """Rows of a shard, in the order in which they were written.
-
-    There is an array of shape ``(rows, *group.shape)`` for each group. Without ``weights`` all rows count equally.
-    """
-
-    inputs: tuple[NDArray[Any], ...]
-    labels: tuple[NDArray[Any], ...]
-    rows: int
-    weights: NDArray[np.float32] | None = None
 
 
 def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_bytes: int | None = None) -> Tensors:
@@ -79,32 +69,48 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
     return _tensors(prepared, arrays)
 
 
-def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
+def load_rows(prepared: PreparedData, split: str, rows: int, *, view: RowView | None = None) -> Tensors:
     """Read the first few rows of the first shard, or fewer where it has fewer: enough to try a network on.
+
+    With a ``view`` they are rows of the view, of the first shard that has any.
 
     Raises
     ------
     ShardError, udfs.store.StoreError
         As :func:`load_shard`.
+    udfs.training.TrainerError
+        The data are not suitable for the view.
     """
-    shard = prepared.shard(split, min(prepared.partitions))
-    rows = min(rows, shard.rows)
-    arrays = [np.empty((rows, *group.shape), group.dtype) for group in prepared.groups]
-    if rows:
-        _Reading(prepared, shard).into([_Rows(array) for array in arrays], rows)
-    return _tensors(prepared, arrays)
+    shards = [prepared.shard(split, partition) for partition in sorted(prepared.partitions)]
+    shard = shards[0] if view is None else next((each for each in shards if view.count(each)), shards[0])
+    needed = min(rows if view is None else view.rows_to_read(shard, rows), shard.rows)
+    arrays = [np.empty((needed, *group.shape), group.dtype) for group in prepared.groups]
+    if needed:
+        _Reading(prepared, shard).into([_Rows(array) for array in arrays], needed)
+    tensors = _tensors(prepared, arrays)
+    return tensors if view is None else _first(view.apply(tensors), rows)
 
 
-def load_sample(prepared: PreparedData) -> Tensors:
+def load_sample(prepared: PreparedData, *, view: RowView | None = None) -> Tensors:
     """Read some training rows, to decide the meaning of their labels: up to 64, and fewer if rows are large.
 
     Raises
     ------
     ShardError, udfs.store.StoreError
         As :func:`load_shard`.
+    udfs.training.TrainerError
+        The data are not suitable for the view.
     """
-    nbytes = sum(group.nbytes for group in prepared.groups)
-    return load_rows(prepared, "train", min(_SAMPLE, max(_FEWEST, _SAMPLE_BYTES // max(nbytes, 1))))
+    nbytes = sum(group.nbytes for group in prepared.viewed(view).groups)
+    return load_rows(prepared, "train", min(_SAMPLE, max(_FEWEST, _SAMPLE_BYTES // max(nbytes, 1))), view=view)
+
+
+def _first(tensors: Tensors, rows: int) -> Tensors:
+    """Copy the first rows of a view to arrays of numpy."""
+    rows = min(rows, tensors.rows)
+    inputs, labels = (tuple(array[:rows] for array in arrays) for arrays in (tensors.inputs, tensors.labels))
+    weights = None if tensors.weights is None else tensors.weights[:rows]
+    return Tensors(inputs, labels, rows, weights, tensors.names)
 
 
 def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
@@ -153,7 +159,8 @@ def _joined(blocks: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
 def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
     inputs, labels = len(prepared.inputs), len(prepared.labels)
     weights = None if prepared.weights is None else arrays[-1]
-    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs : inputs + labels]), len(arrays[0]), weights)
+    names = tuple(group.name for group in prepared.inputs)
+    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs : inputs + labels]), len(arrays[0]), weights, names)
 
 
 class _Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from optimizer.notebook import ExplainedInNotebooks
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
 from udfs.shards._groups import TensorColumn, TensorGroup
+from udfs.shards._shard import Shard
 from udfs.store import Store
 from udfs.tensors import TensorSpec
 
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.shards._row_view import RowView
+
 __all__ = [
     "DESCRIPTION",
     "FOLDER",
     "SPLITS",
     "Part",
     "PreparedData",
-    "Shard",
     "ShardError",
     "read_description",
     "shard_path",
@@ -51,22 +53,6 @@ _LISTED = 16
 
 class ShardError(CerebroError, ValueError):
     """A prepared dataset is missing, or differs from its description."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Rows of one partition.
-
-    ``path`` is that of the Parquet file in the folder of the preparation, ``nbytes`` the size of the tensors in memory,
-    and ``digest`` their hash, ``""`` for shards of releases without hashes. There is at least 1 row.
-    """
-
-    split: str
-    partition: int
-    path: str
-    rows: int
-    nbytes: int
-    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,6 +148,23 @@ class PreparedData(ExplainedInNotebooks):
     def columns(self) -> tuple[TensorColumn, ...]:
         """The columns of a shard's file, each once."""
         return columns_of(self.groups)
+
+    def viewed(self, view: RowView | None) -> Self:
+        """Describe the data as a configuration reads them: other inputs, labels or numbers of rows.
+
+        The result is for checks. Load rows from the data themselves, with ``view=``.
+
+        Raises
+        ------
+        udfs.training.TrainerError
+            The data are not suitable for the view.
+        """
+        if view is None:
+            return self
+        inputs, labels = view.groups(self.inputs, self.labels)
+        shards = tuple(replace(shard, rows=view.count(shard)) for shard in self.shards)
+        samples = {} if view.maps_labels else self.label_samples
+        return replace(self, inputs=inputs, labels=labels, shards=shards, label_samples=samples)
 
     def rows(self, split: str) -> int:
         """Return the number of rows of a split.

@@ -1,4 +1,4 @@
-"""Training unit of a configuration: its session protocol, row order, batch weights, freezing schedule and errors.
+"""Training unit of a configuration: session protocol, row views, row order, weights, freezing schedule and errors.
 
 :mod:`udfs.handlers` opens sessions; :mod:`udfs.hopper` runs their units.
 """
@@ -9,6 +9,7 @@ from udfs.training._freezing import check_phases, frozen_up_to
 from udfs.training._functions import TrainingFunctions
 from udfs.training._known_losses import KERAS_LOSSES, TORCH_LOSSES, LossFacts
 from udfs.training._random_seeds import initial_seed, row_order
+from udfs.training._row_view import InputColumns, RowView, check_view, view_of, viewed_rows
 from udfs.training._session import BatchWeights, Rows, Session, Trainer
 from udfs.training._session_task import check_losses, decide_session_task, follow_task
 from udfs.training._task import Task
@@ -24,7 +25,9 @@ __all__ = [
     "Diverged",
     "Ending",
     "Folds",
+    "InputColumns",
     "LossFacts",
+    "RowView",
     "Rows",
     "Session",
     "Task",
@@ -37,10 +40,13 @@ __all__ = [
     "batch_weights",
     "check_losses",
     "check_phases",
+    "check_view",
     "decide_session_task",
     "decide_task",
     "follow_task",
     "frozen_up_to",
     "initial_seed",
     "row_order",
+    "view_of",
+    "viewed_rows",
 ]

@@ -106,9 +106,10 @@ class Session(Protocol):
     """A configuration that is open on a worker: its model, its optimizer, its random numbers.
 
     It may have a method ``unused_inputs(inputs)`` that lists the places of the inputs that the network does not read on
-    a batch, which a search refuses; a method ``attribute_marks()`` that returns bytes by the names of attributes that a
-    checkpoint leaves out, which must not change in training; and an attribute ``metric_mode``, ``"min"`` or ``"max"``,
-    of a scheduler that follows the metric.
+    a batch, which a search refuses; an attribute ``view``, the :class:`RowView` of the configuration, which
+    :func:`udfs.handlers.open_session` sets; a method ``attribute_marks()`` that returns bytes by the names of
+    attributes that a checkpoint leaves out, which must not change in training; and an attribute ``metric_mode``,
+    ``"min"`` or ``"max"``, of a scheduler that follows the metric.
 
     Attributes
     ----------
