@@ -17,7 +17,7 @@ from udfs.handlers.torch._user_code import MODULE_ATTRIBUTES, closure_values, fo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["describe_value", "fingerprint"]
+__all__ = ["describe_module", "describe_value", "fingerprint"]
 
 # Told apart by the layer graph (the state), or without influence on the value of a model in inference mode.
 _NOT_CONFIGURATION = frozenset({"training", "inplace"})
@@ -57,6 +57,15 @@ def fingerprint(
             _FOUND.clear()
         digest = _FOUND[key] = _digest(lines, contents)
     return digest
+
+
+def describe_module(module: nn.Module) -> list[str]:
+    """Describe the structure of a module, its attributes and the code of users' classes, without values of tensors.
+
+    Modules with equal descriptions compute the same function of their inputs, parameters and buffers.
+    """
+    place = {id(tensor): i for i, tensor in enumerate([*module.parameters(), *module.buffers()])}
+    return list(_configuration(module, place))
 
 
 def _hashes(content: memoryview | None) -> tuple[int, ...] | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from udfs.training import Ending, Rows, Trainer
 
-__all__ = ["TorchSession", "as_array", "as_tensor"]
+__all__ = ["TorchSession", "as_array", "as_tensor", "listed"]
 
 # Rows of a forward pass that keeps nothing for a backward one.
 _EVALUATED = 256
@@ -68,6 +68,16 @@ class TorchSession:
         self._attributes = Attributes(self.model, list(self._losses), trainer.optimizer)
         self.random = take_random()
         self.begin()
+
+    @property
+    def trainer(self) -> Trainer:
+        """Trainer of the session."""
+        return self._trainer
+
+    @property
+    def has_attribute_state(self) -> bool:
+        """True if plain attributes of the modules differ from those of the model as it was built."""
+        return bool(self._attributes.state())
 
     @property
     def device(self) -> torch.device:
@@ -168,7 +178,7 @@ class TorchSession:
 
         def closure() -> torch.Tensor:
             trainer.optimizer.zero_grad(set_to_none=True)
-            loss = self._loss(_listed(self.forward(inputs, training=True)), truth, weights)
+            loss = self._loss(listed(self.forward(inputs, training=True)), truth, weights)
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(float(loss.detach()))
             return loss.detach()
@@ -206,25 +216,30 @@ class TorchSession:
         """Compute the loss and the metrics over a shard."""
         contributions: dict[str, NDArray[np.float64]] = {}
         with torch.inference_mode():
-            for inputs, labels, weights in self._batches(data):
-                outputs = _listed(self.forward(inputs, training=False))
-                loss = float(self._loss(outputs, labels, weights)) * weights.total
-                part = {"loss": np.array([loss, weights.total], np.float64)}
-                first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
-                part |= self.sums.contributions(first, truth, weights.own)
-                contributions = merge_sums(contributions, part)
+            for inputs, labels, weights in self.batches(data):
+                outputs = listed(self.forward(inputs, training=False))
+                contributions = merge_sums(contributions, self.batch_sums(outputs, labels, weights))
         return contributions
+
+    def batch_sums(
+        self, outputs: list[torch.Tensor], labels: list[torch.Tensor], weights: BatchWeights
+    ) -> dict[str, NDArray[np.float64]]:
+        """Compute the contributions of a batch to the loss and the metrics, from the outputs of the network."""
+        loss = float(self._loss(outputs, labels, weights)) * weights.total
+        part = {"loss": np.array([loss, weights.total], np.float64)}
+        first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
+        return part | self.sums.contributions(first, truth, weights.own)
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode."""
         with torch.inference_mode():
             outputs = self.forward(inputs, training=False)
-        return tuple(output.float().cpu().numpy() for output in _listed(outputs))
+        return tuple(output.float().cpu().numpy() for output in listed(outputs))
 
     def ending(self, inputs: tuple[NDArray[Any], ...]) -> Ending:
         """Return the last operation of the network, on a batch."""
         with torch.enable_grad():
-            output = _listed(self.forward([array[:2] for array in inputs], training=False))[0]
+            output = listed(self.forward([array[:2] for array in inputs], training=False))[0]
         ending: Ending = network_ending(output)
         return ending
 
@@ -258,7 +273,8 @@ class TorchSession:
         self._modes_are_set = training
         return self.model(*(self._tensor(array) for array in inputs))
 
-    def _batches(self, data: Rows) -> Iterator[tuple[list[NDArray[Any]], list[torch.Tensor], BatchWeights]]:
+    def batches(self, data: Rows) -> Iterator[tuple[list[NDArray[Any]], list[torch.Tensor], BatchWeights]]:
+        """Yield inputs, labels and weights of the batches of an evaluation."""
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, min(start + _EVALUATED, data.rows))
             yield (
@@ -267,22 +283,50 @@ class TorchSession:
                 batch_weights(data, picked, picked.stop - start),
             )
 
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+    def as_input(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Move inputs to the device, and divide pixels of eight bits by 255."""
+        tensor = tensor.to(self._device)
         return tensor if tensor.is_floating_point() or tensor.dtype != torch.uint8 else tensor.float() / 255.0
 
-    def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor], weights: BatchWeights) -> torch.Tensor:
-        check_losses(len(self._losses), len(outputs), len(labels))
-        if len(self._losses) == 1:
-            return self._mean_loss(0, outputs[0], labels[0], weights)
-        parts = [self._mean_loss(place, outputs[place], label, weights) for place, label in enumerate(labels)]
-        return torch.stack(parts).sum()
+    def as_target(self, place: int, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Convert the labels of many rows to what a loss takes; ``output`` is that of any batch of rows."""
+        like = output[:1].expand(len(labels), *output.shape[1:])
+        return self._label_forms(self._losses[place], like, labels.to(self._device))
 
-    def _mean_loss(self, place: int, output: torch.Tensor, label: torch.Tensor, weights: BatchWeights) -> torch.Tensor:
-        if weights.own is None:
-            return self._one_loss(self._losses[place], output, label)
+    def mean_loss(
+        self,
+        outputs: list[torch.Tensor],
+        labels: list[torch.Tensor],
+        relative: torch.Tensor | None,
+        *,
+        weighted: bool,
+    ) -> torch.Tensor:
+        """Compute the loss of a batch, the sum over outputs.
+
+        Parameters
+        ----------
+        outputs, labels : list of torch.Tensor, each of shape (rows, ...)
+            Outputs of the network, and a label for each loss.
+        relative : torch.Tensor, shape (rows,), optional
+            Weights of the rows relative to their mean; ``None`` if all are equal.
+        weighted : bool
+            Whether the rows have weights.
+        """
+        check_losses(len(self._losses), len(outputs), len(labels))
+        parts = []
+        for place, label in enumerate(labels):
+            if weighted:
+                parts.append(self._weighted[place](outputs[place], label, relative))
+            else:
+                parts.append(self._one_loss(self._losses[place], outputs[place], label))
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        return self.as_input(torch.from_numpy(np.ascontiguousarray(array)))
+
+    def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor], weights: BatchWeights) -> torch.Tensor:
         relative = None if weights.relative is None else torch.from_numpy(weights.relative).to(self._device)
-        return self._weighted[place](output, label, relative)
+        return self.mean_loss(outputs, labels, relative, weighted=weights.own is not None)
 
     def _one_loss(self, loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         value: torch.Tensor = loss(output, self._label_forms(loss, output, label))
@@ -314,5 +358,6 @@ def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
     return tensor
 
 
-def _listed(outputs: Any) -> list[torch.Tensor]:
+def listed(outputs: Any) -> list[torch.Tensor]:
+    """List the outputs of a network."""
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
