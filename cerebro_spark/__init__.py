@@ -21,6 +21,7 @@ from optimizer import __version__
 if TYPE_CHECKING:
     from cerebro_spark.adaptation import Adaptation
     from cerebro_spark.data import prepare
+    from cerebro_spark.grouping import GroupedModel, GroupedSearch
     from cerebro_spark.hopper import SparkBackend
     from cerebro_spark.sql import register_sql
     from cerebro_spark.tune import (
@@ -57,6 +58,8 @@ __all__ = [
     "Augmentation",
     "Experiment",
     "GridSearch",
+    "GroupedModel",
+    "GroupedSearch",
     "Hyperband",
     "InputColumns",
     "Metric",
@@ -86,6 +89,7 @@ __all__ = [
 _NAMES = {
     "cerebro_spark.adaptation": {"Adaptation"},
     "cerebro_spark.data": {"prepare"},
+    "cerebro_spark.grouping": {"GroupedModel", "GroupedSearch"},
     "cerebro_spark.hopper": {"SparkBackend"},
     "cerebro_spark.sql": {"register_sql"},
     "cerebro_spark.tune": {
@@ -100,7 +104,7 @@ _NAMES = {
     "udfs.store": {"Store"},
     "udfs.training": {"InputColumns", "Task", "TrainingFunctions"},
 }
-_PACKAGES = {"adaptation", "callbacks", "data", "errors", "hopper", "sql", "tune"}
+_PACKAGES = {"adaptation", "callbacks", "data", "errors", "grouping", "hopper", "sql", "tune"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,8 @@
 """Data for training: encode columns, shuffle once, write shards; texts as tokens; petastorm's datasets."""
 
-from cerebro_spark.data._columns import choose_features
+from cerebro_spark.data._census import Census, count, defect_reasons, encoded, listed
+from cerebro_spark.data._checks import check_image_size, check_numbers, collect_reports
+from cerebro_spark.data._columns import Chosen, choose, choose_features
 from cerebro_spark.data._increments import prepare_increment
 from cerebro_spark.data._petastorm import petastorm_frame
 from cerebro_spark.data._prepare import prepare
@@ -8,8 +10,18 @@ from cerebro_spark.data._shard_assignment import with_places
 from cerebro_spark.data._tokenize import bio_classes, tokenize
 
 __all__ = [
+    "Census",
+    "Chosen",
     "bio_classes",
+    "check_image_size",
+    "check_numbers",
+    "choose",
     "choose_features",
+    "collect_reports",
+    "count",
+    "defect_reasons",
+    "encoded",
+    "listed",
     "petastorm_frame",
     "prepare",
     "prepare_increment",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._columns import Chosen, Source
 
-__all__ = ["BUCKETS", "COMPLETE", "WITHOUT_WEIGHT", "Census", "count", "encoded", "listed"]
+__all__ = ["BUCKETS", "COMPLETE", "WITHOUT_WEIGHT", "Census", "count", "defect_reasons", "encoded", "listed"]
 
 BUCKETS = 256
 """Number of buckets that rows are sorted into: enough to run as many tasks, few enough to count each."""
@@ -237,6 +237,12 @@ def _defect(chosen: Chosen, columns: Sequence[Column]) -> Column:
 
 def _defects(counts: Iterable[Row]) -> list[int]:
     return sorted({row["defect"] for row in counts if row["defect"] >= 0})
+
+
+def defect_reasons(chosen: Chosen) -> dict[int, str]:
+    """Return the reason of each defect that a row may have, by its number."""
+    sources = chosen.content
+    return {defect: _reason(sources, defect) for defect in range(2 * len(sources))}
 
 
 def _reason(sources: Sequence[Source], defect: int) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Builder = Callable[..., Any]
     Exported = Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]]
+    Reloadable = tuple[Callable[[bytes], None], Exported]
 
 __all__ = ["Framework"]
 
@@ -188,6 +189,20 @@ class Framework(Handler, Protocol):
 
     def open_export(self, data: bytes) -> Exported:
         """Open what :meth:`export` wrote: a function from one array per input to one array per output."""
+
+    def open_reloadable(self, data: bytes) -> Reloadable:
+        """Open what :meth:`export` wrote, for models of equal structure: a function that loads weights, and one to run.
+
+        The weights are packed by :func:`udfs.packing.pack`: ``"model"`` has those of a session's checkpoint.
+
+        Raises
+        ------
+        UntraceableModelError
+            Weights are not exchanged; the default of the protocol.
+        """
+        raise UntraceableModelError(
+            f"{self.name} does not exchange the weights of a network (Framework.open_reloadable)"
+        )
 
     def open_features(self, data: bytes) -> Exported:
         """Open what :meth:`export` wrote, up to its last layer with parameters: the output is what that layer reads.

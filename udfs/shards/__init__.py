@@ -1,5 +1,6 @@
 """Prepared datasets: shards of plain Parquet in a store, the value that describes them, and their loading."""
 
+from udfs.shards._arrays import copy_column
 from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.shards._growing_data import GrowingData, increment_name, load_labels, load_prepared
 from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increment_of
@@ -10,7 +11,7 @@ from udfs.shards._prepared_data import DESCRIPTION, FOLDER, SPLITS, Part, Prepar
 from udfs.shards._row_view import RowView
 from udfs.shards._shard import Shard, Tensors
 from udfs.shards._shard_assignment import HELD_OF, place_of
-from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded
+from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded, encode, write_rows
 
 __all__ = [
     "DESCRIPTION",
@@ -35,7 +36,9 @@ __all__ = [
     "Tensors",
     "by_shard",
     "check_shard",
+    "copy_column",
     "decoded",
+    "encode",
     "increment_name",
     "increment_of",
     "load_labels",
@@ -46,5 +49,6 @@ __all__ = [
     "place_of",
     "read_batches",
     "shard_path",
+    "write_rows",
     "write_table",
 ]

@@ -106,15 +106,21 @@ def schema_of(columns: Sequence[TensorColumn]) -> pa.Schema:
 
 
 def write_rows(
-    store: Store, path: Sequence[str], columns: Sequence[TensorColumn], batches: Iterable[pa.RecordBatch]
+    store: Store,
+    path: Sequence[str],
+    columns: Sequence[TensorColumn],
+    batches: Iterable[pa.RecordBatch],
+    *,
+    group_rows: int = _GROUP_ROWS,
 ) -> tuple[int, str]:
     """Write the file of a shard; it appears once it is complete.
 
-    The batches come from :func:`encode`, with any lengths. Return the number of rows and the digest of their tensors.
+    The batches come from :func:`encode`, with any lengths; ``group_rows`` is the largest number of rows of a row group.
+    Return the number of rows and the digest of their tensors.
     """
     rows = 0
     digest = ShardDigest(columns)
-    size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, sum(column.nbytes for column in columns))))
+    size = max(1, min(group_rows, _GROUP_BYTES // max(1, sum(column.nbytes for column in columns))))
     with (
         store.writing(*path) as file,
         pq.ParquetWriter(file, schema_of(columns), compression="zstd") as writer,

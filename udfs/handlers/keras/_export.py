@@ -13,6 +13,7 @@ import numpy as np
 from udfs.handlers.keras._archive import load_archive
 from udfs.handlers.keras._flat_model import own_classes
 from udfs.handlers.keras._pickling import without_own_classes
+from udfs.packing import StateError, unpack
 from udfs.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._framework import Exported
+    from udfs.handlers._framework import Exported, Reloadable
 
-__all__ = ["export", "open_export"]
+__all__ = ["export", "open_export", "open_reloadable"]
 
 
 def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
@@ -62,9 +63,30 @@ def _without_registered() -> Iterator[None]:
 
 def open_export(data: bytes) -> Exported:
     """Open a ``.keras`` archive as a function of arrays, through :func:`load_archive`."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = load_archive(Path(folder) / "network.keras", data)
+    return _runner(_opened(data))
 
+
+def open_reloadable(data: bytes) -> Reloadable:
+    """Open a ``.keras`` archive whose weights can be replaced."""
+    model = _opened(data)
+
+    def load(weights: bytes) -> None:
+        values = unpack(weights, lambda array, _kind: array)["model"]
+        variables = list(model.variables)
+        if [np.shape(value) for value in values] != [tuple(variable.shape) for variable in variables]:
+            raise StateError("weights must be of the same model, and its variables have other shapes")
+        for value, variable in zip(values, variables, strict=True):
+            variable.assign(value)
+
+    return load, _runner(model)
+
+
+def _opened(data: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return load_archive(Path(folder) / "network.keras", data)
+
+
+def _runner(model: Any) -> Exported:
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
         outputs = model.predict_on_batch(inputs[0] if len(inputs) == 1 else list(inputs))
         listed = outputs if isinstance(outputs, (list, tuple)) else [outputs]

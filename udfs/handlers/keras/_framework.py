@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers._adapted_trainer import Adapted
-    from udfs.handlers._framework import Builder, Exported
+    from udfs.handlers._framework import Builder, Exported, Reloadable
     from udfs.handlers.keras._model import KerasModel
     from udfs.tensors import TensorSpec
     from udfs.training import Session, Trainer
@@ -159,6 +159,12 @@ class KerasFramework(Framework):
         from udfs.handlers.keras import _export
 
         return _export.open_export(data)
+
+    def open_reloadable(self, data: bytes) -> Reloadable:
+        """Open a ``.keras`` archive whose weights can be replaced."""
+        from udfs.handlers.keras import _export
+
+        return _export.open_reloadable(data)
 
     def open_features(self, data: bytes) -> Exported:
         """Open a ``.keras`` archive up to its last layer with weights."""

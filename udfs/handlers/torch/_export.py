@@ -11,15 +11,17 @@ import torch
 
 from udfs.handlers.torch._archive import check_program, load_program
 from udfs.handlers.torch._hidden_modules import on_cpu
+from udfs.handlers.torch._session import as_tensor
+from udfs.packing import StateError, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._framework import Exported
+    from udfs.handlers._framework import Exported, Reloadable
 
-__all__ = ["export", "open_export"]
+__all__ = ["export", "open_export", "open_reloadable"]
 
 # Two, because torch.export would treat a batch size of one as a constant.
 _TRACED_ROWS = 2
@@ -51,8 +53,23 @@ def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
 
 def open_export(data: bytes) -> Exported:
     """Open a ``.pt2`` archive as a function of arrays, through :func:`load_program`."""
+    return _runner(load_program(data).module(check_guards=False))
+
+
+def open_reloadable(data: bytes) -> Reloadable:
+    """Open a ``.pt2`` archive whose weights can be replaced."""
     module = load_program(data).module(check_guards=False)
 
+    def load(weights: bytes) -> None:
+        try:
+            module.load_state_dict(unpack(weights, as_tensor)["model"], strict=True)
+        except (KeyError, RuntimeError) as error:
+            raise StateError(f"weights must be of the same model: {error}") from error
+
+    return load, _runner(module)
+
+
+def _runner(module: Any) -> Exported:
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
         with torch.inference_mode():
             outputs = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in inputs))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers._adapted_trainer import Adapted
-    from udfs.handlers._framework import Builder, Exported
+    from udfs.handlers._framework import Builder, Exported, Reloadable
     from udfs.tensors import TensorSpec
     from udfs.training import Session, Trainer
 
@@ -170,6 +170,10 @@ class TorchFramework(Framework):
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.pt2`` archive."""
         return _export.open_export(data)
+
+    def open_reloadable(self, data: bytes) -> Reloadable:
+        """Open a ``.pt2`` archive whose weights can be replaced."""
+        return _export.open_reloadable(data)
 
     def open_features(self, data: bytes) -> Exported:
         """Open a ``.pt2`` archive up to its last layer with parameters."""

@@ -1,0 +1,7 @@
+"""Search with a model per group of rows: preparation, training, and routing of rows to the models of their groups."""
+
+from cerebro_spark.grouping._model import GroupedModel
+from cerebro_spark.grouping._prepare import prepare_groups
+from cerebro_spark.grouping._search import GroupedSearch
+
+__all__ = ["GroupedModel", "GroupedSearch", "prepare_groups"]
