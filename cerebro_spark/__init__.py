@@ -19,6 +19,7 @@ udfs.check_packages()
 from optimizer import __version__
 
 if TYPE_CHECKING:
+    from cerebro_spark.ablation import Ablation, AblationResult
     from cerebro_spark.adaptation import Adaptation
     from cerebro_spark.data import prepare
     from cerebro_spark.grouping import GroupedModel, GroupedSearch
@@ -53,6 +54,8 @@ __all__ = [
     "ASHA",
     "METRICS",
     "PBT",
+    "Ablation",
+    "AblationResult",
     "Adaptation",
     "AgingEvolution",
     "Augmentation",
@@ -87,6 +90,7 @@ __all__ = [
 
 # The imports above, for `__getattr__`.
 _NAMES = {
+    "cerebro_spark.ablation": {"Ablation", "AblationResult"},
     "cerebro_spark.adaptation": {"Adaptation"},
     "cerebro_spark.data": {"prepare"},
     "cerebro_spark.grouping": {"GroupedModel", "GroupedSearch"},
@@ -104,7 +108,7 @@ _NAMES = {
     "udfs.store": {"Store"},
     "udfs.training": {"InputColumns", "Task", "TrainingFunctions"},
 }
-_PACKAGES = {"adaptation", "callbacks", "data", "errors", "grouping", "hopper", "sql", "tune"}
+_PACKAGES = {"ablation", "adaptation", "callbacks", "data", "errors", "grouping", "hopper", "sql", "tune"}
 
 
 def __getattr__(name: str) -> Any:

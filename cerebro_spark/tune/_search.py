@@ -590,8 +590,12 @@ class Search(Estimator[Selection]):
             self.backend.admit()
             return data
         # A wrong trainer is refused before hours of preparation.
-        check_trainer(self.trainer_fn, self.strategy.list_configurations(), self.seed, self.metric, self.unit_timeout_s)
+        check_trainer(self._trainer(), self.strategy.list_configurations(), self.seed, self.metric, self.unit_timeout_s)
         return interruptible(self.backend.spark, lambda: self.prepare(data))
+
+    def _trainer(self, prepared: PreparedData | None = None) -> Callable[[dict[str, Any]], Any]:
+        """Return the function that makes trainers of configurations: on the rows, or before there are any."""
+        return self.trainer_fn
 
     def _search(
         self,
@@ -615,7 +619,7 @@ class Search(Estimator[Selection]):
         self, configurations: Sequence[Mapping[str, Any]], prepared: PreparedData, epochs: int | None = None
     ) -> Probed:
         return self._extension.probed or probe(
-            self.trainer_fn,
+            self._trainer(prepared),
             configurations,
             prepared,
             self.seed,
@@ -658,7 +662,7 @@ class Search(Estimator[Selection]):
             spec=spec,
             prepared=prepared,
             backend=self.backend,
-            trainer_fn=self.trainer_fn,
+            trainer_fn=self._trainer(prepared),
             probed=probed,
             unit_timeout_s=self.unit_timeout_s,
             budget=self._budget,
@@ -666,7 +670,7 @@ class Search(Estimator[Selection]):
         return train(
             self._extension.extend(context),
             self.procedure(**metric_and_mode(spec)),
-            partial(self._extension.result, trainer_fn=self.trainer_fn),
+            partial(self._extension.result, trainer_fn=context.trainer_fn),
             lease=lease,
             interrupts=interrupts,
             followers=self._followers,

@@ -26,7 +26,7 @@ from udfs.driver import validate_arguments
 from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
-from udfs.training import Session, TaskDecision, follow_task, initial_seed, view_of
+from udfs.training import Session, TaskDecision, follow_task, initial_seed, random_stream, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ class Selection(Results, Model, MLWritable):
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         """Open a trial's model at a checkpoint."""
-        seed = initial_seed(self.spec.seed, trial.trial_id)
+        seed = initial_seed(self.spec.seed, random_stream(trial.trial_id, trial.params))
         session = open_session(self.trainer_fn, trial.params, seed, data=self.prepared)
         session.restore(state)
         if self.spec.task:
@@ -289,10 +289,16 @@ class Selection(Results, Model, MLWritable):
             recorded=Recorded(visits, {trial.trial_id: trial for trial in self._trials}),
         )
         procedure = Repeat(self._trials, **metric_and_mode(spec))
-        result_of = partial(type(self), trainer_fn=self.trainer_fn)
         with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
-            return train(context, procedure, result_of, lease=lease, interrupts=interrupts, followers=followers)
+            return train(
+                context,
+                procedure,
+                lambda run: replace(self, run=run),
+                lease=lease,
+                interrupts=interrupts,
+                followers=followers,
+            )
 
     def _check_replayable(self) -> None:
         """Refuse a run that a replay, which trains whole models one by one, does not repeat."""

@@ -25,7 +25,7 @@ from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
 from udfs.shards import load_sample
 from udfs.store import StoreError
-from udfs.training import follow_task, initial_seed, view_of
+from udfs.training import follow_task, initial_seed, random_stream, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -105,7 +105,8 @@ class Sessions:
         opened = self._open.get(member.trial_id)
         fetched = 0
         if opened is None or (not member.version and opened.at != _first(member)):
-            opened = self._built(member.params, initial_seed(self._worker.seed, member.trial_id))
+            stream = random_stream(member.trial_id, member.params)
+            opened = self._built(member.params, initial_seed(self._worker.seed, stream))
             self._check_size(opened.session)
             if member.source is not None:
                 fetched = self._adopt(opened.session, member.source)

@@ -12,7 +12,7 @@ from udfs.hopper._messages import (
     TrainUnit,
 )
 from udfs.shards import ShardError
-from udfs.training import TrainerError, row_order, view_of, viewed_rows
+from udfs.training import TrainerError, random_stream, row_order, view_of, viewed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class Units:
     def _train(self, unit: TrainUnit, member: Member, rows: Tensors, fetched: int) -> TrainedMember | MemberFailure:
         try:
             session, nbytes = self._sessions.at(member)
-            name = "" if self._one_order else member.trial_id
+            name = "" if self._one_order else random_stream(member.trial_id, member.params)
             seen = viewed_rows(view_of(session), rows)
             order = row_order(self._seed, name, unit.epoch, unit.partition, seen.rows)
             if self._folds is not None:

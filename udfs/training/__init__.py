@@ -8,7 +8,7 @@ from udfs.training._folds import HELD_OUT_FOLD, Folds
 from udfs.training._freezing import check_phases, frozen_up_to
 from udfs.training._functions import TrainingFunctions
 from udfs.training._known_losses import KERAS_LOSSES, TORCH_LOSSES, LossFacts
-from udfs.training._random_seeds import initial_seed, row_order
+from udfs.training._random_seeds import RANDOM_STREAM, initial_seed, random_stream, row_order
 from udfs.training._row_view import InputColumns, RowView, check_view, view_of, viewed_rows
 from udfs.training._session import BatchWeights, Rows, Session, Trainer
 from udfs.training._session_task import check_losses, decide_session_task, follow_task
@@ -20,6 +20,7 @@ from udfs.training._weights import batch_weights
 __all__ = [
     "HELD_OUT_FOLD",
     "KERAS_LOSSES",
+    "RANDOM_STREAM",
     "TORCH_LOSSES",
     "BatchWeights",
     "Diverged",
@@ -46,6 +47,7 @@ __all__ = [
     "follow_task",
     "frozen_up_to",
     "initial_seed",
+    "random_stream",
     "row_order",
     "view_of",
     "viewed_rows",

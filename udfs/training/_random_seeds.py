@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-__all__ = ["initial_seed", "row_order"]
+__all__ = ["RANDOM_STREAM", "initial_seed", "random_stream", "row_order"]
+
+RANDOM_STREAM = "_random_stream"
+"""Hyperparameter of a configuration: the name of its random numbers. Configurations of one name are paired."""
+
+
+def random_stream(config: str, params: Mapping[str, Any]) -> str:
+    """Return the name of a configuration's random numbers, by default its id.
+
+    Configurations with the same name draw the same initial weights, and read the rows of a shard in the same order.
+
+    Examples
+    --------
+    >>> random_stream("c001", {"lr": 0.1}), random_stream("c001", {"lr": 0.1, RANDOM_STREAM: "repeat 0"})
+    ('c001', 'repeat 0')
+    """
+    return str(params.get(RANDOM_STREAM, config))
 
 
 def initial_seed(seed: int, config: str) -> int:
