@@ -172,7 +172,7 @@ class Assignments:
         if assignment.kind != "train" or trial.done(assignment.epoch):
             return None
         history = trial.history
-        if not start.version and trial.source is not None:
+        if not start.version and trial.source is not None and not trial.source.weights_only:
             history = self._state.trial[trial.source.trial_id].history[: trial.source.epoch]
         return history[-1].get(self._state.context.spec.metric) if history else None
 

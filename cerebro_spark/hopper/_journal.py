@@ -235,6 +235,7 @@ class Journal:
             "history": trial.history,
             "seconds": trial.seconds,
             "reason": trial.reason,
+            "inherited": trial.inherited,
         }
         write_document(self.store, data, "runs", self.run, "trials", f"{trial.trial_id}.json")
 
@@ -294,7 +295,7 @@ class Journal:
                 "traceback": typed(data, "traceback", str),
                 "history": [_metrics(metrics) for metrics in typed(data, "history", list)],
                 "seconds": typed(data, "seconds", float),
-                "reason": typed(data, "reason", str) if "reason" in data else "",
+                **{name: typed(data, name, str) if name in data else "" for name in ("reason", "inherited")},
             }
 
     def write_log(self, trial: Trial) -> None:

@@ -193,8 +193,9 @@ class Recovery:
                 "the weights of an earlier run that it begins with are damaged or missing (warm_start=False begins "
                 f"with initial ones): {why}"
             )
+        kind = "child" if source.weights_only else "clone"
         return (
-            f"it is a clone of {source.trial_id} after epoch {source.epoch}, whose state is damaged or missing: {why}"
+            f"it is a {kind} of {source.trial_id} after epoch {source.epoch}, whose state is damaged or missing: {why}"
         )
 
     def _evaluate_again(self, assignment: Assignment, trials: Iterable[Trial]) -> None:

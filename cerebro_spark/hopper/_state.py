@@ -184,7 +184,7 @@ class RunState:
             return None
         source, version = self.trial[trial.source.trial_id], trial.source.epoch * len(self.partitions)
         digest = source.digests[version] if version <= source.version else ""
-        return SourceState(source.trial_id, version, digest)
+        return SourceState(source.trial_id, version, digest, weights_only=trial.source.weights_only)
 
     def waits(self, trial: Trial) -> bool:
         """Return ``True`` if a clone waits for its source, which trains up to there again after damage."""
@@ -208,7 +208,7 @@ class RunState:
 
     def inherited(self, trial: Trial) -> int:
         """Count the epochs that a clone has from its source, and from the source's own."""
-        if trial.source is None:
+        if trial.source is None or trial.source.weights_only:
             return 0
         return trial.source.epoch + self.inherited(self.trial[trial.source.trial_id])
 

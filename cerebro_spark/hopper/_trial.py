@@ -57,7 +57,8 @@ class Trial:
     of the checkpoints in the store by version: several, where units were trained again on other partitions. ``deaths``
     are losses of workers since the trial last got past such a unit, ``unreadable`` the times in a row that the store
     did not give its checkpoint. ``granted`` epochs are those that the procedure decided so far; ``urgent`` trials get
-    units before others. ``source`` is the origin of a clone. ``follows`` names by epoch the trial in whose order it
+    units before others. ``source`` is the origin of a clone or a child, and ``inherited`` describes the weights that a
+    child has from it. ``follows`` names by epoch the trial in whose order it
     visits the shards where orders are fixed.
     """
 
@@ -85,6 +86,7 @@ class Trial:
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
     log: TrialLog = field(default_factory=TrialLog)
+    inherited: str = ""
 
     @property
     def version(self) -> int:
@@ -156,6 +158,7 @@ class Trial:
         self.holder = worker
         self.seconds += report.seconds
         self.state_bytes = report.checkpoint_bytes
+        self.inherited = report.inherited or self.inherited
 
     def was_evaluated(self, partition: int, sums: dict[str, NDArray[np.float64]]) -> None:
         """Add the report of an evaluation on a partition."""

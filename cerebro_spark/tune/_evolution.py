@@ -24,8 +24,8 @@ __all__ = ["AgingEvolution"]
 class AgingEvolution(Search):
     """Mutate the best of some random members; the oldest member leaves (Real et al., regularized evolution, 2019).
 
-    The first ``population`` configurations are random. Each later one changes one value of its parent, and trains from
-    new weights: so architectures may change as well.
+    The first ``population`` configurations are random. Each later one changes one value of its parent. It trains from
+    new weights, or with ``inherit_weights`` from those of its parent that fit, so architectures may change as well.
 
     All settings of :class:`Search` are keyword arguments too.
 
@@ -42,6 +42,10 @@ class AgingEvolution(Search):
     sample_size : int
         Number of members that are drawn with replacement, of which the best becomes a parent; at most ``population``.
         Default 2.
+    inherit_weights : bool
+        Whether a changed configuration begins with the weights of its parent: those with equal names and numbers of
+        axes, and of tensors of another size the part that both have. Other weights and the optimizer are new.
+        :attr:`TrialResult.inherited` counts the tensors. Default false.
     concurrency : int, optional
         Largest number of configurations at a time. By default a configuration starts whenever a worker is idle.
 
@@ -78,6 +82,7 @@ class AgingEvolution(Search):
     num_configurations: int
     num_epochs: int
     sample_size: int = 2
+    inherit_weights: bool = False
     concurrency: int | None = None
 
     @property
@@ -96,6 +101,7 @@ class AgingEvolution(Search):
                 configurations=self.num_configurations,
                 epochs=self.num_epochs,
                 sample=self.sample_size,
+                inherit_weights=self.inherit_weights,
                 concurrency=self.concurrency,
                 seed=self.seed,
             ),

@@ -46,13 +46,16 @@ class TrialResult:
         Own epoch, counted from 1, of ``metric`` and of its model: the last one, or the best one where the search has
         ``keep="best"`` or ``"epochs"``. 0 where it has finished none.
     source : Source or None
-        Origin of a clone: another trial, and that one's epoch, counted from 1, whose weights it began with.
+        Origin of a clone or a child: another trial, and that one's epoch, counted from 1, whose weights it began with.
     scores : dict of str to float
         Values after ``epoch`` of all metrics that decide, by name; NaN where there is none.
     log : str
         Printed output of its units, each after a line that names unit and worker: Python's output, warnings and
         logging, and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a
         line that says how many bytes are left out. ``""`` where nothing was printed.
+    inherited : str
+        Weights that a child has from its source, such as ``"5 of 8 tensors, 2 of them in part"``. ``""`` without a
+        source, for a clone, which has all of them, and before its first unit.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class TrialResult:
     source: Source | None = None
     scores: dict[str, float] = field(default_factory=dict)
     log: str = field(default="", repr=False)
+    inherited: str = ""
 
     @property
     def failed(self) -> bool:
@@ -103,6 +107,7 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
         trial.source,
         scores,
         str(trial.log),
+        trial.inherited,
     )
 
 

@@ -13,7 +13,7 @@ __all__ = ["Continue", "Decision", "Pause", "Source", "Start", "Stop"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of a cloned configuration: another one, after one of its epochs.
+    """Origin of the weights of a configuration: another one, after one of its epochs.
 
     It is the last epoch that the procedure knows of that trial. The trial may train further meanwhile, so its state is
     kept until the clone has a checkpoint.
@@ -22,10 +22,15 @@ class Source:
     ----------
     epoch : int
         Number of the finished epoch from 1, without the epochs of that trial's ancestors.
+    weights_only : bool
+        False for a clone, which continues the training of that trial. True for a child, which takes over the weights
+        that fit its network and begins training anew: its epochs count from 1, and it has a new optimizer. Default
+        False.
     """
 
     trial_id: str
     epoch: int
+    weights_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

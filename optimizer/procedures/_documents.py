@@ -152,7 +152,11 @@ def _origin(document: Any, whole: Mapping[str, Any]) -> Origin | None:
 
 
 def _source_document(source: Source | None) -> dict[str, Any] | None:
-    return None if source is None else {"trial": source.trial_id, "epoch": source.epoch}
+    if source is None:
+        return None
+    # Clones have the document of earlier releases.
+    kind = {"weights_only": True} if source.weights_only else {}
+    return {"trial": source.trial_id, "epoch": source.epoch, **kind}
 
 
 def _source(document: Any, whole: Mapping[str, Any]) -> Source | None:
@@ -160,8 +164,8 @@ def _source(document: Any, whole: Mapping[str, Any]) -> Source | None:
         return None
     if not isinstance(document, Mapping):
         raise LogError(f"source must be a trial and an epoch, or null, got {document!r} in {dict(whole)!r}")
-    fields = _checked(document, {"trial": str, "epoch": int}, whole)
-    return Source(fields["trial"], fields["epoch"])
+    fields = _checked({"weights_only": False, **document}, {"trial": str, "epoch": int, "weights_only": bool}, whole)
+    return Source(fields["trial"], fields["epoch"], fields["weights_only"])
 
 
 def _check_epochs(epochs: int, document: Mapping[str, Any]) -> None:

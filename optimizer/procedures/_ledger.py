@@ -133,11 +133,12 @@ class Ledger:
     def lineage(self, trial_id: str) -> list[tuple[Trial, int]]:
         """List the trials whose epochs led to a trial, the first ancestor first, each with the epochs it gave.
 
-        The last is the trial itself, with all that it has finished.
+        The last is the trial itself, with all that it has finished. A trial that took over weights only has no
+        ancestors, because it began training anew.
         """
         trial = self[trial_id]
         line = [(trial, trial.finished)]
-        while trial.source is not None:
+        while trial.source is not None and not trial.source.weights_only:
             epoch = trial.source.epoch
             trial = self[trial.source.trial_id]
             line.append((trial, epoch))
@@ -157,8 +158,9 @@ class Ledger:
         """Add a trial."""
         number = len(self._trials)
         trial = Trial(f"c{number:03d}", number, params, epochs, source, reason=reason)
-        if source is not None:
-            trial.inherit(self.check_source(source), source.epoch)
+        parent = None if source is None else self.check_source(source)
+        if parent is not None and source is not None and not source.weights_only:
+            trial.inherit(parent, source.epoch)
             for epoch in range(1, len(trial.sums) + 1):
                 self._reach(trial, epoch)
         self._trials[trial.trial_id] = self._running[trial.trial_id] = trial

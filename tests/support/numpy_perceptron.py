@@ -12,7 +12,15 @@ from safetensors.numpy import load, save
 
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers import Framework, TensorSpec, UntraceableModelError, output_at, take_random, train_in_steps
+from udfs.handlers import (
+    Framework,
+    TensorSpec,
+    UntraceableModelError,
+    inherited_weights,
+    output_at,
+    take_random,
+    train_in_steps,
+)
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, LossFacts, TaskSums, TrainerError, batch_weights
@@ -137,6 +145,11 @@ class NumpySession:
         self.model.weights = saved["weights"]
         if optimizer:
             self._optimizer.velocity = saved["velocity"]
+
+    def inherit(self, state: bytes) -> None:
+        weights = unpack(state, lambda array, _kind: array.copy())["weights"]
+        taken, self.inherited = inherited_weights(self.model.weights, weights)
+        self.model.weights |= taken
 
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:
         return train_in_steps(self, data, order, **self._batches, ends_epoch=ends_epoch)

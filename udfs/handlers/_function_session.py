@@ -66,6 +66,15 @@ class FunctionSession:
         """Begin from the checkpoint of another configuration."""
         self._inner.adopt(state, optimizer=optimizer)
 
+    def inherit(self, state: bytes) -> None:
+        """Begin with those weights of another configuration that fit."""
+        self._inner.inherit(state)
+
+    @property
+    def inherited(self) -> str:
+        """Description of the weights that :meth:`inherit` took over."""
+        return self._inner.inherited
+
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Call ``train_fn`` once on a shard; it draws its own order, and has no epochs."""
         apply_random(self._inner.random)

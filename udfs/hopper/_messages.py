@@ -74,11 +74,12 @@ class Wait(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The checkpoint that a clone begins from; the store has it."""
+    """The checkpoint that a clone or a child begins from; the store has it."""
 
     trial_id: str
     version: int  # number of units that the trial had trained
     digest: str  # digest of the checkpoint
+    weights_only: bool = False  # whether only the weights that fit are taken over, as by a child of another network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +153,7 @@ class TrainedMember(MemberReport):
 
     digest: str  # digest of the new checkpoint
     checkpoint_bytes: int  # its size
+    inherited: str = ""  # description of the weights that it has from its source, of a child that began here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +257,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 7, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 8, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

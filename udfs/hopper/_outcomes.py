@@ -76,6 +76,7 @@ class Outcomes:
             sums=sums,
             digest=digest,
             checkpoint_bytes=len(state),
+            inherited=str(getattr(session, "inherited", "")),
             **shares,
         )
 

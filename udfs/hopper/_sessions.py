@@ -231,12 +231,13 @@ class Sessions:
 
     def _adopt(self, session: Session, source: SourceState) -> int:
         """Load the state of a clone's source into a new session; return the number of bytes read."""
+        take = session.inherit if source.weights_only else session.adopt
         kept = self._states.get(f"{source.trial_id}/{source.version}")
         if kept is not None and kept.digest == source.digest:
-            session.adopt(kept.content)
+            take(kept.content)
             return 0
         state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
-        session.adopt(state)
+        take(state)
         return len(state)
 
     def _warm(self, session: Session, params: dict[str, Any]) -> int:

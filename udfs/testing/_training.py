@@ -192,6 +192,24 @@ class FrameworkContract(HandlerContract):
         self.unit(warm)
         assert warm.checkpoint() != clone.checkpoint()
 
+    def test_a_child_has_the_part_of_the_weights_that_fits(self) -> None:
+        source, same, child = self.session(), self.session(5), self.session(5, hidden=5)
+        self.unit(source)
+        state = source.checkpoint()
+        parents = self.training.weights(source.model).values()
+        initial = self.training.weights(child.model).values()
+        same.inherit(state)
+        self.assert_predicts_as(same, source)
+        assert "in part" not in same.inherited
+        child.inherit(state)
+        assert "in part" in child.inherited
+        for parent, old, new in zip(parents, initial, self.training.weights(child.model).values(), strict=True):
+            for place in np.ndindex(*new.shape):
+                both = all(index < size for index, size in zip(place, parent.shape, strict=True))
+                assert new[place] == (parent if both else old)[place]
+        self.unit(child)
+        assert source.checkpoint() == state
+
     def test_a_clone_of_other_shapes_is_refused(self) -> None:
         source, session = self.session(), self.session(5, hidden=5)
         self.unit(source)

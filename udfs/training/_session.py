@@ -126,6 +126,10 @@ class Session(Protocol):
     model: Any
     sums: TaskSums
 
+    @property
+    def inherited(self) -> str:
+        """Description of the weights that :meth:`inherit` took over; empty without them."""
+
     def checkpoint(self) -> bytes:
         """Write everything that training needs to continue elsewhere.
 
@@ -161,6 +165,24 @@ class Session(Protocol):
         udfs.training.StateError
             The bytes are no checkpoint, or one with other tensors, other shapes, another optimizer or without a slot
             that this one needs. The message names the first of them; nothing was taken over.
+        """
+
+    def inherit(self, state: bytes) -> None:
+        """Begin with those weights of another configuration that fit; this session is new, and has not trained.
+
+        Weights and buffers of equal name and number of axes are taken over, those of other sizes where they overlap.
+        All else is this session's: weights without a counterpart, the optimizer, the schedule, the step counts, the
+        random numbers, and frozen weights. :attr:`inherited` describes the weights.
+
+        Parameters
+        ----------
+        state : bytes
+            Bytes of :meth:`checkpoint`, of a session of the same framework.
+
+        Raises
+        ------
+        udfs.training.StateError
+            The bytes are no checkpoint, or one of another framework.
         """
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:

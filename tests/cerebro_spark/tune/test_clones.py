@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import BATCH, FEATURES, adult, common, network, search, states
+from searches import BATCH, FEATURES, adult, common, disk_full_after, network, search, states
 from sessions import CONNECT
 
 from cerebro_spark import (
@@ -79,6 +79,7 @@ def plain_lineage(prepared: PreparedData, line: list[tuple[TrialResult, int | No
     """Ordinary loops, one trainer after the other, on one thread, with nothing of ours but data and seeds.
 
     A new trainer has the weights of the one before, its optimizer's slots, and a scheduler that has stepped as often.
+    A child has the part of the weights that both have, and nothing else.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -89,7 +90,10 @@ def plain_lineage(prepared: PreparedData, line: list[tuple[TrialResult, int | No
         net = network(trial.params["hidden"])
         optimizer = torch.optim.Adam(net.parameters(), lr=trial.params["lr"])
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-        if before is not None:
+        if before is not None and trial.source is not None and trial.source.weights_only:
+            epochs = 0
+            overlay(net, before[0])
+        elif before is not None:
             net.load_state_dict(before[0].state_dict())
             for own, other in zip(net.parameters(), before[0].parameters(), strict=True):
                 optimizer.state[own] = before[1].state[other]
@@ -112,6 +116,15 @@ def plain_lineage(prepared: PreparedData, line: list[tuple[TrialResult, int | No
         before = net, optimizer
     torch.set_num_threads(threads)
     return {name: value.numpy() for name, value in net.state_dict().items()}
+
+
+def overlay(net: torch.nn.Module, parent: torch.nn.Module) -> None:
+    """Copy each element that both networks have, one by one."""
+    with torch.no_grad():
+        for own, other in zip(net.state_dict().values(), parent.state_dict().values(), strict=True):
+            for place in np.ndindex(*own.shape):
+                if all(index < size for index, size in zip(place, other.shape, strict=True)):
+                    own[place] = other[place]
 
 
 def exact(found: Selection) -> None:
@@ -175,6 +188,31 @@ def test_aging_evolution_mutates_and_trains_from_new_weights(spark: SparkSession
         parent = params[start.reason.removeprefix("mutation of ")]
         assert sum(start.params[name] != parent[name] for name in parent) == 1
     exact(found)
+
+
+def test_children_of_aging_evolution_inherit_and_go_on_within_an_epoch(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"inherit_weights": True, "num_configurations": 6, "concurrency": 1}
+    task = make(AgingEvolution, spark, prepared.store, **settings, **EXACT)
+    whole = task.fit(prepared)
+    exact(whole)
+    children = [trial for trial in whole.trials if trial.source is not None]
+    assert len(children) == 4
+    assert any("in part" in trial.inherited for trial in children)
+    for trial in children:
+        source = trial.source
+        assert source is not None
+        assert source.weights_only
+        assert whole.lineage(trial.trial_id) == ((trial.trial_id, 1),)
+    with disk_full_after(4, monkeypatch), pytest.raises(RunError, match="the disk is full"):
+        task.fit(prepared, run_id="cut")
+    resumed = task.resume("cut")
+    assert told(resumed) == told(whole)
+    assert [trial.inherited for trial in resumed.trials] == [trial.inherited for trial in whole.trials]
+    exact(resumed)
+    again = whole.replay(backend=task.backend)
+    exact(again)
 
 
 @pytest.mark.slow

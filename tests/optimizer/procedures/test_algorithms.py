@@ -34,6 +34,8 @@ from optimizer.procedures import (
     Start,
     Stop,
     SuccessiveHalving,
+    decision_document,
+    read_decision,
     schedule_of,
 )
 from optimizer.procedures._rungs import bracket_rungs, rung_epochs, whole_log
@@ -509,6 +511,48 @@ def test_with_the_whole_population_as_its_sample_often_the_best_is_the_parent() 
     even = sum(int(reason[-3:]) % 2 == 0 for reason in reasons[2:])
     # The better of the two is drawn at least once of two times: three quarters.
     assert 0.6 < even / len(reasons[2:]) < 0.9
+
+
+def test_a_child_inherits_from_the_last_epoch_of_its_parent_and_counts_its_own_epochs() -> None:
+    search = AgingEvolution(
+        SPACE, population=2, configurations=6, epochs=2, sample=2, concurrency=1, inherit_weights=True
+    )
+    decisions = search.ask()
+    while not search.done:
+        (start,) = [decision for decision in decisions if isinstance(decision, Start)]
+        later = start.reason.startswith("mutation of ")
+        assert start.source == (
+            Source(start.reason.removeprefix("mutation of "), 2, weights_only=True) if later else None
+        )
+        assert read_decision(decision_document(start)) == start
+        search.ask(told({start.trial_id: 3.0}, 1))
+        decisions = search.ask(told({start.trial_id: 1.0 + search.started}, 2))
+        assert search.ledger[start.trial_id].curve == search.ledger[start.trial_id].scores
+        assert len(schedule_of(search.ledger, start.trial_id).segments) == 1
+
+
+def test_nothing_is_inherited_from_parents_without_a_finite_metric() -> None:
+    search = AgingEvolution(
+        SPACE, population=2, configurations=3, epochs=1, sample=2, concurrency=1, inherit_weights=True
+    )
+    search.ask()
+    search.ask([Ended("c000", "failed")])
+    (start,) = [each for each in search.ask(told({"c001": math.nan}, 1)) if isinstance(each, Start)]
+    assert start.source is None
+
+
+def test_aging_evolution_repeats_a_configuration_only_if_all_changes_of_its_parent_are_trained() -> None:
+    widths = [8, 16, 32, 64, 128]
+    search = AgingEvolution(Space({"width": widths}), population=2, configurations=9, epochs=1, concurrency=1, seed=3)
+    trained: list[int] = []
+    decisions = search.ask()
+    while not search.done:
+        (start,) = [decision for decision in decisions if isinstance(decision, Start)]
+        if len(trained) >= 2:
+            assert start.params["width"] not in trained or set(trained) == set(widths)
+        trained.append(start.params["width"])
+        decisions = search.ask(told({start.trial_id: 1.0}, 1))
+    assert set(trained) == set(widths)
 
 
 def test_every_procedure_ends_with_the_limits() -> None:

@@ -110,6 +110,13 @@ class TestAgingEvolution(ProcedureContract):
         return AgingEvolution(SPACE, population=4, configurations=12, epochs=2, sample=3, concurrency=3, **settings)
 
 
+class TestInheritance(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return AgingEvolution(
+            SPACE, population=4, configurations=12, epochs=2, concurrency=3, inherit_weights=True, **settings
+        )
+
+
 class TestReplay(ProcedureContract):
     def make(self, **settings: Any) -> Procedure:
         return Replay(Schedule((Segment({"lr": 0.1}, 2), Segment({"lr": 0.2}, 1), Segment({"lr": 0.1}, 4))), **settings)

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from udfs.handlers._inheritance import inherited_weights
 from udfs.handlers.keras._modes import is_frozen
+from udfs.handlers.keras._variable_names import variable_names
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["adopt_state", "adopt_weights", "rate_places"]
+__all__ = ["adopt_state", "adopt_weights", "inherit_weights", "rate_places"]
 
 _RATE = "learning_rate"
 
@@ -48,8 +50,28 @@ def adopt_weights(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]
     Raise StateError, with the name of the first variable, if it has variables of other shapes.
     """
     _check(variables, saved["model"], "model")
+    _assign(variables, saved["model"], _learned(model))
+
+
+def inherit_weights(model: Any, variables: Sequence[Any], saved: Mapping[str, Any]) -> str:
+    """Take over the weights and buffers that fit; those of frozen layers and the optimizer stay the model's own.
+
+    Return how many there are; see :func:`udfs.handlers._inheritance.inherited_weights`.
+    """
+    learned = _learned(model)
+    named = dict(zip(variable_names(model, variables), variables, strict=True))
+    named = {name: variable for name, variable in named.items() if id(variable) in learned}
+    source = dict(zip(saved["names"], saved["model"], strict=True))
+    weights, summary = inherited_weights({name: variable.numpy() for name, variable in named.items()}, source)
+    for name, value in weights.items():
+        named[name].assign(value)
+    return summary
+
+
+def _learned(model: Any) -> set[int]:
+    """Return the ids of the weights and buffers of layers that learn."""
     frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}
-    _assign(variables, saved["model"], {id(variable) for variable in model.weights} - frozen)
+    return {id(variable) for variable in model.weights} - frozen
 
 
 def _assign(variables: Sequence[Any], values: Sequence[Any], weights: set[int]) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
-from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
+from udfs.handlers.keras._adoption import adopt_state, adopt_weights, inherit_weights, rate_places
 from udfs.handlers.keras._freezing import Freezing
 from udfs.handlers.keras._loss_facts import is_users_class, loss_facts, needs_columns, network_ending, unused_inputs
 from udfs.handlers.keras._modes import frozen_in_inference
+from udfs.handlers.keras._variable_names import variable_names
 from udfs.metrics import merge_sums
 from udfs.packing import StateError, pack, unpack
 from udfs.training import BatchWeights, Diverged, TaskSums, TrainerError, batch_weights, check_losses
@@ -60,6 +61,7 @@ class KerasSession:
         self._first_loss = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
         self.sums = TaskSums(trainer.metrics, loss_facts(self._first_loss), trainer.task)
         self.random = take_random()
+        self.inherited = ""
         self._gives_row_losses = False
         # Whether the loss of each label takes a column of single numbers; decided with the first batch.
         self._columns: list[bool] | None = None
@@ -82,6 +84,7 @@ class KerasSession:
         """Collect what a checkpoint has."""
         return {
             "model": [variable.numpy() for variable in self.saved_tensors()],
+            "names": variable_names(self.model, self.saved_tensors()),
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
             "optimizer_class": type(self.model.optimizer).__name__,
             "rates": rate_places(self.model.optimizer),
@@ -116,6 +119,13 @@ class KerasSession:
             raise StateError(f"a checkpoint of another model: {error}") from error
         # A schedule of freezing goes on with a clone, and begins anew with weights alone.
         self.epoch = saved.get("epoch", 0) if optimizer else 0
+
+    def inherit(self, state: bytes) -> None:
+        """Begin with those weights of another configuration that fit."""
+        try:
+            self.inherited = inherit_weights(self.model, self.saved_tensors(), self.opened(state))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"a checkpoint without names of variables, or of another framework: {error}") from error
 
     def opened(self, state: bytes) -> dict[str, Any]:
         """Open a checkpoint."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from udfs.handlers._inheritance import inherited_weights
 from udfs.handlers.torch._steppers import follows_metric
 from udfs.packing import StateError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from udfs.training import Trainer
 
-__all__ = ["adopt_state", "adopt_weights", "used_slots"]
+__all__ = ["adopt_state", "adopt_weights", "inherit_weights", "used_slots"]
 
 # Attributes with the progress of a scheduler that follows a metric.
 _PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
@@ -64,6 +65,27 @@ def adopt_weights(
     # Of a model that could not be opened, a checkpoint has the frozen parameters too.
     frozen = {name: value for name, value in trainer.model.named_parameters() if not value.requires_grad}
     load({**saved, "model": {**saved["model"], **{name: frozen[name].detach() for name in tensors if name in frozen}}})
+
+
+def inherit_weights(
+    trainer: Trainer, saved: Mapping[str, Any], tensors: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+) -> str:
+    """Take over the weights and buffers that fit; frozen parameters, the optimizer and the schedule stay the trainer's.
+
+    Return how many there are; see :func:`udfs.handlers._inheritance.inherited_weights`.
+    """
+    frozen = {name for name, value in trainer.model.named_parameters() if not value.requires_grad}
+    initial, source = (
+        {
+            name: value.detach().cpu().numpy()
+            for name, value in each.items()
+            if isinstance(value, torch.Tensor) and name not in frozen
+        }
+        for each in (tensors, saved["model"])
+    )
+    weights, summary = inherited_weights(initial, source)
+    load({**saved, "model": {**tensors, **{name: torch.from_numpy(value) for name, value in weights.items()}}})
+    return summary
 
 
 def _check_tensors(tensors: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from udfs.handlers._random import take_random
 from udfs.handlers._steps import train_in_steps
-from udfs.handlers.torch._adoption import adopt_state, adopt_weights
+from udfs.handlers.torch._adoption import adopt_state, adopt_weights, inherit_weights
 from udfs.handlers.torch._attributes import Attributes
 from udfs.handlers.torch._freezing import Freezing
 from udfs.handlers.torch._loss_facts import LabelForms, Reading, loss_facts, network_ending
@@ -67,6 +67,7 @@ class TorchSession:
         self.sums = TaskSums(trainer.metrics, loss_facts(self._losses[0]), trainer.task)
         self._attributes = Attributes(self.model, list(self._losses), trainer.optimizer)
         self.random = take_random()
+        self.inherited = ""
         self.begin()
 
     @property
@@ -157,6 +158,14 @@ class TorchSession:
         self._attributes.load(saved.get("attributes", {}) if optimizer else {})
         # A schedule of freezing goes on with a clone, and begins anew with weights alone.
         self.epoch = saved.get("epoch", 0) if optimizer else 0
+
+    def inherit(self, state: bytes) -> None:
+        """Begin with those weights of another configuration that fit."""
+        saved = unpack(state, as_tensor)
+        try:
+            self.inherited = inherit_weights(self._trainer, saved, self.saved_tensors(), self.load)
+        except (AttributeError, KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise StateError(f"a checkpoint of another framework: {error}") from error
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
