@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cerebro_spark.ablation import Ablation, AblationResult
     from cerebro_spark.adaptation import Adaptation
     from cerebro_spark.data import prepare
+    from cerebro_spark.ensembles import EnsembleModel
     from cerebro_spark.grouping import GroupedModel, GroupedSearch
     from cerebro_spark.hopper import SparkBackend
     from cerebro_spark.sql import register_sql
@@ -59,6 +60,7 @@ __all__ = [
     "Adaptation",
     "AgingEvolution",
     "Augmentation",
+    "EnsembleModel",
     "Experiment",
     "GridSearch",
     "GroupedModel",
@@ -93,6 +95,7 @@ _NAMES = {
     "cerebro_spark.ablation": {"Ablation", "AblationResult"},
     "cerebro_spark.adaptation": {"Adaptation"},
     "cerebro_spark.data": {"prepare"},
+    "cerebro_spark.ensembles": {"EnsembleModel"},
     "cerebro_spark.grouping": {"GroupedModel", "GroupedSearch"},
     "cerebro_spark.hopper": {"SparkBackend"},
     "cerebro_spark.sql": {"register_sql"},
@@ -108,7 +111,18 @@ _NAMES = {
     "udfs.store": {"Store"},
     "udfs.training": {"InputColumns", "Task", "TrainingFunctions"},
 }
-_PACKAGES = {"ablation", "adaptation", "callbacks", "data", "errors", "grouping", "hopper", "sql", "tune"}
+_PACKAGES = {
+    "ablation",
+    "adaptation",
+    "callbacks",
+    "data",
+    "ensembles",
+    "errors",
+    "grouping",
+    "hopper",
+    "sql",
+    "tune",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
+from pyspark.sql import SparkSession
 
+from cerebro_spark.ensembles import EnsembleModel, EnsembleSettings, build_ensemble
 from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import Interrupts, Journal, Lease, Recorded, RunContext, Trial, probe
 from cerebro_spark.tune._model import TunedModel
@@ -20,13 +22,15 @@ from cerebro_spark.tune._results import Results
 from cerebro_spark.tune._resume_checks import check_resumable
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
+from optimizer.ensembles import Elimination
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.driver import validate_arguments
+from udfs.ensembles import CandidateStates, ShardPredictions
 from udfs.handlers import open_session, settings_kept
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared, load_sample
-from udfs.training import Session, TaskDecision, follow_task, initial_seed, random_stream, view_of
+from udfs.training import Folds, Session, TaskDecision, follow_task, initial_seed, random_stream, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,6 +109,94 @@ class Selection(Results, Model, MLWritable):
         trial, state = self._checkpoint(trial_id, epoch)
         with settings_kept():
             return TunedModel.of(self._restored(trial, state()), self.prepared)
+
+    @validate_arguments
+    def ensemble(
+        self,
+        k: int,
+        metrics: Sequence[str] = (),
+        *,
+        vote: str = "mean",
+        replace: bool = True,
+        elimination: Elimination | None = None,
+        seed: int = 0,
+    ) -> EnsembleModel:
+        """Choose the configurations that predict best together, and combine their networks in a Transformer.
+
+        The held-out rows are split into two parts by a hash of their features. On the first part, members are chosen
+        one by one, each time the one with which the ensemble scores best (greedy selection with replacement; Caruana et
+        al., Ensemble Selection from Libraries of Models, ICML 2004). The other part reports the result:
+        :attr:`EnsembleModel.scores`. One Spark job predicts all held-out rows with all candidates. Of each shard as
+        many rows as fit into 256 MiB of predictions are used.
+
+        Parameters
+        ----------
+        k : int
+            Number of choices; at most the number of configurations.
+        metrics : sequence of str
+            Metrics on which a member must be about as good and as stable as the others on all of them; the first metric
+            decides the choices. By default the metric of the search decides, or ``"log_loss"`` or ``"mse"`` if combined
+            outputs do not have it, and no candidate is eliminated.
+        vote : {"mean", "majority", "weighted"}
+            Combination of the members: the mean of their probabilities or values (default), one vote for each choice,
+            with the mean probability for equal votes, or the mean weighted by each member's score alone.
+        replace : bool
+            Whether a configuration may be chosen several times, and then counts several times. Default true.
+        elimination : optimizer.ensembles.Elimination, optional
+            Limits of the elimination by ``metrics``. By default 2 standard errors, and twice the median variation.
+        seed : int
+            Seed of the two parts. Default 0.
+
+        Returns
+        -------
+        EnsembleModel
+            Spark ML Transformer with a table of its members. Candidates are the configurations that have not failed,
+            with all epochs of a search with ``keep="epochs"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``k`` is above the number of configurations, no rows are held out, a metric or vote does not fit the task,
+            members predict different classes, or too few candidates are left.
+        NoModelError
+            No configuration can predict the held-out rows.
+        BusyError
+            A run holds the task slots of the session.
+        udfs.inference.NotPortableError
+            The network of a member cannot be written without its author's code.
+
+        Examples
+        --------
+        Vote by the three best of the stable configurations, as in section 4.1 of Cerebro's thesis::
+
+            model = selection.ensemble(3, ["accuracy", "recall_macro"], vote="majority", replace=False)
+            print(model.explain())
+            model.save("artifacts/ensemble")
+        """
+        settings = EnsembleSettings(k, tuple(metrics), vote, replace, elimination or Elimination())
+        keeps_epochs = self.spec.keep == "epochs"
+        candidates = []
+        for trial in self.trials:
+            if trial.failed or not trial.epoch:
+                continue
+            states = self.epoch_states(trial.trial_id) if keeps_epochs else {}
+            states = states or {trial.epoch: self._checkpoint(trial.trial_id)[1]}
+            candidates.append(CandidateStates(trial.trial_id, trial.params, states))
+        job = ShardPredictions(
+            prepared=self.prepared,
+            trainer_fn=self.trainer_fn,
+            seed=self.spec.seed,
+            decision=TaskDecision.from_dict(self.spec.task) if self.spec.task else None,
+            candidates=tuple(candidates),
+            folds=Folds(2, seed),
+        )
+        return build_ensemble(
+            job,
+            settings,
+            self.spec.metric.removeprefix("val_"),
+            lambda trial_id, epoch: self.model(trial_id, epoch=epoch if keeps_epochs else None),
+            SparkSession.active(),
+        )
 
     def epoch_states(self, trial_id: str) -> dict[int, Callable[[], bytes]]:
         """List the epochs whose states the store keeps of a configuration.

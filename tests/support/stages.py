@@ -15,10 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from texts import TOKENIZERS, sentences, tiny_bert
 
-from cerebro_spark import TunedModel
+from cerebro_spark import EnsembleModel, TunedModel
+from cerebro_spark.ensembles import MemberRecord
+from udfs.ensembles import Combination, Member
 from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
 from udfs.testing import StageSample
+from udfs.training import Task
 from vista_spark import (
     CNNFeaturizer,
     MLPClassifier,
@@ -83,6 +86,22 @@ def tuned_model() -> TunedModel:
     facts = {"framework": "torch", "kind": "classes", "threshold": 0.0, "inputs": [asdict(columns)], "label": "label"}
     return (
         TunedModel(network.data, facts)
+        .setPredictionCol("guess")
+        .setRawPredictionCol("scores")
+        .setProbabilityCol("chance")
+    )
+
+
+def ensemble_model() -> EnsembleModel:
+    single = tuned_model()
+    group, task = single.inputs, Task("multiclass", "class index", "logits", 2)
+    members = [Member(single.network, group, task, weight, choices) for weight, choices in ((2 / 3, 2), (1 / 3, 1))]
+    records = [
+        MemberRecord("c000", 1, {"lr": 0.1}, 2, 2 / 3, 0.9, 0.8),
+        MemberRecord("c000", 2, {}, 1, 1 / 3, 0.7, 0.6),
+    ]
+    return (
+        EnsembleModel.from_members(members, records, Combination.from_tasks([task], "mean"))
         .setPredictionCol("guess")
         .setRawPredictionCol("scores")
         .setProbabilityCol("chance")
@@ -263,6 +282,26 @@ STAGES: dict[str, StageSample] = {
     "TunedModel": StageSample(
         "TunedModel",
         make=tuned_model,
+        frame=numbers,
+        reads="numbers",
+        reads_param=None,
+        adds=("scores", "chance", "guess"),
+        renamed={"rawPredictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`", "predictionCol": "a.2 `b`"},
+        feature="scores",
+        tuned=None,
+        defaults={
+            "batchSize": 256,
+            "predictionCol": "prediction",
+            "rawPredictionCol": "rawPrediction",
+            "probabilityCol": "probability",
+        },
+        values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins", "probabilityCol": "odds"},
+        refused={"batchSize": (0, r"batchSize must be at least 1, got 0")},
+        built=False,
+    ),
+    "EnsembleModel": StageSample(
+        "EnsembleModel",
+        make=ensemble_model,
         frame=numbers,
         reads="numbers",
         reads_param=None,
