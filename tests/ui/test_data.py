@@ -81,6 +81,8 @@ def test_a_row_is_relabelled_by_keyboard(page: Page, server: Server, runner: Fak
     page.press("k")
     page.wait(f"{DECISIONS}.filter(Boolean).length === 3")
     assert page.value(DECISIONS) == ["✎ 7 by ada ", "✎ 3 by ada ", "✓ kept by ada "]
+    # A second decision about the row, before the server has answered the first.
+    page.press("ArrowUp", "4")
     page.press("ArrowUp", "u")
     page.wait(f"{DECISIONS}[1] === ''")
     server.accounts.set_program("reader", "viewer", "token-of-a-reader-123")

@@ -36,8 +36,16 @@ async function refresh() {
   }
 }
 
-// Store something, and show what the server has then; false if it refused.
-async function store(change) {
+let changes = Promise.resolve();
+
+// Store something after all earlier changes, and show what the server has then; false if it refused.
+// In the order of the keys, so that a second decision about a row replaces the first.
+function store(change) {
+  changes = changes.catch(() => {}).then(() => attempt(change));
+  return changes;
+}
+
+async function attempt(change) {
   try {
     await change();
     problem("");
@@ -52,19 +60,29 @@ async function store(change) {
 }
 
 async function decide(row, label) {
-  const body = { row: row.id, label, given_label: row.given_label ?? null, replaces: suspicious.known(row)?.number ?? null };
-  const stored = await store(() => api.correct(run, body));
+  const decision = { row: row.id, label, given_label: row.given_label ?? null };
+  const stored = await store(() => api.correct(run, { ...decision, replaces: suspicious.known(row)?.number ?? null }));
   if (stored) notify(label === row.given_label ? `Row ${row.id} keeps ${label}.` : `Row ${row.id} is relabelled as ${label}.`);
   return stored;
 }
 
 async function undo(row) {
-  const known = suspicious.known(row);
-  if (known) await remove(known);
+  await withdraw(row.id, () => suspicious.known(row)?.number);
 }
 
 async function remove({ number, row }) {
-  if (await store(() => api.withdrawCorrection(run, number))) notify(`The correction of row ${row} is removed.`);
+  await withdraw(row, () => number);
+}
+
+async function withdraw(row, number) {
+  let withdrawn = false;
+  const change = async () => {
+    const known = number();
+    if (known === undefined) return;
+    await api.withdrawCorrection(run, known);
+    withdrawn = true;
+  };
+  if ((await store(change)) && withdrawn) notify(`The correction of row ${row} is removed.`);
 }
 
 // --- questions to the pool
