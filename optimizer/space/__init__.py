@@ -4,6 +4,7 @@ from optimizer.space._dimension import Dimension
 from optimizer.space._domain_form import read_domain
 from optimizer.space._errors import SpaceError
 from optimizer.space._range import integer, log_integer, log_uniform, uniform
+from optimizer.space._repeat import repeat
 from optimizer.space._space import Space
 from optimizer.space._tree import choice
 
@@ -16,5 +17,6 @@ __all__ = [
     "log_integer",
     "log_uniform",
     "read_domain",
+    "repeat",
     "uniform",
 ]

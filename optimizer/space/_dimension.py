@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from optimizer.space._condition import Condition
 from optimizer.space._errors import SpaceError
 from optimizer.space._range import Range
+from optimizer.space._repeat import Repeat
 from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
@@ -31,14 +33,15 @@ class Dimension:
         Place in a configuration, dotted where it is nested: ``"channels"``. Branches of one choice may share it.
     domain : Range, Choice or Constant
         Values of the dimension.
-    parent : (str, str), optional
-        Path of the choice and name of the branch that the dimension belongs to; None outside of branches.
+    parent : (str, str or int), optional
+        Path of the choice and name of the branch that the dimension belongs to, or path of the repeated blocks and
+        place of the block, from 0; None outside of them.
     """
 
     path: str
     name: str
     domain: Domain
-    parent: tuple[str, str] | None = None
+    parent: tuple[str, str | int] | None = None
 
     @property
     def kind(self) -> str:
@@ -110,7 +113,10 @@ class Dimension:
         return self.domain.nearest(value)
 
     def __str__(self) -> str:
-        reasons = [f"{self.parent[0]} = {self.parent[1]!r}"] if self.parent else []
+        reasons = []
+        if self.parent:
+            path, place = self.parent
+            reasons.append(f"{path} > {place}" if isinstance(place, int) else f"{path} = {place!r}")
         reasons += [str(self.domain.where)] if self.domain.where else []
         return f"{self.domain}{' where ' if reasons else ''}{' and '.join(reasons)}"
 
@@ -126,9 +132,9 @@ def within(path: str, branch: Any) -> str:
 
 
 def dimensions(
-    group: Group, path: str = "", nested: str = "", parent: tuple[str, str] | None = None
+    group: Group, path: str = "", nested: str = "", parent: tuple[str, str | int] | None = None
 ) -> Iterator[Dimension]:
-    """List the dimensions and constants of a tree, a choice before its branches."""
+    """List the dimensions and constants of a tree, a choice before its branches and a number before its blocks."""
     for name, entry in group.entries:
         here, there = beside(path, name), beside(nested, name)
         if isinstance(entry, Group):
@@ -138,3 +144,23 @@ def dimensions(
         if isinstance(entry, Choice) and entry.branches is not None:
             for option, branch in zip(entry.options, entry.branches, strict=True):
                 yield from dimensions(branch, within(here, option), nested, (here, str(option)))
+        if isinstance(entry, Repeat):
+            names = {name for name, _ in entry.block.entries} | _branch_names(entry.block)
+            for place in range(int(entry.high)):
+                for dimension in dimensions(entry.block, within(here, place), within(there, place), (here, place)):
+                    yield _localised(dimension, names, within(there, place))
+
+
+def _localised(dimension: Dimension, names: set[str], block: str) -> Dimension:
+    """Read the names of a condition within the block, where the block has them."""
+    needs = dimension.domain.where.needs
+    if not needs:
+        return dimension
+    local = tuple((beside(block, name) if name.split(".")[0] in names else name, values) for name, values in needs)
+    return replace(dimension, domain=replace(dimension.domain, where=Condition(local)))
+
+
+def _branch_names(group: Group) -> set[str]:
+    """List the names that the branches of a group add next to its entries."""
+    branches = [branch for _, entry in group.entries if isinstance(entry, Choice) for branch in entry.branches or ()]
+    return {name for branch in branches for name in {each for each, _ in branch.entries} | _branch_names(branch)}

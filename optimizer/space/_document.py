@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.space._errors import SpaceError
 from optimizer.space._range import Range, integer, log_integer, log_uniform, uniform
+from optimizer.space._repeat import Repeat, repeat
 from optimizer.space._tree import Constant, Group, choice
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _KEYS = {
     "log_uniform": (_BOUNDS, {"where"}),
     "integer": (_BOUNDS, {"step", "where"}),
     "log_integer": (_BOUNDS, {"where"}),
+    "repeat": ({"low", "high", "entries"}, {"where"}),
     "choice": ({"options"}, {"where"}),
     "branches": ({"branches"}, {"where"}),
     "constant": ({"value"}, set()),
@@ -50,6 +52,9 @@ def _entry(name: str, entry: Any, functions: bool) -> dict[str, Any]:
     if isinstance(entry, Constant):
         return {"kind": "constant", "value": entry.value}
     where = _where(name, entry.where, functions)
+    if isinstance(entry, Repeat):
+        entries = _entries(entry.block, functions)
+        return {"kind": "repeat", "low": entry.low, "high": entry.high, "entries": entries, **where}
     if isinstance(entry, Range):
         step = {} if entry.step is None else {"step": entry.step}
         return {"kind": entry.kind, "low": entry.low, "high": entry.high, **step, **where}
@@ -116,6 +121,8 @@ def _read(kind: str, fields: dict[str, Any]) -> Any:
         for branch in _list(fields["branches"], "branches"):
             _put(branches, branch, _read_entries(_fields(branch, {"entries"}, set())["entries"]))
         return choice(branches, where=where)
+    if kind == "repeat":
+        return repeat(_read_entries(fields.pop("entries")), **fields, where=where)
     makers: dict[str, Any] = {
         "uniform": uniform,
         "log_uniform": log_uniform,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.space._dimension import beside, within
 from optimizer.space._errors import SpaceError
 from optimizer.space._plain_values import Value, same
+from optimizer.space._repeat import Repeat
 from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class Draft:
         """
         if dimension.parent is not None:
             path, branch = dimension.parent
-            if self.values.get(path) != branch:
+            value = self.values.get(path)
+            if isinstance(branch, int):
+                # A block, which is live if there are more blocks than its place.
+                if not isinstance(value, int) or value <= branch:
+                    return False
+            elif value != branch:
                 return False
         where = dimension.domain.where
         if where.test is not None:
@@ -99,4 +105,7 @@ def _assembled(group: Group, values: Mapping[str, Value], prefix: str) -> dict[s
             if isinstance(entry, Choice) and entry.branches is not None:
                 branch = entry.branches[entry.options.index(values[path])]
                 params |= _assembled(branch, values, within(path, values[path]))
+            elif isinstance(entry, Repeat):
+                places = range(int(values[path] or 0))
+                params[name] = [_assembled(entry.block, values, within(path, place)) for place in places]
     return params

@@ -9,6 +9,7 @@ from optimizer.errors import nearest
 from optimizer.space._draft import drafted
 from optimizer.space._errors import SpaceError
 from optimizer.space._plain_values import plain, real, same
+from optimizer.space._repeat import Repeat
 from optimizer.space._sample import accepted
 from optimizer.space._streams import below, share
 from optimizer.space._validation import read
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from optimizer.space._streams import Stream
 
 __all__ = ["mutate", "perturb", "resample"]
+
+_HALF = 0.5
 
 
 def perturb(
@@ -81,6 +84,10 @@ def mutate(layout: Layout, where: Test | None, params: Mapping[str, Any], seed: 
     def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
         if dimension.path != live[below(stream.word("which"), len(live))]:
             return value
+        if isinstance(dimension.domain, Repeat):
+            # At a bound, the only other way.
+            down = value == dimension.high or (value != dimension.low and share(stream.word(dimension.path)) < _HALF)
+            return int(value or 0) + (-1 if down else 1)
         drawn = (dimension.domain.draw(stream.word(dimension.path, turn)) for turn in itertools.count())
         return next(other for other in drawn if not same(other, value))
 

@@ -33,13 +33,14 @@ class Space:
 
     A configuration is a dict of strings, numbers, booleans and None. A nested mapping of the search space is nested in
     the configuration too. A choice with branches has the name of the chosen branch as its value, and the dimensions of
-    that branch next to it. A dimension that is not live is missing.
+    that branch next to it. Repeated blocks are a list of dicts. A dimension that is not live is missing.
 
     Parameters
     ----------
     search_space : mapping of str
         Entries by name: a domain (:func:`choice`, :func:`uniform`, :func:`log_uniform`, :func:`integer`,
-        :func:`log_integer`), a list of options, a nested mapping, or a constant. Names have no dots or brackets.
+        :func:`log_integer`, :func:`repeat`), a list of options, a nested mapping, or a constant. Names have no dots or
+        brackets.
 
         ``where=`` of a domain is the condition under which it is live, such as ``{"optimizer": "sgd"}``, or a list of
         allowed values; several names must all match. The names are those of a configuration, dotted where nested, and
@@ -281,6 +282,8 @@ class Space:
 
     def mutate(self, params: Mapping[str, Any], seed: int, number: int) -> dict[str, Any]:
         """Change the value of exactly one live dimension, as aging evolution does (Real et al., 2019).
+
+        The number of repeated blocks changes by one: a block is drawn and added at the end, or the last one is removed.
 
         Parameters
         ----------

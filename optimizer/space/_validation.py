@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import nearest
@@ -10,6 +10,7 @@ from optimizer.space._dimension import beside, within
 from optimizer.space._draft import Draft, answer
 from optimizer.space._errors import SpaceError
 from optimizer.space._plain_values import Value, plain
+from optimizer.space._repeat import Repeat
 from optimizer.space._tree import Choice, Group
 
 if TYPE_CHECKING:
@@ -74,6 +75,14 @@ def _paired(group: Group, params: Any, prefix: str, nested: str, unknown: list[s
                 inner = ", ".join(inner for inner, _ in entry.entries)
                 raise SpaceError(f"{beside(nested, name)!r} must be set to a mapping of {inner}")
             yield from _paired(entry, params[name], path, beside(nested, name), unknown)
+        elif isinstance(entry, Repeat) and name in params:
+            there = beside(nested, name)
+            blocks = params[name]
+            if not isinstance(blocks, Sequence) or isinstance(blocks, str | bytes):
+                raise SpaceError(f"{there} must be a list of blocks, got {blocks!r}")
+            yield path, len(blocks)
+            for place, block in enumerate(blocks):
+                yield from _paired(entry.block, block, within(path, place), within(there, place), unknown)
         elif name in params:
             yield path, params[name]
     unknown += [beside(nested, str(name)) for name in params if name not in known]
