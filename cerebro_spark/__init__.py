@@ -43,7 +43,9 @@ if TYPE_CHECKING:
         TrialResult,
         TunedModel,
         autolog,
+        draw_costs,
     )
+    from optimizer.procedures import Spot
     from udfs.adaptation import Augmentation
     from udfs.handlers import ModelTrainer
     from udfs.metrics import METRICS, Metric, metric
@@ -76,6 +78,7 @@ __all__ = [
     "Search",
     "Selection",
     "SparkBackend",
+    "Spot",
     "Store",
     "Strategy",
     "SuccessiveHalving",
@@ -85,6 +88,7 @@ __all__ = [
     "TunedModel",
     "__version__",
     "autolog",
+    "draw_costs",
     "metric",
     "prepare",
     "register_sql",
@@ -102,8 +106,9 @@ _NAMES = {
     "cerebro_spark.tune": {
         *("ASHA", "PBT", "AgingEvolution", "Experiment", "GridSearch", "Hyperband", "NetworkEstimator"),
         *("RandomSearch", "ScheduleSearch", "Search", "Selection", "Strategy", "SuccessiveHalving", "TrialResult"),
-        *("TunedModel", "autolog"),
+        *("TunedModel", "autolog", "draw_costs"),
     },
+    "optimizer.procedures": {"Spot"},
     "udfs.adaptation": {"Augmentation"},
     "udfs.handlers": {"ModelTrainer"},
     "udfs.metrics": {"METRICS", "Metric", "metric"},

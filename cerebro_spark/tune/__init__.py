@@ -2,6 +2,7 @@
 
 from cerebro_spark.tune._asha import ASHA
 from cerebro_spark.tune._autolog import autolog
+from cerebro_spark.tune._cost_picture import draw_costs
 from cerebro_spark.tune._evolution import AgingEvolution
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._extension import RunExtension
@@ -44,6 +45,7 @@ __all__ = [
     "TunedModel",
     "autolog",
     "check_objectives",
+    "draw_costs",
     "grid",
     "pyfunc_of",
     "run_tables",

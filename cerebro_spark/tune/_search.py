@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._experiment import Begun
     from cerebro_spark.tune._extension import RunExtension
     from cerebro_spark.tune._strategy import Strategy
-    from optimizer.procedures import Plan, Procedure, Stopper
+    from optimizer.procedures import Plan, Procedure, Spot, Stopper
     from udfs.handlers import ModelTrainer
     from udfs.store import Store
     from udfs.training import TrainingFunctions
@@ -467,6 +467,8 @@ class Search(Estimator[Selection]):
         *,
         workers: Sequence[int] = (),
         data: PreparedData | None = None,
+        price: float | None = None,
+        spot: Spot | None = None,
     ) -> Plan:
         """Plan the search before it runs: stages, configurations, epochs, and time and cost by number of workers.
 
@@ -480,6 +482,11 @@ class Search(Estimator[Selection]):
         data : PreparedData, optional
             Shards that :meth:`prepare` has written. With them the plan includes the task: the first configuration is
             opened on the driver, and its checks are those of :meth:`fit`. By default the plan has no task.
+        price : float, optional
+            Cost per worker-hour. By default the ``price`` of the search.
+        spot : Spot, optional
+            Interruptible machines. The plan then has all numbers of workers, each with its expected time and cost under
+            interruptions, and :func:`draw_costs` draws the front. By default there are no interruptions.
 
         Returns
         -------
@@ -490,8 +497,14 @@ class Search(Estimator[Selection]):
         Raises
         ------
         InvalidArgumentError
-            A value is not allowed.
+            A value is not allowed, or there is ``spot`` without ``unit_seconds``.
         """
+        price = self.price if price is None else price
+        if spot is not None and unit_seconds is None:
+            raise InvalidArgumentError(
+                "unit_seconds must be given with spot, whose costs follow from it, got None. Pass "
+                "selection.unit_seconds of an earlier run"
+            )
         plan = self._provisional().plan()
         if data is not None:
             decision = self._probed([self.sample()], data, plan.epochs_each).session.sums.decision
@@ -499,10 +512,12 @@ class Search(Estimator[Selection]):
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers
-        if self.price is None:
+        if spot is not None:
+            offers = spot.priced(plan.times(unit_seconds, partitions=partitions, workers=workers), unit_seconds, price)
+        elif price is None:
             offers = plan.times(unit_seconds, partitions=partitions, workers=workers or [self.backend.num_workers])
         else:
-            offers = plan.front(unit_seconds, partitions=partitions, price=self.price, workers=workers)
+            offers = plan.front(unit_seconds, partitions=partitions, price=price, workers=workers)
         return replace(plan, offers=offers)
 
     @validate_arguments

@@ -25,6 +25,7 @@ from optimizer.procedures._sampled_procedure import Sampled
 from optimizer.procedures._sampling import ListedSampler, RandomSampler, Sampler
 from optimizer.procedures._schedule import Schedule, Segment, schedule_of
 from optimizer.procedures._sequential import Sequential
+from optimizer.procedures._spot import CostOption, Spot, cost_front
 from optimizer.procedures._stoppers import MedianRule, Patience, Stopper, Threshold
 from optimizer.procedures._trial import WORST, Trial
 
@@ -35,6 +36,7 @@ __all__ = [
     "Added",
     "AgingEvolution",
     "Continue",
+    "CostOption",
     "Decision",
     "DivergedLogError",
     "Ended",
@@ -67,6 +69,7 @@ __all__ = [
     "Segment",
     "Sequential",
     "Source",
+    "Spot",
     "Stage",
     "Start",
     "Stop",
@@ -77,6 +80,7 @@ __all__ = [
     "Trial",
     "UserRequest",
     "best_first",
+    "cost_front",
     "decision_document",
     "front",
     "objectives_of",

@@ -45,15 +45,29 @@ class Offer:
     ----------
     cost : float or None
         Workers x hours x price; None without a price.
+    expected_seconds, expected_cost : float or None
+        Expected time and cost on spot machines with interruptions; None without :class:`Spot`, and infinite where
+        interruptions come faster than units end.
+    interruptions : float or None
+        Expected number of interruptions of all workers.
     """
 
     workers: int
     seconds: float
     cost: float | None = None
+    expected_seconds: float | None = None
+    expected_cost: float | None = None
+    interruptions: float | None = None
 
     def __str__(self) -> str:
         cost = "" if self.cost is None else f", {self.cost:.6g}"
-        return f"{self.workers} worker{'s' * (self.workers > 1)}: {self.seconds:.6g} s{cost}"
+        text = f"{self.workers} worker{'s' * (self.workers > 1)}: {self.seconds:.6g} s{cost}"
+        if self.expected_seconds is None:
+            return text
+        return (
+            f"{text}; on spot machines {self.expected_seconds:.6g} s, {self.expected_cost:.6g} expected, with "
+            f"{self.interruptions:.3g} interruptions"
+        )
 
 
 @dataclass(frozen=True, slots=True)

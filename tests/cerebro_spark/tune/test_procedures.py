@@ -13,7 +13,18 @@ torch = pytest.importorskip("torch")
 
 from searches import adult, common, disk_full_after, plain_loop, search, states, trainer
 
-from cerebro_spark import ASHA, GridSearch, Hyperband, RandomSearch, Selection, SparkBackend, Store, SuccessiveHalving
+from cerebro_spark import (
+    ASHA,
+    GridSearch,
+    Hyperband,
+    RandomSearch,
+    Selection,
+    SparkBackend,
+    Spot,
+    Store,
+    SuccessiveHalving,
+    draw_costs,
+)
 from cerebro_spark.callbacks import Callback, TrialFinished, TrialStarted
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from optimizer.procedures import Patience
@@ -215,6 +226,27 @@ def test_a_plan_has_the_time_and_the_cost_by_workers(spark: SparkSession, prepar
     assert [offer.workers for offer in task.plan(3600.0, workers=(1, 4)).offers] == [1, 4]
     free = make(SuccessiveHalving, spark, prepared.store, **settings)
     assert str(free.plan(3600.0)).splitlines()[-1] == "  at least, with 2 workers: 151200 s"
+    assert free.plan(3600.0, price=0.5).offers == plan.offers
+    spot = Spot(price=0.1, interruptions_per_hour=0.05, grace_s=120.0, restart_s=600.0)
+    with pytest.raises(InvalidArgumentError, match="unit_seconds must be given with spot"):
+        task.plan(spot=spot)
+    with pytest.raises(InvalidArgumentError, match="plan must have offers with costs, got none"):
+        draw_costs(free.plan(3600.0))
+    machines = task.plan(3600.0, spot=spot)
+    assert [(offer.workers, offer.seconds) for offer in machines.offers] == [
+        (1, 84 * 3600.0),
+        (2, 42 * 3600.0),
+        (3, 36 * 3600.0),
+        (4, 36 * 3600.0),
+    ]
+    useful = (1 - 0.05 / 3600 * (3600**2 - 120**2) / 7200) / (1 + 0.05 / 3600 * 600)
+    assert [offer.expected_seconds for offer in machines.offers] == pytest.approx(
+        [hours * 3600 / useful for hours in (84, 42, 36, 36)]
+    )
+    axes = draw_costs(machines).axes[0]
+    front = axes.lines[-1]
+    assert list(front.get_xdata()) == pytest.approx([36.0, 36 / useful, 42 / useful])
+    assert list(front.get_ydata()) == pytest.approx([54.0, 36 / useful * 0.3, 42 / useful * 0.2])
 
 
 def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepared: PreparedData) -> None:
