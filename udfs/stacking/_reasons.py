@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from udfs.training import Session
 
-__all__ = ["unstackable_reason"]
+__all__ = ["stack_key", "unstackable_reason"]
+
+# A network with three layers of 256 units has half of this.
+_LARGEST_BYTES = 2**20
 
 
 def unstackable_reason(sessions: Sequence[Session]) -> str | None:
@@ -42,17 +45,48 @@ def unstackable_reason(sessions: Sequence[Session]) -> str | None:
     if len(sessions) < 2:
         return "a stack has at least 2 models"
     for session in sessions:
-        backend = framework_of(session.model)
-        if backend is None or backend.name != "torch":
-            return f"models of {'no framework' if backend is None else backend.name} train one by one"
-    from udfs.stacking.torch import first_difference, unstackable_session  # a large package
-
-    for session in sessions:
-        reason = unstackable_session(session)
+        reason = _reason(session)
         if reason is not None:
             return reason
+    from udfs.stacking.torch import first_difference  # a large package
+
     for session in sessions[1:]:
         difference = first_difference(sessions[0], session)  # type: ignore[arg-type] # sessions of torch
         if difference is not None:
             return f"the architectures differ: {difference}"
     return None
+
+
+def stack_key(session: Session) -> tuple[str, str]:
+    """Return the key of a session's architecture, and the reason why no stack takes it; one of the two is ``""``.
+
+    Sessions of equal keys can train as a stack. Those with more than 1 MiB of weights get no key: their steps keep a
+    core busy, and a search schedules them better one by one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from udfs.handlers import ModelTrainer, open_session
+    >>> net = torch.nn.Linear(3, 1)
+    >>> optimizer = torch.optim.Adadelta(net.parameters())
+    >>> session = open_session(lambda _: ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.MSELoss()), {}, 0)
+    >>> stack_key(session)
+    ('', 'optimizer must be one of SGD, Adam, AdamW, got Adadelta')
+    """
+    reason = _reason(session)
+    if reason is None and session.weight_bytes > _LARGEST_BYTES:
+        reason = f"{session.weight_bytes:,} bytes of weights are more than {_LARGEST_BYTES:,}"
+    if reason is not None:
+        return "", reason
+    from udfs.stacking.torch import architecture_key  # a large package
+
+    return architecture_key(session), ""  # type: ignore[arg-type] # a session of torch
+
+
+def _reason(session: Session) -> str | None:
+    backend = framework_of(session.model)
+    if backend is None or backend.name != "torch":
+        return f"models of {'no framework' if backend is None else backend.name} train one by one"
+    from udfs.stacking.torch import unstackable_session  # a large package
+
+    return unstackable_session(session)

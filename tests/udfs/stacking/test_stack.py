@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 from udfs.handlers import ModelTrainer, open_session
 from udfs.packing import unpack
 from udfs.shards import Tensors
-from udfs.stacking import Stack, unstackable_reason
+from udfs.stacking import Stack, StackDecision, _reasons, unstackable_reason
 from udfs.training import Diverged, TrainerError
 
 if TYPE_CHECKING:
@@ -110,13 +111,13 @@ def assert_as_alone(make: Any, data: Sequence[Tensors], *, tolerance: float = 1e
     alone = opened(make, weighted=weighted, count=len(data))
     together = opened(make, weighted=weighted, count=len(data))
     assert unstackable_reason(together) is None
-    stack = Stack(together)
+    stack = Stack(together, mode="always")
     assert_close(train(alone, data), train(together, data, stack=stack), tolerance)
     for one, other in zip(alone, together, strict=True):
         assert_close(state(one), state(other), tolerance)
-    evaluated = stack.evaluate(data[0])
-    for one, sums in zip(alone, evaluated, strict=True):
-        assert_close(one.evaluate(data[0]), sums, tolerance)
+    for evaluated in ([data[0]] * len(data), data):
+        for one, part, sums in zip(alone, evaluated, stack.evaluate(evaluated), strict=True):
+            assert_close(one.evaluate(part), sums, tolerance)
 
 
 OPTIMIZERS: dict[str, Any] = {
@@ -146,7 +147,7 @@ def test_double_precision_agrees_to_nine_digits(name: str) -> None:
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_models_with_other_rows_of_other_lengths(drop_last: bool) -> None:
-    data = [rows(count, seed=count) for count in (20, 51, 35)]
+    data = [rows(count, seed=count) for count in (20, 300, 35)]
     assert_as_alone(trainer_fn(OPTIMIZERS["adam"], drop_last=drop_last), data)
 
 
@@ -172,7 +173,7 @@ def test_a_schedule_that_follows_the_metric_goes_on() -> None:
             session.follow_metric(1.0)
             session.follow_metric(2.0)
     train(alone, [rows()] * MODELS)
-    train(together, [rows()] * MODELS, stack=Stack(together))
+    train(together, [rows()] * MODELS, stack=Stack(together, mode="always"))
     for one, other in zip(alone, together, strict=True):
         assert_close(state(one), state(other), 1e-5)
 
@@ -216,7 +217,7 @@ def test_tied_unused_and_frozen_parameters() -> None:
 def test_a_model_leaves_and_goes_on_alone() -> None:
     make, data = trainer_fn(OPTIMIZERS["adam"]), [rows()] * MODELS
     alone, together = opened(make), opened(make)
-    stack = Stack(together)
+    stack = Stack(together, mode="always")
     train(alone, data)
     train(together, data, stack=stack)
     left = stack.remove(1)
@@ -237,7 +238,7 @@ def test_a_model_that_diverges_leaves_the_others_alone() -> None:
     alone, together = opened(make), opened(make)
     with pytest.raises(Diverged) as expected:
         alone[1].train(rows(), order(0, 1, ROWS), ends_epoch=False)
-    first, diverged, last = Stack(together).train(
+    first, diverged, last = Stack(together, mode="always").train(
         [rows()] * MODELS, [order(0, number, ROWS) for number in range(MODELS)], ends_epoch=False
     )
     assert isinstance(diverged, Diverged)
@@ -283,3 +284,76 @@ def test_activations_of_the_same_shape_differ() -> None:
     kinds = (torch.nn.ReLU, torch.nn.Tanh)
     sessions = [opened(trainer_fn(OPTIMIZERS["sgd"], lambda kind=kind: network(kind)), count=1)[0] for kind in kinds]
     assert "ReLU" in str(unstackable_reason(sessions))
+
+
+class Noisy(torch.nn.Linear):
+    """A network that draws other random numbers than dropout's."""
+
+    def forward(self, inputs: Any) -> Any:
+        return super().forward(inputs + torch.rand_like(inputs) * 1e-6)
+
+
+class Branching(torch.nn.Linear):
+    """A network whose operations depend on values, which has no batched form."""
+
+    def forward(self, inputs: Any) -> Any:
+        outputs = super().forward(inputs)
+        return outputs if outputs.sum() > 0 else 2 * outputs
+
+
+class Counting(torch.nn.Linear):
+    """A network with state in an attribute."""
+
+    calls = 0
+
+    def forward(self, inputs: Any) -> Any:
+        self.calls += 1
+        return super().forward(inputs) / self.calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(Noisy, "drawn by dropout"), (Branching, "vmap"), (Counting, "state in attributes")]
+)
+def test_what_has_no_equal_batched_form_trains_alone_bit_for_bit(kind: Any, words: str) -> None:
+    make, data = trainer_fn(OPTIMIZERS["adam"], lambda: kind(WIDTH, 3)), [rows(100)] * MODELS
+    alone, together = opened(make), opened(make)
+    stack = Stack(together)
+    train(alone, data, epochs=1)
+    train(together, data, stack=stack, epochs=1)
+    assert words in stack.decision.refusal
+    for one, other in zip(alone, together, strict=True):
+        assert one.checkpoint() == other.checkpoint()
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_a_measured_unit_trains_as_each_model_alone(faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StackDecision, "is_stacked", lambda _decision, _steps: faster)
+    make, data = trainer_fn(OPTIMIZERS["adam"]), [rows(count, seed=count) for count in (140, 155, 170)]
+    alone, together = opened(make), opened(make)
+    first = train(alone, data)
+    stack = Stack(together)
+    assert_close(first, train(together, data, stack=stack), 1e-5)
+    for one, other in zip(alone, together, strict=True):
+        assert_close(state(one), state(other), 1e-5)
+        assert faster or one.checkpoint() == other.checkpoint()
+
+
+def test_the_faster_way_is_chosen_for_the_length_of_a_unit() -> None:
+    decision = StackDecision(4)
+    decision.record(alone=1.0, stacked=50.0, setup=9.0)  # the first round loads code
+    assert decision.is_open
+    for alone, stacked in ((1.0, 0.6), (1.2, 0.5), (1.1, 0.9)):
+        decision.record(alone=alone, stacked=stacked, setup=2.0)
+    assert not decision.is_open
+    assert [steps for steps in range(1, 10) if decision.is_stacked(steps)] == [5, 6, 7, 8, 9]
+    slow = StackDecision(4)
+    for _ in range(2):
+        slow.record(alone=1.0, stacked=1.4, setup=0.0)
+    assert not slow.is_open
+    assert not slow.is_stacked(1000)
+
+
+def test_models_of_keras_train_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = opened(trainer_fn(OPTIMIZERS["sgd"]))
+    monkeypatch.setattr(_reasons, "framework_of", lambda _model: SimpleNamespace(name="keras"))
+    assert unstackable_reason(sessions) == "models of keras train one by one"

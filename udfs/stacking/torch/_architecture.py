@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 
 from udfs.handlers.torch import TorchSession, describe_module, describe_value
 from udfs.stacking.torch._optimizers import RULES, flags
+from udfs.training import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["architecture", "first_difference", "unstackable_session"]
+__all__ = ["architecture", "architecture_key", "first_difference", "unstackable_session"]
+
+# Keys of open sessions: describing a network takes as long as some of its steps.
+_KEYS: WeakKeyDictionary[TorchSession, str] = WeakKeyDictionary()
 
 
 def unstackable_session(session: object) -> str | None:
@@ -46,8 +52,17 @@ def architecture(session: TorchSession) -> list[str]:
     return list(_lines(session))
 
 
+def architecture_key(session: TorchSession) -> str:
+    """Hash an architecture."""
+    if session not in _KEYS:
+        _KEYS[session] = hashlib.blake2b("\n".join(architecture(session)).encode(), digest_size=8).hexdigest()
+    return _KEYS[session]
+
+
 def first_difference(first: TorchSession, other: TorchSession) -> str | None:
     """Describe the first difference between two architectures; ``None`` if there is none."""
+    if architecture_key(first) == architecture_key(other):
+        return None
     lines, others = architecture(first), architecture(other)
     for mine, theirs in zip(lines, others, strict=False):
         if mine != theirs:
@@ -58,6 +73,7 @@ def first_difference(first: TorchSession, other: TorchSession) -> str | None:
 def _lines(session: TorchSession) -> Iterator[str]:
     trainer = session.trainer
     yield f"batch_size={trainer.batch_size}, drop_last={trainer.drop_last}"
+    yield f"view={view_of(session)!r}"
     yield f"device={session.device}, threads={torch.get_num_threads()}"
     names = {id(parameter): name for name, parameter in session.model.named_parameters()}
     tensors = {**dict(session.model.named_parameters()), **dict(session.model.named_buffers())}

@@ -11,11 +11,12 @@ import torch
 from torch.func import functional_call, vmap
 
 from udfs.handlers import framework
-from udfs.handlers.torch import listed, set_training
+from udfs.handlers.torch import generator_states, listed, same_states, set_training
+from udfs.stacking._clock import step_clock
 from udfs.stacking.torch._noise import Noise
 from udfs.stacking.torch._rows import StackedRows
 from udfs.stacking.torch._tensors import StackedTensors
-from udfs.training import Diverged, check_losses
+from udfs.training import Diverged, TrainerError, check_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ def train_together(
     orders: Sequence[NDArray[np.int64]],
     *,
     ends_epoch: bool,
-) -> list[Outcome]:
+) -> tuple[list[Outcome], float]:
     """Train sessions of one architecture on a shard, and write their states back.
 
     Until it returns, the sessions are as they were: an error of the batched pass leaves them untouched.
@@ -54,8 +55,14 @@ def train_together(
 
     Returns
     -------
-    list of dict or Exception
-        Contributions to the loss of each session, or :class:`udfs.training.Diverged`.
+    tuple of list and float
+        Contributions to the loss of each session, or :class:`udfs.training.Diverged`; and the seconds of all steps,
+        without the copies of states.
+
+    Raises
+    ------
+    Exception
+        Any error of an operation without a batched form.
     """
     # Models with as many rows are next to each other, so that a batch is a slice of the stack.
     places = sorted(range(len(sessions)), key=lambda place: -len(orders[place]))
@@ -63,7 +70,7 @@ def train_together(
     unit = _Unit(ordered, [rows[place] for place in places], [orders[place] for place in places])
     unit.run()
     outcomes: dict[int, Outcome] = dict(zip(places, unit.write_back(ends_epoch=ends_epoch), strict=True))
-    return [outcomes[place] for place in range(len(sessions))]
+    return [outcomes[place] for place in range(len(sessions))], unit.seconds
 
 
 class _Unit:
@@ -78,16 +85,22 @@ class _Unit:
         self._rows = StackedRows(rows, orders)
         self._network = copy.deepcopy(self._first.model)
         set_training(self._network)
+        self.seconds = 0.0
         self._begin(frozenset())
 
     def run(self) -> None:
         """Take all steps."""
+        before = generator_states()
         try:
             self._run()
         except _UnusedError as error:
-            # No gradient reaches these, as no optimizer changes them: begin again without them.
+            # No gradient reaches these, so no optimizer changes them: begin again without them.
             self._begin(error.names)
             self._run()
+        if not same_states(before, generator_states()):
+            raise TrainerError(
+                "random numbers of a stack must be drawn by dropout alone, got other draws. Train each model alone."
+            )
 
     def write_back(self, *, ends_epoch: bool) -> list[Outcome]:
         """Copy the states to the sessions, close their units, and return their sums or errors."""
@@ -115,6 +128,12 @@ class _Unit:
         self._loss = vmap(self._mean_loss, in_dims=(0, 0, weights_axis), randomness="different")
 
     def _run(self) -> None:
+        clock = step_clock(self._first)
+        begun = clock()
+        self._take_steps()
+        self.seconds = clock() - begun
+
+    def _take_steps(self) -> None:
         size, drop_last = self._trainer.batch_size, self._trainer.drop_last
         for start in range(0, max(self._rows.lengths, default=0), size):
             for models, stop in _alike(self._rows.lengths, start, size):
