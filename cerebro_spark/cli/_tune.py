@@ -21,6 +21,7 @@ from cerebro_spark.cli._options import BACKEND, CHOICES, RENAMED, TABLES, StoreU
 from cerebro_spark.cli._search_file import load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
 from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
+from cerebro_spark.cli._tune_groups import tune_groups
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import IF_BEGUN, Journal
 from cerebro_spark.steering.runner import connect
@@ -33,6 +34,7 @@ from udfs.cli import (
     OutFolder,
     TableFormat,
     choice,
+    comma_separated,
     ended_by_interrupt,
     refused_before_spark,
     with_options,
@@ -118,6 +120,14 @@ def tune_command(
             metavar="WHAT",
         ),
     ] = "error",
+    group_by: Annotated[
+        Any,
+        typer.Option(
+            help="Columns of keys, with commas: each group of rows gets a model of its own, the best of the grid.",
+            parser=comma_separated,
+            metavar="NAMES",
+        ),
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(help="Name of a run to continue. Options that only a new run uses are refused.")
     ] = None,
@@ -129,10 +139,11 @@ def tune_command(
     master: Master = None,
 ) -> None:
     """Train configurations of a search over one table, in parallel, and keep the best."""
+    if group_by is not None:
+        tune_groups(search, group_by, options, {**common, **workers}, context.params)
+        return
     with refused_before_spark():
-        _check_run_id(run_id, if_begun)
-        if server is not None:
-            connect(server)
+        _check_run(run_id, if_begun, server)
         module = load_search(search)
         run_store = Store.from_uri(store or str((out / "store").resolve()))
         spec = None if resume is None else Journal(run_store, resume).spec()
@@ -194,11 +205,14 @@ def tune_command(
         write_selection(selection, out, as_json=as_json)
 
 
-def _check_run_id(run_id: str | None, if_begun: str) -> None:
+def _check_run(run_id: str | None, if_begun: str, server: str | None) -> None:
+    """Check the name of a run, and that the server answers if there is one."""
     if run_id is not None:
         check_name(run_id, "a run")
     elif if_begun != "error":
         raise InvalidArgumentError(f"--run-id must name the run that --if-begun {if_begun} looks for, got none.")
+    if server is not None:
+        connect(server)
 
 
 def _stored(*, is_grid: bool) -> list[str]:

@@ -3,5 +3,6 @@
 from cerebro_spark.grouping._model import GroupedModel
 from cerebro_spark.grouping._prepare import prepare_groups
 from cerebro_spark.grouping._search import GroupedSearch
+from cerebro_spark.grouping._summary import GroupSummary
 
-__all__ = ["GroupedModel", "GroupedSearch", "prepare_groups"]
+__all__ = ["GroupSummary", "GroupedModel", "GroupedSearch", "prepare_groups"]

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.grouping._keys import key_types, keys
+from cerebro_spark.grouping._summary import plot_groups, summarize
 from cerebro_spark.grouping._tables import best_rows, readable
 from cerebro_spark.tune import TunedModel
 from udfs.arrow import RowMap, RowPolicy
@@ -24,7 +25,10 @@ from udfs.training import Task
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
+
+    from cerebro_spark.grouping._summary import GroupSummary
 
 __all__ = ["GroupedModel"]
 
@@ -60,9 +64,7 @@ class GroupedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionC
     modelCol: Param[str] = Param(UNBOUND, "modelCol", "the column for the name of the model that answered")
     batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows per batch", at_least("batchSize", 1))
 
-    def __init__(
-        self, urls: Sequence[str] = (), results: str | None = None, facts: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, urls: Sequence[str] = (), results: str = "", facts: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._urls = tuple(urls)
         self._results = results
@@ -107,6 +109,27 @@ class GroupedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionC
     def configurations(self) -> DataFrame:
         """Table as :attr:`groups`, with a row for each group and configuration."""
         return readable(self._table, self._facts)
+
+    @property
+    def summary(self) -> GroupSummary:
+        """Numbers of groups by status, reasons, and the comparison with the baseline."""
+        return summarize(self.groups, tuple(self._facts["notes"]))
+
+    @property
+    def seconds_per_row(self) -> float | None:
+        """Mean seconds to train a row for an epoch, for :meth:`GroupedSearch.plan`; ``None`` if nothing was trained."""
+        row = self._table.where("seconds is not null").agg({"seconds": "sum", "rows": "sum"}).first()
+        if row is None or not row["sum(rows)"]:
+            return None
+        return float(row["sum(seconds)"] / row["sum(rows)"] / self._facts["epochs"])
+
+    def explain(self) -> str:
+        """Describe the groups: how many have a model, why others have none, and where a network beats the baseline."""
+        return self.summary.explain()
+
+    def plot(self) -> Figure:
+        """Draw the error of each group's model over that of its baseline."""
+        return plot_groups(self.groups)
 
     @property
     def _table(self) -> DataFrame:

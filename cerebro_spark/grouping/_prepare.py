@@ -23,7 +23,7 @@ from cerebro_spark.data import (
     encoded,
     listed,
 )
-from cerebro_spark.errors import ShardError
+from cerebro_spark.errors import InvalidArgumentError, ShardError
 from cerebro_spark.grouping._keys import ALL_ROWS, check_names, key_types, keys
 from cerebro_spark.hopper import uses_slots
 from optimizer.arguments import one_of, whole
@@ -50,6 +50,8 @@ _FORMAT = 1
 _CHUNKS_PER_SHARD = 8
 # Smaller chunks are not worth the start of a task.
 _LEAST_COST = 5_000
+# Rows of a group that can be trained and scored.
+_SMALLEST = 2
 # Rows of the group of all rows are chosen by a hash, a few more than are kept.
 _SAMPLED, _SPARE = 1 << 20, 1.1
 
@@ -138,6 +140,7 @@ def prepare_groups(  # noqa: PLR0913 - each is a setting of its own of the publi
         rows = encoded(df, chosen, int(seed), *levels)
         census = count(rows, chosen, errors, image_size)
         stats = _statistics(rows, len(names))
+        _check_groups(names, stats, census.rows)
         job = _Job(store, names, types, chosen, census, stats, int(num_shards), float(test_fraction), fallback_rows)
         existing = job.existing(int(seed))
         if existing is not None:
@@ -180,6 +183,18 @@ def _statistics(rows: DataFrame, levels: int) -> _Statistics:
     assert row is not None  # an aggregate without groups has one row
     sizes_by_name = {name: int(row[name] or 0) for name in ("least", "median", "most")}
     return _Statistics((1, *(row[name] for name in names)), sizes_by_name, str(row["content"]))
+
+
+def _check_groups(names: Sequence[str], stats: _Statistics, rows: int) -> None:
+    """Refuse keys that say nothing, and warn about a single group."""
+    groups, most = stats.levels[-1], stats.sizes["most"]
+    if most < _SMALLEST:
+        raise InvalidArgumentError(
+            f"group_by must name columns that rows have in common, got {', '.join(names)}, which makes {groups:,} "
+            f"groups of {rows:,} rows, none with {_SMALLEST} complete rows. Group by fewer columns, or bin their values"
+        )
+    if groups == 1:
+        _LOG.warning("group_by=%s makes one group; GridSearch trains its configurations on all workers", list(names))
 
 
 @dataclass(frozen=True, slots=True)

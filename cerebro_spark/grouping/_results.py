@@ -17,6 +17,8 @@ from udfs.shards import load_rows
 from udfs.training import initial_seed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from cerebro_spark.hopper import Probed
@@ -28,7 +30,7 @@ __all__ = ["pack_models"]
 _ROW_GROUP_BYTES = 4 << 20
 
 
-def pack_models(spark: SparkSession, training: GroupTraining, probed: Probed) -> GroupedModel:
+def pack_models(spark: SparkSession, training: GroupTraining, probed: Probed, notes: Sequence[str]) -> GroupedModel:
     """Write the best model of each group and the networks of their configurations into one file.
 
     Raises
@@ -69,6 +71,8 @@ def pack_models(spark: SparkSession, training: GroupTraining, probed: Probed) ->
         "larger_is_better": training.larger_is_better,
         "metric": training.metric,
         "run": training.run,
+        "epochs": training.epochs,
+        "notes": list(notes),
     }
     return GroupedModel(tuple(spark.read.parquet(packed).inputFiles()), place, facts)
 

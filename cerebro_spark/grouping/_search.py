@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Estimator
 
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.grouping._keys import check_names
+from cerebro_spark.grouping._mlflow import check_server, log_run
 from cerebro_spark.grouping._model import GroupedModel
 from cerebro_spark.grouping._prepare import prepare_groups
 from cerebro_spark.grouping._results import pack_models
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["GroupedSearch"]
 
 _SPEC = "spec.json"
+# Reports of items that are read for notes.
+_NOTED = 100
+# Settings that are not logged as parameters: objects, and that of the tracker.
+_NOT_LOGGED = {"backend", "store", "trainer_fn", "experiment"}
 
 
 @validate_arguments
@@ -87,6 +92,8 @@ class GroupedSearch(Estimator[GroupedModel]):
         Largest number of rows of each of these. Default 10,000.
     num_shards : int, optional
         Number of shards. Default: twice the number of workers.
+    experiment : str, optional
+        MLflow experiment that gets one run with a table of the groups. By default nothing is logged.
     seed : int
         Seed of the row order, the held-out rows and the initial weights. Default 0.
 
@@ -136,6 +143,7 @@ class GroupedSearch(Estimator[GroupedModel]):
     fallback_rows: int = 10_000
     num_shards: int | None = None
     errors: str = "drop"
+    experiment: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -255,6 +263,7 @@ class GroupedSearch(Estimator[GroupedModel]):
             raise InvalidArgumentError(f"if_begun must be 'error' or 'resume', got {if_begun!r}")
         run = f"groups-{uuid.uuid4().hex[:12]}" if run_id is None else check_name(run_id, "a run")
         spark, configurations = self.backend.spark, self.configurations
+        check_server(self.experiment)
         if not isinstance(data, GroupedData):
             check_trainer(self.trainer_fn, configurations, self.seed, self.metric, None)
             frame = data
@@ -263,11 +272,18 @@ class GroupedSearch(Estimator[GroupedModel]):
         check_modules(spark, self.trainer_fn)
         training = self._training(data, run, probed)
         self._begin(training, resume=if_begun == "resume")
-        interruptible(spark, lambda: self._run(training))
-        return pack_models(spark, training, probed)
+        notes = interruptible(spark, lambda: self._run(training))
+        model = pack_models(spark, training, probed, notes)
+        if self.experiment is not None:
+            log_run(self.experiment, model, self._parameters)
+        return model
 
     def _fit(self, dataset: DataFrame) -> GroupedModel:
         return self.fit(dataset)
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_LOGGED}
 
     def _items(self, data: GroupedData) -> tuple[WorkItem, ...]:
         return plan_items(data.chunks, len(self.configurations), self.backend.num_workers)
@@ -308,16 +324,18 @@ class GroupedSearch(Estimator[GroupedModel]):
                 f"{', '.join(differing)}. Begin a new run"
             )
 
-    def _run(self, training: GroupTraining) -> None:
-        """Train the items that are not finished, in one Spark job with a task for each."""
+    def _run(self, training: GroupTraining) -> list[str]:
+        """Train the items that are not finished, in one Spark job with a task for each; return notes."""
         done = {int(name.split("-")[1].split(".")[0]) for name in self.store.list(*run_folder(training.run), "groups")}
         left = [number for number in training.items if number not in done]
         if not left:
-            return
+            return []
         spark = self.backend.spark
         # Tasks start in the order of their numbers: the most expensive item first.
         job = replace(
             training, items={place: training.items[number] for place, number in enumerate(left)}, numbers=tuple(left)
         )
         with uses_slots(spark):
-            spark.range(0, len(left), 1, len(left)).mapInArrow(job, GroupTraining.schema).collect()
+            job_rows = spark.range(0, len(left), 1, len(left)).mapInArrow(job, GroupTraining.schema)
+            reports = job_rows.select("notes").distinct().limit(_NOTED).collect()
+        return sorted({note for row in reports for note in row["notes"].split("\n") if note})

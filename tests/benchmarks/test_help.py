@@ -25,6 +25,7 @@ def test_all_systems_have_programs() -> None:
         "adaptation",
         "compiling",
         "debugging",
+        "grouping",
         "hopper",
         "occlusion",
         "procedures",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,11 +15,10 @@ from udfs.arrow import report_batch
 from udfs.grouping._baseline import baseline_error, error_of
 from udfs.grouping._models import MODELS_SCHEMA
 from udfs.grouping._reading import read_groups
-from udfs.grouping._weights import weights_of
+from udfs.grouping._trainer import ConfigurationTrainer, scored_rows
 from udfs.handlers import open_session, registered_frameworks, settings_kept
-from udfs.hopper import reason_of
 from udfs.node import limit_threads, task_device
-from udfs.training import follow_task, initial_seed, row_order
+from udfs.training import follow_task, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from optimizer.grouping import WorkItem
     from udfs.grouping._grouped_data import GroupedData
     from udfs.grouping._reading import Group
+    from udfs.grouping._trainer import Trained
     from udfs.handlers import Framework
-    from udfs.shards import Tensors
     from udfs.training import Session, TaskDecision
 
 __all__ = ["GROUPS_SCHEMA", "GroupTraining", "run_folder"]
@@ -109,7 +107,7 @@ class GroupTraining:
     numbers: tuple[int, ...] = ()
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
-    schema: ClassVar[str] = "item int, models bigint, failed bigint, seconds double"
+    schema: ClassVar[str] = "item int, models bigint, failed bigint, seconds double, notes string"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Train items, write their results to the store, and yield a row for each."""
@@ -145,17 +143,18 @@ class GroupTraining:
             with store.writing(*run_folder(self.run), kind, name) as file:
                 pq.write_table(pa.Table.from_pylist(rows, schema), file)
         failed = sum(row["status"] == "failed" for row in work.rows)
-        return ItemReport(number, len(work.models), failed, time.perf_counter() - start)
+        return ItemReport(number, len(work.models), failed, time.perf_counter() - start, "\n".join(work.notes))
 
 
 @dataclass(frozen=True, slots=True)
 class ItemReport:
-    """Result of a work item: models that were kept, trainings that failed, and seconds."""
+    """Result of a work item: models that were kept, trainings that failed, seconds, and notes for people to read."""
 
     item: int
     models: int
     failed: int
     seconds: float
+    notes: str
 
     schema = GroupTraining.schema
 
@@ -168,37 +167,47 @@ class _Item:
         self.item = item
         self.rows: list[dict[str, Any]] = []
         self.models: list[dict[str, Any]] = []
-        self._sessions: dict[int, tuple[Session, bytes]] = {}
+        self.notes: list[str] = []
 
     def run(self) -> None:
         """Train the item's configurations for each group."""
-        for group in read_groups(self.training.data, self.item.chunk):
-            if not self.training.fallback and group.level < len(self.training.data.group_by):
+        training = self.training
+        groups = []
+        for group in read_groups(training.data, self.item.chunk):
+            if not training.fallback and group.level < len(training.data.group_by):
                 continue
             reason = self._refusal(group)
-            if reason is not None:
-                if self.item.is_first:
-                    self.rows.append(self._row(group, None, "skipped", reason))
-                continue
-            baseline = baseline_error(self.training.task.task, group.train, scored_rows(group))
-            best: tuple[float, int, bytes] | None = None
-            for configuration in self.item.configurations:
-                start = time.perf_counter()
-                row, state = self._trained(group, configuration)
-                self.rows.append(row | {"baseline_error": baseline, "seconds": time.perf_counter() - start})
-                if state is not None:
-                    rank = -row["metric"] if self.training.larger_is_better else row["metric"]
-                    if best is None or rank < best[0]:
-                        best = (rank, configuration, state)
-            if best is not None:
-                self.models.append({"key": group.key, "configuration": best[1], "content": weights_of(best[2])})
+            if reason is None:
+                groups.append(group)
+            elif self.item.is_first:
+                self.rows.append(_row(group) | {"status": "skipped", "reason": reason})
+        baselines = [baseline_error(training.task.task, group.train, scored_rows(group)) for group in groups]
+        best: dict[str, tuple[float, int, Callable[[], bytes]]] = {}
+        for configuration in self.item.configurations:
+            trainer = self._trainer(configuration)
+            begun = time.perf_counter()
+            results = trainer.train(groups)
+            seconds = (time.perf_counter() - begun) / max(sum(group.train.rows for group in groups), 1)
+            if trainer.pace.refusal:
+                self.notes.append(f"configuration {configuration}: groups train one by one, {trainer.pace.refusal}")
+            for group, baseline, result in zip(groups, baselines, results, strict=True):
+                row = self._result(group, result)
+                times = {"baseline_error": baseline, "seconds": seconds * group.train.rows}
+                self.rows.append(row | times | {"configuration": configuration})
+                if row["status"] == "finished" and result.weights is not None:
+                    rank = -row["metric"] if training.larger_is_better else row["metric"]
+                    if group.key not in best or rank < best[group.key][0]:
+                        best[group.key] = rank, configuration, result.weights
+        self.models = [
+            {"key": key, "configuration": configuration, "content": weights()}
+            for key, (_, configuration, weights) in best.items()
+        ]
 
     def _refusal(self, group: Group) -> str | None:
         """Return the reason why a group is not trained."""
         rows = group.train.rows + group.held_out.rows
-        left_out = ", ".join(f"{reason}: {count}" for reason, count in group.left_out.items())
         if not rows:
-            return f"no complete row ({left_out})"
+            return f"no complete row ({_left_out(group)})"
         if rows < self.training.min_rows:
             return f"{rows} rows, fewer than min_rows={self.training.min_rows}"
         task = self.training.task.task
@@ -208,38 +217,10 @@ class _Item:
                 return f"one class, {classes[0]:g}, in all {group.train.rows} rows to train on"
         return None
 
-    def _trained(self, group: Group, configuration: int) -> tuple[dict[str, Any], bytes | None]:
-        """Train a configuration for a group; return its row, and its state unless it failed."""
+    def _trainer(self, configuration: int) -> ConfigurationTrainer:
         training = self.training
-        try:
-            session = self._session(configuration)
-            for epoch in range(training.epochs):
-                order = row_order(training.seed, f"{configuration}/{group.key}", epoch, 0, group.train.rows)
-                sums = session.train(group.train, order, ends_epoch=True)
-            trained = session.sums.results(sums)
-            scored = scored_rows(group)
-            metrics = session.sums.results(session.evaluate(scored))
-            value = metrics[training.metric]
-            if not math.isfinite(value):
-                return self._row(group, configuration, "failed", f"{training.metric} is {value}"), None
-            row = self._row(group, configuration, "finished", None) | {
-                "scored_on": "validation" if group.held_out.rows else "training",
-                "metric": value,
-                "metrics": list({"train_loss": trained["loss"], **metrics}.items()),
-                "error": error_of(training.task.task, session.predict(scored.inputs)[0], scored),
-            }
-            return row, session.checkpoint()
-        except Exception as error:  # noqa: BLE001 - of the user's code, for this group alone
-            # The session may be in any state.
-            self._sessions.pop(configuration, None)
-            detail = traceback.format_exception_only(error)[-1].strip()[:500]
-            return self._row(group, configuration, "failed", f"{reason_of(error)}: {detail}"), None
 
-    def _session(self, configuration: int) -> Session:
-        """Open a configuration, or set the open one back to its first state."""
-        opened = self._sessions.get(configuration)
-        if opened is None:
-            training = self.training
+        def opened() -> Session:
             session = open_session(
                 training.trainer_fn,
                 training.configurations[configuration],
@@ -247,21 +228,41 @@ class _Item:
                 device=task_device(training.device),
                 weighted=training.data.prepared.weights is not None,
                 epochs=training.epochs,
+                data=training.data.prepared,
             )
             follow_task(session, training.task, None)
-            self._sessions[configuration] = session, session.checkpoint()
             return session
-        session, first = opened
-        session.restore(first)
-        return session
 
-    def _row(self, group: Group, configuration: int | None, status: str, reason: str | None) -> dict[str, Any]:
-        rows = {"rows": group.train.rows, "held_out": group.held_out.rows}
-        left_out = ", ".join(f"{why}: {count}" for why, count in group.left_out.items()) or None
-        known = {"key": group.key, "level": group.level, "configuration": configuration, "left_out": left_out}
-        return {**known, **rows, "status": status, "reason": reason}
+        return ConfigurationTrainer(
+            training.run,
+            configuration,
+            opened,
+            epochs=training.epochs,
+            seed=training.seed,
+            metric=training.metric,
+        )
+
+    def _result(self, group: Group, result: Trained) -> dict[str, Any]:
+        """Return the row of a trained group."""
+        training = self.training
+        if result.outputs is None:
+            return _row(group) | {"status": "failed", "reason": result.reason}
+        value = result.metrics[training.metric]
+        if not math.isfinite(value):
+            return _row(group) | {"status": "failed", "reason": f"{training.metric} is {value}"}
+        return _row(group) | {
+            "status": "finished",
+            "scored_on": "validation" if group.held_out.rows else "training",
+            "metric": value,
+            "metrics": list(result.metrics.items()),
+            "error": error_of(training.task.task, result.outputs, scored_rows(group)),
+        }
 
 
-def scored_rows(group: Group) -> Tensors:
-    """Return the rows that a model of a group is scored on: those held out, or else those that it was trained on."""
-    return group.held_out if group.held_out.rows else group.train
+def _row(group: Group) -> dict[str, Any]:
+    rows = {"rows": group.train.rows, "held_out": group.held_out.rows}
+    return {"key": group.key, "level": group.level, "left_out": _left_out(group) or None, **rows}
+
+
+def _left_out(group: Group) -> str:
+    return ", ".join(f"{reason}: {count}" for reason, count in group.left_out.items())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import torch
 from pyspark import cloudpickle
 
 from cerebro_spark import GroupedModel, GroupedSearch, ModelTrainer, SparkBackend, Store
+from cerebro_spark.errors import ColumnError, InvalidArgumentError, RunError
+from udfs.grouping import load_grouped
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -78,3 +83,70 @@ def test_a_row_with_a_reason_for_each_group(fitted: tuple[GroupedSearch, Grouped
     assert groups.loc[(None, None)]["rows"] + groups.loc[(None, None)]["held_out"] == 128
     # A rate of 0 learns nothing.
     assert set(groups["params"].dropna()) == {'{"lr": 0.5}'}
+
+
+def test_rows_go_to_the_model_of_their_group_or_of_the_nearest_above(
+    fitted: tuple[GroupedSearch, GroupedModel], spark: SparkSession, tmp_path: Path
+) -> None:
+    model = fitted[1]
+    rows = [
+        ("CA", "LA", 1.0, 0.0),
+        ("NY", "NY", 1.0, 0.0),
+        ("NY", "Troy", 1.0, 0.0),
+        ("CA", "unseen", 1.0, 0.0),
+        ("TX", None, 1.0, 0.0),
+        ("NV", "Reno", 1.0, 0.0),
+        (None, "LA", 1.0, 0.0),
+        ("CA", "LA", None, 0.0),
+    ]
+    df = spark.createDataFrame(rows, "state string, city string, a double, b double")
+    model.save(str(tmp_path / "model"))
+    loaded = GroupedModel.load(str(tmp_path / "model"))
+    answers = [row.asDict() for row in loaded.transform(df).collect()]
+    assert [row["model"] for row in answers] == [
+        *("state=CA, city=LA", "state=NY, city=NY", "state=NY", "state=CA", "state=TX", "global", "global", None)
+    ]
+    # The labels of the two states are opposite.
+    assert [row["prediction"] for row in answers[:4]] == [1.0, 0.0, 0.0, 1.0]
+    assert answers[7]["prediction"] is None
+    assert answers[7]["rawPrediction"] is None
+    assert [row["rawPrediction"] for row in model.transform(df).collect()] == [row["rawPrediction"] for row in answers]
+    assert loaded.groups.count() == 11
+    assert loaded.explain() == model.explain()
+    assert "11 groups: 7 finished, 4 skipped" in model.explain()
+
+
+def test_resume_trains_the_work_items_that_are_missing(fitted: tuple[GroupedSearch, GroupedModel]) -> None:
+    made, model = fitted
+    before = {row["key"]: row["metric"] for row in model._table.collect() if row["configuration"] == 0}
+    folder = ("grouped", "first", "groups")
+    items = made.store.list(*folder)
+    kept = made.store.read(*folder, items[-1])
+    made.store.delete(*folder, items[0])
+    data = load_grouped(made.store, made.store.list("prepared")[0])
+    with pytest.raises(RunError, match="run_id must name a new run, got 'first'"):
+        made.fit(data, run_id="first")
+    with pytest.raises(RunError, match="got other values of epochs"):
+        replace(made, num_epochs=3).fit(data, run_id="first", if_begun="resume")
+    resumed = made.fit(data, run_id="first", if_begun="resume")
+    assert made.store.list(*folder) == items
+    assert made.store.read(*folder, items[-1]) == kept, "a finished item was trained again"
+    after = {row["key"]: row["metric"] for row in resumed._table.collect() if row["configuration"] == 0}
+    assert after == pytest.approx(before)
+
+
+def test_columns_that_are_no_keys(spark: SparkSession, store: Store) -> None:
+    df = spark.createDataFrame(table().assign(price=1.5))
+    for names, message in [
+        (["price"], "got 'price' of double. Cast or bin it first"),
+        (["stat"], "got 'stat'; did you mean 'state'"),
+    ]:
+        with pytest.raises(ColumnError, match=message):
+            search(spark, store, group_by=names).prepare(df)
+    with pytest.raises(InvalidArgumentError, match="makes 134 groups of 128 rows, none with 2 complete rows"):
+        search(spark, store, group_by=["number"]).prepare(
+            spark.createDataFrame(table().assign(number=lambda rows: range(len(rows))))
+        )
+    for wrong in ("state", [], ["state", "state"]):
+        with pytest.raises(InvalidArgumentError, match="group_by must"):
+            search(spark, store, group_by=wrong)

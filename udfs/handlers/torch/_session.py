@@ -239,6 +239,12 @@ class TorchSession:
         first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
         return part | self.sums.contributions(first, truth, weights.own)
 
+    def scored(self, outputs: list[torch.Tensor], data: Rows) -> dict[str, NDArray[np.float64]]:
+        """Compute the loss and the metrics of outputs that are known, as :meth:`evaluate` does for its own."""
+        with torch.inference_mode():
+            labels = [torch.from_numpy(np.ascontiguousarray(array)).to(self._device) for array in data.labels]
+            return self.batch_sums(outputs, labels, batch_weights(data, slice(0, data.rows), data.rows))
+
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode."""
         with torch.inference_mode():

@@ -32,19 +32,24 @@ class StackedRows:
 
     def __init__(self, rows: Sequence[Rows], orders: Sequence[NDArray[np.int64]]) -> None:
         self._rows = rows
-        self.lengths = [len(order) for order in orders]
-        self._orders = orders
         shared = all(each is rows[0] for each in rows)
         self._parts: list[Rows] = [rows[0]] if shared else list(rows)
         starts = np.zeros(len(rows), np.int64)
         if not shared:
             starts = np.cumsum([0, *(each.rows for each in rows[:-1])])
-        places = np.zeros((len(rows), max(self.lengths, default=0)), np.int64)
-        for place, (order, start) in enumerate(zip(orders, starts, strict=True)):
-            places[place, : len(order)] = order + start
-        self._places = torch.from_numpy(places)
+        self._starts = starts
+        self.reorder(orders)
         self.inputs = tuple(map(self._joined, zip(*(part.inputs for part in self._parts), strict=True)))
         self.labels = tuple(map(self._joined, zip(*(part.labels for part in self._parts), strict=True)))
+
+    def reorder(self, orders: Sequence[NDArray[np.int64]]) -> None:
+        """Set the order in which each model reads its rows, of the same or a larger length than the next model's."""
+        self.lengths = [len(order) for order in orders]
+        self._orders = orders
+        places = np.zeros((len(orders), max(self.lengths, default=0)), np.int64)
+        for place, (order, start) in enumerate(zip(orders, self._starts, strict=True)):
+            places[place, : len(order)] = order + start
+        self._places = torch.from_numpy(places)
 
     @property
     def is_weighted(self) -> bool:

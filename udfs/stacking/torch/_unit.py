@@ -115,6 +115,32 @@ class _Unit:
             outcomes.append(self._failures.get(place, sums))
         return outcomes
 
+    def outcomes(self) -> list[Outcome]:
+        """Return the sums or the error of each model since the last order."""
+        sums = [{"loss": np.array(pair, np.float64)} for pair in zip(self._losses, self._totals, strict=True)]
+        return [self._failures.get(place, part) for place, part in enumerate(sums)]
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers of all models by name, each of shape (models, ...)."""
+        tensors = self._tensors
+        together = {**tensors.learned, **tensors.constant, **tensors.buffers}
+        return {name: value.detach() for name, value in together.items()}
+
+    def reorder(self, orders: Sequence[NDArray[np.int64]]) -> None:
+        """Begin another pass over the rows, of as many rows of each model."""
+        self._rows.reorder(orders)
+        self._losses = [0.0] * len(self._sessions)
+        self._totals = [0.0] * len(self._sessions)
+
+    def end_epoch(self) -> None:
+        """End an epoch of copies of one session, which share its scheduler."""
+        self._first.begin()
+        _mark_stepped(self._trainer)
+        self._first.end(ends_epoch=True)
+        for group in self._tensors.groups:
+            group.refresh()
+
     def _begin(self, unused: frozenset[str]) -> None:
         self._tensors = StackedTensors.of_sessions(self._sessions, unused)
         backend = framework("torch")
