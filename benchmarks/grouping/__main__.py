@@ -1,7 +1,7 @@
 """One small network per group: GroupedSearch against ``applyInPandas`` and joblib on the same rows.
 
 ``python -m benchmarks.grouping`` draws rows of the adult census into groups of 100 and trains a network of one hidden
-layer for each group: 5 epochs of Adam in batches of 32, on 75 rows, evaluated on the other 25. The peers run plain
+layer for each group: 20 epochs of Adam in batches of 32, on 75 rows, evaluated on the other 25. The peers run plain
 loops of torch, one group at a time, in as many processes of one thread. Each reads the same Parquet file and keeps the
 weights and the metrics of all groups. The times of GroupedSearch include the sorting, and the packing of the models.
 ``--groups 10000`` is the full size. By default it takes less than five minutes on two idle cores.
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=2000, help="number of groups")
     parser.add_argument("--rows", type=int, default=100, help="rows of each group")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=32, help="width of the hidden layer")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread")
     parser.add_argument("--large", type=int, default=0, help="rows of one more group, such as 1,000 times --rows")
