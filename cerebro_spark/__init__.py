@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from optimizer.procedures import Spot
     from udfs.adaptation import Augmentation
-    from udfs.handlers import ModelTrainer
+    from udfs.handlers import HyperModelTrainer, ModelTrainer
     from udfs.metrics import METRICS, Metric, metric
     from udfs.shards import PreparedData
     from udfs.store import Store
@@ -67,6 +67,7 @@ __all__ = [
     "GridSearch",
     "GroupedModel",
     "GroupedSearch",
+    "HyperModelTrainer",
     "Hyperband",
     "InputColumns",
     "Metric",
@@ -110,7 +111,7 @@ _NAMES = {
     },
     "optimizer.procedures": {"Spot"},
     "udfs.adaptation": {"Augmentation"},
-    "udfs.handlers": {"ModelTrainer"},
+    "udfs.handlers": {"HyperModelTrainer", "ModelTrainer"},
     "udfs.metrics": {"METRICS", "Metric", "metric"},
     "udfs.shards": {"PreparedData"},
     "udfs.store": {"Store"},

@@ -105,5 +105,6 @@ class AgingEvolution(Search):
                 concurrency=self.concurrency,
                 seed=self.seed,
             ),
-            lambda: [self.space.sample(self.seed, 0)],
+            # Some architectures are invalid: the search begins if any of the first population trains.
+            lambda: [self.space.sample(self.seed, number) for number in range(self.population)],
         )

@@ -36,8 +36,9 @@ class Replay(Procedure):
     >>> from optimizer.procedures import EpochResult, Segment
     >>> alone = Replay(Schedule((Segment({"lr": 0.1}, 1), Segment({"lr": 0.08}, 3))))
     >>> _ = alone.ask()
-    >>> alone.ask([EpochResult("c000", 1, {"loss": 0.7})])[-1]
-    Start(trial_id='c001', params={'lr': 0.08}, epochs=3, source=Source(trial_id='c000', epoch=1), reason='segment 1')
+    >>> start = alone.ask([EpochResult("c000", 1, {"loss": 0.7})])[-1]
+    >>> start.params, start.epochs, start.source.trial_id, start.source.epoch
+    ({'lr': 0.08}, 3, 'c000', 1)
     """
 
     def __init__(self, schedule: Schedule, **settings: Any) -> None:

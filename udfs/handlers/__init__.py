@@ -8,6 +8,7 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
 from udfs.handlers._decorated_helpers import register_reducers
 from udfs.handlers._framework import Framework
+from udfs.handlers._hypermodel import HyperModelTrainer
 from udfs.handlers._inheritance import inherited_weights
 from udfs.handlers._installed_packages import own_packages
 from udfs.handlers._layer_layout import LAYOUTS, LayerLayout, layer_layout
@@ -42,6 +43,7 @@ __all__ = [
     "DeviceError",
     "Framework",
     "Handler",
+    "HyperModelTrainer",
     "LayerLayout",
     "ModelTrainer",
     "TensorSpec",

@@ -49,9 +49,8 @@ def inherited_weights(
             continue
         other = source[name]
         overlap = tuple(slice(min(sizes)) for sizes in zip(value.shape, other.shape, strict=True))
-        taken = np.array(value)
-        taken[overlap] = other[overlap]
-        weights[name] = taken
+        weights[name] = np.array(value)
+        weights[name][overlap] = other[overlap]
         parts += value.shape != other.shape
     summary = f"{len(weights)} of {len(initial)} tensors"
     return weights, f"{summary}, {parts} of them in part" if parts else summary
