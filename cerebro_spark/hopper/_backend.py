@@ -53,6 +53,9 @@ class SparkBackend:
         Whether driver and workers encrypt their messages, by TLS with a certificate of the run. By default they encrypt
         if Spark does, that is if ``spark.network.crypto.enabled``, or ``enabled`` of ``spark.ssl`` or of any part of
         it, is true in the session. A server that does not show its settings counts as unencrypted.
+    grace_s : float
+        Seconds that a worker has from the notice that its machine is about to end (SIGTERM) until the end. It hands
+        over its states meanwhile, and ends its unit if it can. Default 30.
 
     Raises
     ------
@@ -77,6 +80,7 @@ class SparkBackend:
     driver_host: str | None = None
     device: str = "auto"
     encrypt: bool | None = None
+    grace_s: float = 30.0
 
     def __post_init__(self) -> None:
         # Commands check their options before they start Spark, with a backend without a session.
@@ -94,8 +98,9 @@ class SparkBackend:
         if not (self.encrypt is None or isinstance(self.encrypt, bool)):
             raise InvalidArgumentError(f"encrypt must be True, False or None, got {self.encrypt!r}")
         check_device(self.device)
-        if not self.rejoin_s >= 0:
-            raise InvalidArgumentError(f"rejoin_s must be a number of seconds from 0 on, got {self.rejoin_s!r}")
+        for name, seconds in (("rejoin_s", self.rejoin_s), ("grace_s", self.grace_s)):
+            if not seconds >= 0:
+                raise InvalidArgumentError(f"{name} must be a number of seconds from 0 on, got {seconds!r}")
 
     @property
     def most_workers(self) -> int:

@@ -102,7 +102,14 @@ class Pool:
             backend.spark,
             self,
             [
-                PoolWorker(name, pool, self._endpoint.location, self._credentials, spare=name not in self._needed)
+                PoolWorker(
+                    name,
+                    pool,
+                    self._endpoint.location,
+                    self._credentials,
+                    spare=name not in self._needed,
+                    grace_s=backend.grace_s,
+                )
                 for name in self._names
             ],
             restarts=backend.restarts,
@@ -254,6 +261,12 @@ class Pool:
     def _ended(self, request: ServiceEnded) -> Noted:
         name = request.worker
         with self._changed:
+            if request.interrupted:
+                if self._processes.get(name) == request.process:
+                    # Neither the worker nor a configuration is the reason.
+                    self._former[name] += 1
+                    self._replace(name)
+                return Noted()
             run = next((run for run in self._runs if self._is_of(run, request)), None)
             if run is None:
                 return Noted()
@@ -423,6 +436,7 @@ def _made_of(backend: SparkBackend) -> dict[str, Any]:
         "max_workers": backend.most_workers,
         "threads": backend.threads_per_worker,
         "restarts": backend.restarts,
+        "grace_s": backend.grace_s,
         "driver_host": backend.host,
         "device": backend.device,
         "encrypt": backend.encrypts,

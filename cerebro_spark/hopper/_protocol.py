@@ -125,6 +125,10 @@ class Answers:
             if request.report is not None:
                 self._assignments.apply_report(worker, request.report)
                 self._epochs.step()
+            if request.leaves:
+                self._recovery.lose(worker.name, "its machine is about to end", interrupted=True)
+                self._epochs.step()
+                return Stop()
             while not state.over and state.workers.get(worker.name) is worker:
                 begun = time.perf_counter()
                 assignment = self._assignments.assign_next(worker) if request.takes else None

@@ -34,13 +34,17 @@ class Recovery:
         self._groups = groups
         self._rejoin_s = state.context.backend.rejoin_s
 
-    def lose(self, name: str, why: str) -> None:
-        """Detach a worker, and give back its unit and the checkpoints that it alone had."""
+    def lose(self, name: str, why: str, *, interrupted: bool = False) -> None:
+        """Detach a worker, and give back its unit and the checkpoints that it alone had.
+
+        With ``interrupted`` its machine was reclaimed: no trial is to blame, and its process ends by itself.
+        """
         state = self._state
         worker = state.workers.pop(name, None)
         if worker is None:
             return
-        state.dismissed.add(worker.attempt)
+        if not interrupted:
+            state.dismissed.add(worker.attempt)
         state.holdings.detach(name, time.monotonic())
         loss = Loss(state.seconds, name, worker.host, why)
         state.losses.append(loss)
@@ -48,7 +52,7 @@ class Recovery:
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         state.hopper.lose(name)
         if worker.assignment is not None:
-            self._give_back(name, worker.assignment, why)
+            self._give_back(name, worker.assignment, why, interrupted=interrupted)
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None
@@ -155,8 +159,11 @@ class Recovery:
         }
         return len(open_losses | {blamed for blamed in state.blamed if blamed[0] == name})
 
-    def _give_back(self, name: str, assignment: Assignment, why: str) -> None:
+    def _give_back(self, name: str, assignment: Assignment, why: str, *, interrupted: bool) -> None:
         self._state.redone += len(assignment.starts)
+        if interrupted:
+            self._evaluate_again(assignment, assignment.trials)
+            return
         together = len(assignment.starts) > 1
         trained = assignment.kind == "train"
         death = Death(name, None if trained else assignment.partition, len(self._state.losses), together)

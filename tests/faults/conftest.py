@@ -87,6 +87,10 @@ class Search:
         """Wait until the driver has printed something."""
         self.wait_until(lambda: any(words in line for line in list(self._lines)))
 
+    def count_lines(self, words: str) -> int:
+        """Count the lines with some words that the driver has printed."""
+        return sum(words in line for line in list(self._lines))
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()

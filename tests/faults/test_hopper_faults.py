@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from standalone import Node, StandaloneCluster
 
@@ -64,6 +66,50 @@ def test_a_killed_python_worker(
     same(found, undisturbed)
     assert found["losses"]
     assert found["redone"] <= 2, "its unit, and one that it had not written yet"
+
+
+def test_an_interrupted_python_worker_hands_over(
+    cluster: StandaloneCluster, searching: Callable[..., Search], undisturbed: dict[str, Any]
+) -> None:
+    """States are stored when epochs end, so the worker has some that the store does not have."""
+    search = searching("interrupted").start(checkpoints="epochs", seconds=0.1)
+    search.wait_for_units(3)
+    interrupt(cluster, search)
+    found = search.result()
+    same(found, undisturbed)
+    assert [loss.endswith("its machine is about to end") for loss in found["losses"]] == [True]
+    assert found["redone"] == 0, "a state or a unit was lost"
+    assert len(found["workers"]) == WORKERS
+
+
+@pytest.mark.slow
+def test_twenty_interruptions(
+    cluster: StandaloneCluster, searching: Callable[..., Search], calm: Callable[..., dict[str, Any]]
+) -> None:
+    """One after the other, more than a worker has restarts."""
+    settings = {"num_epochs": 10, "seconds": 1.0}
+    undisturbed = calm("long", **settings | {"seconds": 0.0})
+    search = searching("twenty").start(**settings)
+    search.wait_for_units(3)
+    for number in range(20):
+        interrupt(cluster, search)
+        search.wait_until(lambda count=number: search.count_lines("its machine is about to end") > count)
+        search.wait_until(lambda count=number: search.count_lines("is attached") >= WORKERS + count + 1)
+    found = search.result()
+    same(found, undisturbed)
+    assert len(found["losses"]) == 20
+    assert found["redone"] == 0, "a state or a unit was lost"
+
+
+def interrupt(cluster: StandaloneCluster, search: Search) -> None:
+    """Send SIGTERM to a Python worker that trains, which has a heartbeat beside it."""
+    workers = cluster.python_workers(application(cluster, search))
+    training = [pid for pid in workers if any(_beats(child) for child in psutil.Process(pid).children())]
+    cluster.kill(training[0], signal.SIGTERM)
+
+
+def _beats(process: psutil.Process) -> bool:
+    return any("heartbeat of" in argument for argument in process.cmdline())
 
 
 def test_a_killed_driver_is_resumed(

@@ -90,6 +90,15 @@ class Player:
             if len(self.states.get(trial_id, ())) <= version:
                 self.states.pop(trial_id, None)
 
+    def leave(self) -> None:
+        """Hand over all states and the report, because the machine is about to end; the unit in flight is lost."""
+        self.writing = [(trial_id, state) for trial_id, state in self.states.items()]
+        while self.writing:
+            self.store()
+        report, self.report = self.report, None
+        assert self.call(NextUnit, report=report, takes=False, leaves=True) == Stop()
+        del self.world.alive[self.name]
+
     def work(self, *, fails: str | dict[str, str] | None = None) -> None:
         """Do the unit; ``fails`` has the reason why it comes to nothing, for all members or by trial id."""
         unit, self.unit = self.unit, None

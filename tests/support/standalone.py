@@ -330,12 +330,12 @@ class StandaloneCluster:
         workers = [process.pid for process in processes if process.parent in daemons]
         return sorted(workers, key=_cpu_seconds, reverse=True)
 
-    def kill(self, pid: int) -> None:
-        """Kill an executor or a Python worker of this cluster by ``kill -9``."""
+    def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Kill an executor or a Python worker of this cluster by ``kill -9``, or send it another signal."""
         sessions = {worker.process.pid for worker in self.workers}
         if pid not in {process.pid for process in _processes() if process.session in sessions}:
             raise ValueError(f"process {pid} does not belong to this cluster")
-        _signal(pid, signal.SIGKILL)
+        _signal(pid, number)
 
     def submit(
         self, script: Path, *arguments: str, py_files: Sequence[Path] = (), conf: Mapping[str, str] | None = None

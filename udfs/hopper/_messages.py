@@ -215,6 +215,8 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     printed: Printed | None = None  # by that unit, under the first of its trials
     # Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     takes: bool = True
+    # Whether the worker's machine is about to end: the store has its states, and it takes no further unit.
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +259,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 8, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 9, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

@@ -64,11 +64,12 @@ class Outcomes:
         state = session.checkpoint()
         version, digest = member.version + 1, digest_of(state)
         self._sessions.finish(member.trial_id, digest)
-        self._states.put(member.trial_id, version, Held(state, digest))
         visits = (*member.record.visits, (unit.epoch, unit.partition))
         merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
+        record = Record(member.trial_id, version, digest, visits, merged)
+        self._states.put(member.trial_id, version, Held(state, digest), record)
         if member.stores or self._states.full:
-            self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
+            self._uploads.submit(record, state)
         return TrainedMember(
             trial_id=member.trial_id,
             seconds=seconds,

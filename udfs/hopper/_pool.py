@@ -53,7 +53,8 @@ class ServiceEnded(Request[Noted]):
     start: int  # number of the start that has ended
     error: str  # traceback; empty where it was told to stop
     cpu_seconds: float  # CPU seconds of the process in the run's turns, since it was attached
+    interrupted: bool = False  # whether the process ends, for all runs, because its machine is about to
 
 
-POOL = WireProtocol("pool", 1, (AskRuns, ServiceEnded))
+POOL = WireProtocol("pool", 2, (AskRuns, ServiceEnded))
 """Messages of the workers that runs share; raise its version with every change of one."""

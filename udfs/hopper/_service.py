@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -19,11 +21,12 @@ from udfs.hopper._states import States
 from udfs.hopper._units import Units
 from udfs.hopper._uploads import Uploads
 from udfs.node import memory_limit, worker_status
-from udfs.rpc import Caller, Endpoint, address_towards
+from udfs.rpc import Caller, CallError, Endpoint, RefusedError, address_towards
 from udfs.shards import ShardError
 
 if TYPE_CHECKING:
     from udfs.heartbeat import Output, Printed
+    from udfs.hopper._interruption import Interruption
     from udfs.hopper._messages import EvaluateReport, EvaluateUnit, TrainReport, UnitFailure
     from udfs.hopper._process_place import Place
     from udfs.hopper._settings import WorkerSettings
@@ -42,10 +45,20 @@ class Service:
     """Attempt of a worker, from its first shard to the end of the run; others may share its process."""
 
     def __init__(
-        self, worker: WorkerSettings, driver: str, credentials: Credentials, place: Place, output: Output
+        self,
+        worker: WorkerSettings,
+        driver: str,
+        credentials: Credentials,
+        place: Place,
+        output: Output,
+        interruption: Interruption,
     ) -> None:
         self._worker = worker
         self._attempt = place.attempt
+        self._interruption = interruption
+        self._leaving = threading.Lock()
+        self._in_unit = False
+        self.left = threading.Event()
         self._place = place
         self._cpu_before = 0.0
         self._task = TaskContext.get()
@@ -124,11 +137,46 @@ class Service:
         self._cpu_before = self._place.cpu_seconds
         self._work()
 
+    def hand_over(self) -> None:
+        """Store the states that only this process has; then leave the run, unless a unit is in flight."""
+        self._store_states()
+        if not self._in_unit:
+            self.leave()
+
+    def leave(
+        self,
+        report: TrainReport | EvaluateReport | UnitFailure | None = None,
+        printed: Printed | None = None,
+    ) -> None:
+        """Leave the run, with the report of the last unit; without it, another worker runs the unit again."""
+        with self._leaving:
+            if self.left.is_set():
+                return
+            self._store_states()
+            request = NextUnit(
+                worker=self._worker.worker,
+                attempt=self._attempt,
+                report=report,
+                printed=printed,
+                takes=False,
+                leaves=True,
+            )
+            with suppress(CallError, RefusedError):  # the run is over, or its driver is gone
+                self._driver.call(request, timeout_s=min(_CALL_S, max(1.0, self._interruption.remaining_s)))
+            self.left.set()
+
+    def _store_states(self) -> None:
+        """Write the states that the store does not have, after those that are on their way to it."""
+        self._uploads.flush(self._interruption.remaining_s)
+        for record, state in self._states.unstored():
+            self._uploads.submit(record, state)
+        self._uploads.flush(self._interruption.remaining_s)
+
     def _work(self) -> None:
         """Train units, each in a turn of this run, until the driver says stop."""
         report: TrainReport | EvaluateReport | UnitFailure | None = None
         printed: Printed | None = None
-        while not self._interrupted():
+        while not self._interrupted() and not self._interruption.is_noticed():
             request = NextUnit(
                 worker=self._worker.worker,
                 attempt=self._attempt,
@@ -137,6 +185,7 @@ class Service:
                 takes=self._place.has_turn,
             )
             reply = self._driver.call(request, timeout_s=_CALL_S)
+            self._in_unit = isinstance(reply, WorkUnit)
             if isinstance(reply, Stop):
                 return
             for trial_id, version in reply.drop:
@@ -145,16 +194,22 @@ class Service:
             self._shards.retain(reply.holds)
             report = printed = None
             if isinstance(reply, WorkUnit):
+                if self._interruption.is_noticed():
+                    break
                 where = f"{reply.unit_id} on {self._worker.worker}"
                 self._output.begin(self._attempt, reply.members[0].trial_id, where)
                 report = self._place.call(partial(self._run, reply))
                 printed = self._output.take(self._attempt)
+                if self._interruption.is_noticed():
+                    break
                 self._place.share()
             elif self._place.has_turn:
                 # There is nothing to train: the others may.
                 self._place.give_up()
             elif not self._place.take():
                 return
+        if self._interruption.is_noticed():
+            self.leave(report, printed)
 
     def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
         """Run a unit in the thread that trains, and record it for the plugin of the executor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import traceback
 import uuid
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from udfs.handlers import changed_settings, framework, register_framework, settings_kept, take_settings
 from udfs.heartbeat import Output
+from udfs.hopper._interruption import Interruption
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._pool import POOL, AskRuns, Close, ServiceEnded
 from udfs.hopper._process_place import Place
@@ -29,6 +31,12 @@ __all__ = ["Services"]
 
 _CALL_S = 30.0
 
+# For the driver to hear that the process leaves; it may be gone.
+_LEAVE_S = 5.0
+
+# Exit status of a process that was interrupted, as a shell has it for SIGTERM.
+_INTERRUPTED = 128 + 15
+
 # What the user's function has captured may be large.
 _SETTINGS_S = 600.0
 
@@ -43,15 +51,19 @@ class Services:
     ----------
     credentials : Credentials
         The pool's; those of each run are derived from them.
+    grace_s : float
+        Seconds between the notice that the machine is about to end, such as SIGTERM, and the end. Default 30.
     """
 
-    def __init__(self, worker: str, driver: str, credentials: Credentials) -> None:
+    def __init__(self, worker: str, driver: str, credentials: Credentials, grace_s: float = 30.0) -> None:
         self._worker = worker
         self._process = uuid.uuid4().hex
         self._credentials = credentials
         self._driver = Caller(driver, credentials, POOL)
         self._turn = Turn()
         self._output = Output()
+        self._interruption = Interruption(grace_s)
+        self._open: dict[int, Service] = {}
 
     def serve(self) -> None:
         """Serve until the pool closes; in the process's main thread, which trains.
@@ -63,8 +75,13 @@ class Services:
         """
         self._output.start()
         try:
-            threading.Thread(target=self._follow, name="runs", daemon=True).start()
-            self._turn.work()
+            with self._interruption.listening():
+                threading.Thread(target=self._follow, name="runs", daemon=True).start()
+                leaving = threading.Thread(target=self._leave, name="interruption", daemon=True)
+                leaving.start()
+                self._turn.work()
+                if self._interruption.is_noticed():
+                    leaving.join()  # it ends the process
         finally:
             self._output.stop()
             self._driver.close()
@@ -88,6 +105,24 @@ class Services:
         for thread in threads:
             thread.join()
         self._turn.stop()
+
+    def _leave(self) -> None:
+        """After a notice, hand over the states of all runs, wait for the unit in flight, and end the process."""
+        self._interruption.wait()
+        ended = ServiceEnded(
+            worker=self._worker, process=self._process, start=0, error="", cpu_seconds=0.0, interrupted=True
+        )
+        with suppress(CallError, RefusedError):
+            self._driver.call(ended, timeout_s=_LEAVE_S)
+        services = list(self._open.values())
+        for service in services:
+            service.hand_over()
+        for service in services:
+            if not service.left.wait(self._interruption.unit_s):
+                # The unit does not end in time: another worker runs it again.
+                service.leave()
+        self._output.stop()
+        os._exit(_INTERRUPTED)
 
     def _serve(self, run: PooledRun) -> None:
         error, cpu_seconds = "", 0.0
@@ -113,8 +148,13 @@ class Services:
                 return 0.0
             settings = self._turn.call(partial(_opened, content))
             place.give_up()
-            with Service(settings, run.location, credentials, place, self._output) as service:
-                service.serve()
+            with Service(settings, run.location, credentials, place, self._output, self._interruption) as service:
+                self._open[run.start] = service
+                try:
+                    service.serve()
+                finally:
+                    service.left.set()
+                    self._open.pop(run.start)
                 return service.cpu_seconds
         finally:
             place.leave()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from udfs.hopper._checkpoints import Record
     from udfs.rpc import Held
 
 __all__ = ["States"]
@@ -18,6 +19,7 @@ class _Kept:
     version: int
     state: Held
     durable: bool
+    record: Record | None
 
     @property
     def nbytes(self) -> int:
@@ -46,10 +48,10 @@ class States:
         self._held: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def put(self, trial_id: str, version: int, state: Held) -> None:
-        """Keep a checkpoint, with its digest, in place of the trial's older one."""
+    def put(self, trial_id: str, version: int, state: Held, record: Record | None = None) -> None:
+        """Keep a checkpoint, with its digest and record, in place of the trial's older one."""
         with self._lock:
-            self._held[trial_id] = _Kept(version, state, durable=False)
+            self._held[trial_id] = _Kept(version, state, durable=False, record=record)
             self._held.move_to_end(trial_id)
 
     def stored(self, trial_id: str, version: int) -> list[str]:
@@ -74,6 +76,15 @@ class States:
                     total -= each.nbytes
                     dropped.append(name)
             return dropped
+
+    def unstored(self) -> list[tuple[Record, bytes]]:
+        """List the checkpoints that are not in the store, with their records."""
+        with self._lock:
+            return [
+                (kept.record, kept.state.content)
+                for kept in self._held.values()
+                if not kept.durable and kept.record is not None
+            ]
 
     @property
     def full(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from udfs.hopper._messages import Acknowledged, CheckpointFailed, CheckpointStored
@@ -58,6 +60,11 @@ class Uploads:
     def submit(self, record: Record, state: bytes) -> None:
         """Write a checkpoint soon."""
         self._writer.submit(self._upload, record, state)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until the checkpoints submitted so far are written, or the time is over."""
+        with suppress(CancelledError, FutureTimeoutError, RuntimeError):  # RuntimeError: it is closed
+            self._writer.submit(bool).result(timeout_s)
 
     def close(self) -> None:
         """Drop those that are not written yet."""

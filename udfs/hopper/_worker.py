@@ -39,6 +39,7 @@ class PoolWorker:
     driver: str  # location of the pool's endpoint
     credentials: Credentials = field(repr=False)
     spare: bool = False  # whether it has no partitions at first
+    grace_s: float = 30.0  # seconds between the notice that its machine is about to end and the end
 
     schema: ClassVar[str] = "worker string"
     """There are no rows: the driver hears of all by calls."""
@@ -52,7 +53,7 @@ class PoolWorker:
         status = worker_status()
         status.begin("hopper")
         try:
-            Services(self.worker, self.driver, self.credentials).serve()
+            Services(self.worker, self.driver, self.credentials, self.grace_s).serve()
         finally:
             status.end()
         return iter(())

@@ -37,6 +37,18 @@ def test_checkpoints_above_the_limit_are_dropped_once_the_store_has_them() -> No
     assert states.get("c1/2") is None
 
 
+def test_checkpoints_that_only_this_worker_has() -> None:
+    """They are handed over when its machine is about to end."""
+    states = States(100)
+    records = {number: Record("c0", number, digest_of(b"ab"), ((0, 0),) * number) for number in (1, 2)}
+    states.put("c0", 1, held(b"a"), records[1])
+    states.put("c0", 2, held(b"ab"), records[2])
+    states.put("c1", 1, held(b"b"))
+    assert states.unstored() == [(records[2], b"ab")]
+    states.stored("c0", 2)
+    assert states.unstored() == []
+
+
 def test_the_last_complete_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
     assert checkpoints.last("c0") is None
