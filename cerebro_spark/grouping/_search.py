@@ -23,6 +23,7 @@ from udfs.documents import document, write_document
 from udfs.driver import interruptible, validate_arguments
 from udfs.grouping import GroupedData, GroupTraining, run_folder
 from udfs.names import check_name
+from udfs.training import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -269,6 +270,11 @@ class GroupedSearch(Estimator[GroupedModel]):
             frame = data
             data = interruptible(spark, lambda: self.prepare(frame))
         probed = probe(self.trainer_fn, configurations, data.prepared, self.seed, self.backend, epochs=self.num_epochs)
+        if view_of(probed.session) is not None:
+            raise InvalidArgumentError(
+                "trainer_fn must return a trainer without a view, because all groups read the same inputs, got "
+                f"view={view_of(probed.session)!r}"
+            )
         check_modules(spark, self.trainer_fn)
         training = self._training(data, run, probed)
         self._begin(training, resume=if_begun == "resume")

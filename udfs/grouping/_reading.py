@@ -74,13 +74,15 @@ def read_groups(data: GroupedData, chunk: Chunk) -> Iterator[Group]:
 
 
 def _read(prepared: PreparedData, shard: int, start: int, rows: int) -> list[NDArray[Any]]:
+    if not rows:  # the shard may have no file
+        return [np.empty((0, *group.shape), group.dtype) for group in prepared.groups]
     names = [column.name for column in prepared.columns]
     with prepared.store.open_input(*prepared.path(prepared.shard(SPLITS[0], shard))) as source:
         file = pq.ParquetFile(source)
         ends = np.cumsum([file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)])
         first, last = np.searchsorted(ends, [start, start + rows - 1], side="right")
         before = int(ends[first - 1]) if first else 0
-        table = file.read_row_groups(list(range(first, last + 1)) if rows else [], columns=names)
+        table = file.read_row_groups(list(range(first, last + 1)), columns=names)
     table = table.slice(start - before, rows)
     return [_array(table, group) for group in prepared.groups]
 
