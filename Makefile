@@ -196,6 +196,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.transfer.pushdown --images 200 --repeats 3
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers
 	$(VENV)/bin/python -m benchmarks.hopper
+	$(VENV)/bin/python -m benchmarks.stacking
 	$(VENV)/bin/python -m benchmarks.adaptation.opening
 	$(VENV)/bin/python -m benchmarks.steering
 	$(VENV)/bin/python -m benchmarks.debugging

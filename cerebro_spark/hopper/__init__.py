@@ -20,6 +20,7 @@ from cerebro_spark.hopper._replay_record import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run, RunResult
 from cerebro_spark.hopper._slots import uses_slots
+from cerebro_spark.hopper._stacked_groups import STACKS, StackedGroups
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._trial import UNBROKEN, Death, Trial
 from cerebro_spark.hopper._trial_limit import cancellable_trials, run_trial
@@ -30,6 +31,7 @@ __all__ = [
     "IF_BEGUN",
     "KEEPS",
     "ROUNDS",
+    "STACKS",
     "UNBROKEN",
     "Budget",
     "Coordinator",
@@ -55,6 +57,7 @@ __all__ = [
     "RunSpec",
     "Singles",
     "SparkBackend",
+    "StackedGroups",
     "Trial",
     "TrialLog",
     "best_epoch",

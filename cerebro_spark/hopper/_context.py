@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._grouping import Singles
+from cerebro_spark.hopper._stacked_groups import StackedGroups
 from udfs.hopper import Checkpoints, WorkerSettings
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class RunContext:
             device=self.backend.device,
             adaptation=self.adaptation,
             folds=self.folds,
+            stacks=isinstance(self.grouping, StackedGroups),
             task=self.probed.session.sums.decision,
             larger_is_better=self.spec.larger_is_better,
             frameworks=self.probed.frameworks,

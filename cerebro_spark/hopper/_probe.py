@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
-__all__ = ["Probed", "probe"]
+__all__ = ["OPENING", "Probed", "probe"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +38,8 @@ _LOG = logging.getLogger(__name__)
 _ROWS = 4
 
 # A network is built with the process's random numbers, and several searches may begin at once.
-_TURN = threading.Lock()
+OPENING = threading.Lock()
+"""Lock of the driver's process in which a configuration is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def probe(
         # Code that ends the process ends the driver here, so the log says which configuration it was.
         _LOG.info("trying configuration %s on the driver", dict(params))
         try:
-            with _TURN, settings_kept():
+            with OPENING, settings_kept():
                 reads = ReadParameters(trainer_fn)
                 work = partial(_opened, reads, params, prepared, rows, seed, opened, epochs)
                 session = run_trial(work, params, limit_s)

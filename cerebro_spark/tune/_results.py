@@ -19,14 +19,14 @@ from optimizer.space import Space
 from udfs.training import TaskDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import optuna
     import pandas as pd
     import plotly.graph_objects as go
     from matplotlib.figure import Figure
 
-    from cerebro_spark.hopper import Outcome, RunResult, RunSpec, Trial
+    from cerebro_spark.hopper import Event, Outcome, RunResult, RunSpec, Trial
     from optimizer.hopper import Placement
     from optimizer.procedures import Ledger, Schedule
     from udfs.shards import PreparedData
@@ -323,6 +323,7 @@ class Results:
             *([TaskDecision.from_dict(self.spec.task).explain()] if self.spec.task else []),
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
+            *self._stacks_in_words(trained),
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
             f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.checkpoint_seconds:.1f} s writing checkpoints",
             f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
@@ -343,6 +344,13 @@ class Results:
         more = html_text(f"and {len(trials) - _SHOWN} more") if len(trials) > _SHOWN else ""
         table = html_table(["trial", *params, "status", "epoch", *metrics], rows)
         return table + more + html_details(f"run {self.spec.run}", html_text(self.explain()))
+
+    def _stacks_in_words(self, trained: Sequence[Event]) -> list[str]:
+        together = [event for event in trained if event.members > 1]
+        if not together:
+            return []
+        largest = max(event.members for event in together)
+        return [f"  {len(together)} of the training units in groups of up to {largest} configurations"]
 
     def _front_in_words(self) -> list[str]:
         objectives = self.spec.objectives

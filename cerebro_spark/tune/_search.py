@@ -23,6 +23,8 @@ from cerebro_spark.hopper import (
     Lease,
     RunContext,
     RunSpec,
+    Singles,
+    StackedGroups,
     check_modules,
     check_trainer,
     probe,
@@ -127,6 +129,12 @@ class Search(Estimator[Selection]):
         Time at which a configuration begins its next epoch: as soon as the results of its last epoch are written
         (``"rolling"``, the default), or once all configurations have finished the epoch (``"together"``), as in the
         paper, where workers idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
+    stack : {"off", "auto"}
+        Whether small models of one architecture train as one batched model. With ``"auto"`` configurations of torch
+        that have equal layers, losses, batch sizes and optimizers (SGD, Adam or AdamW) form units together, and each
+        worker measures whether it trains them as a stack or one by one. Each visits the shards in the order of its
+        unit. Its model is, within the tolerance of single precision, that of training it alone, so a run with stacks
+        cannot be replayed bit for bit. Default ``"off"``.
     unit_timeout_s : float, optional
         Seconds after which a unit counts as hung, and its worker is ended. By default 20 times the configuration's
         longest unit so far, plus a minute. It also limits the trial of each configuration on the driver before the
@@ -191,6 +199,7 @@ class Search(Estimator[Selection]):
     replicas: int = 1
     schedule: str = "least-far-along"
     rounds: str = "rolling"
+    stack: str = "off"
     unit_timeout_s: float | None = None
     stoppers: Sequence[Stopper] = ()
     max_configurations: int | None = None
@@ -226,6 +235,10 @@ class Search(Estimator[Selection]):
     @property
     def _budget(self) -> Budget:
         return Budget(self.max_seconds, self.price, self.max_cost)
+
+    @property
+    def _stacked_groups(self) -> StackedGroups:
+        return StackedGroups(self.trainer_fn, self.backend.num_workers)
 
     @property
     def _followers(self) -> Followers:
@@ -509,6 +522,9 @@ class Search(Estimator[Selection]):
         if data is not None:
             decision = self._probed([self.sample()], data, plan.epochs_each).session.sums.decision
             plan = replace(plan, notes=(*plan.notes, *decision.explain().split("\n")))
+        if self.stack == "auto":
+            configurations = self.strategy.list_configurations()
+            plan = replace(plan, notes=(*plan.notes, *self._stacked_groups.explain(configurations)))
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers
@@ -681,6 +697,7 @@ class Search(Estimator[Selection]):
             probed=probed,
             unit_timeout_s=self.unit_timeout_s,
             budget=self._budget,
+            grouping=self._stacked_groups if self.stack == "auto" else Singles(),
         )
         return train(
             self._extension.extend(context),

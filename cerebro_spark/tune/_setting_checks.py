@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS
+from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS, STACKS
 from optimizer.arguments import one_of
 from optimizer.hopper import POLICIES
 from udfs.driver import argument_types, check_types
@@ -33,6 +33,7 @@ def check_settings(search: Any) -> None:
     for name, value, known in (
         ("schedule", search.schedule, POLICIES),
         ("rounds", search.rounds, ROUNDS),
+        ("stack", search.stack, STACKS),
         ("keep", search.keep, KEEPS),
         ("checkpoints", search.checkpoints, CHECKPOINTS),
     ):

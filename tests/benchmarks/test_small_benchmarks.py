@@ -33,6 +33,12 @@ def test_model_hopping() -> None:
 
 
 @pytest.mark.slow
+def test_batched_training() -> None:
+    found = ratios("stacking", "--rows", "96", "--repeats", "2", "--grid-units", "2")
+    assert {"width_32_models_16", "width_512_models_2", "mixed_grid"} <= set(found)
+
+
+@pytest.mark.slow
 def test_occlusion() -> None:
     found = ratios("occlusion", "--models", "squeezenet1_1", "--stride", "32", "--sample", "4", "--target", "1.5")
     kinds = {"exact_speedup", "exact_over_theory", "approx_speedup", "memory_over_naive"}

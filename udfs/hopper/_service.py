@@ -17,6 +17,7 @@ from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, Tr
 from udfs.hopper._outcomes import Outcomes
 from udfs.hopper._sessions import Sessions
 from udfs.hopper._shards import Shards
+from udfs.hopper._stack_units import StackUnits
 from udfs.hopper._states import States
 from udfs.hopper._units import Units
 from udfs.hopper._uploads import Uploads
@@ -80,7 +81,7 @@ class Service:
             num_shards=len(worker.prepared.partitions),
         )
         outcomes = Outcomes(self._sessions, self._states, self._uploads, self._interrupted)
-        self._units: Units | GroupUnits = Units(
+        units = Units(
             worker.seed,
             self._shard,
             self._sessions,
@@ -88,10 +89,11 @@ class Service:
             one_order=worker.adaptation is not None,
             folds=worker.folds,
         )
+        self._units: Units | GroupUnits | StackUnits = units
+        if worker.stacks:
+            self._units = StackUnits(units, self._shard, self._sessions, outcomes)
         if worker.adaptation is not None:
-            self._units = GroupUnits(
-                worker, self._units, self._sessions, outcomes, self._tell_damaged, memory_bytes=rows
-            )
+            self._units = GroupUnits(worker, units, self._sessions, outcomes, self._tell_damaged, memory_bytes=rows)
         self._output = output
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 

@@ -28,7 +28,7 @@ from udfs.store import StoreError
 from udfs.training import follow_task, initial_seed, random_stream, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from udfs.handlers import Adapted
     from udfs.hopper._messages import Member, SourceState
@@ -131,6 +131,11 @@ class Sessions:
         adapted = self._open[trial_id].adapted
         assert adapted is not None  # all of them are
         return adapted
+
+    def have_equal_settings(self, trial_ids: Sequence[str]) -> bool:
+        """Return whether the functions of trials change the settings of the process in the same way."""
+        first, *others = (self._open[trial_id].settings for trial_id in trial_ids)
+        return all(each == first for each in others)
 
     @contextmanager
     def settings(self, trial_id: str) -> Iterator[None]:

@@ -42,6 +42,8 @@ class WorkerSettings:
     adaptation: AdaptationSettings | None = None
     # Folds of the rows, of which each trial leaves one out. Default None: trials train on all rows.
     folds: Folds | None = None
+    # Whether the trials of a unit train as a stack where this is faster. Default False: one after the other.
+    stacks: bool = False
     # Task of the run's first configuration. Default None: the rows that a configuration evaluates decide.
     task: TaskDecision | None = None
     # Direction of the metric of the search, for schedulers that follow it. Default None: unknown.

@@ -71,23 +71,37 @@ class Units:
         try:
             if isinstance(unit, TrainUnit):
                 rows = self._shard("train", unit.partition)
-                trained = tuple(self._train(unit, member, rows, fetched) for member in unit.members)
+                trained = tuple(self.train(unit, member, rows, fetched) for member in unit.members)
                 return TrainReport(unit_id=unit.unit_id, members=trained)
             rows = self._shard("validation", unit.partition)
-            evaluated = tuple(self._evaluate(member, rows, fetched) for member in unit.members)
+            evaluated = tuple(self.evaluate(member, rows, fetched) for member in unit.members)
             return EvaluateReport(unit_id=unit.unit_id, members=evaluated)
         except ShardError as error:
             return self._outcomes.unit_failed(unit, error)
 
-    def _train(self, unit: TrainUnit, member: Member, rows: Tensors, fetched: int) -> TrainedMember | MemberFailure:
+    def order(self, unit: TrainUnit, member: Member, seen: Tensors, rows: Tensors) -> NDArray[np.int64]:
+        """Return the order in which a trial reads the rows of the unit's shard.
+
+        Parameters
+        ----------
+        seen : Tensors
+            Rows as the trial's view shows them.
+        rows : Tensors
+            Rows of the shard.
+        """
+        name = "" if self._one_order else random_stream(member.trial_id, member.params)
+        order = row_order(self._seed, name, unit.epoch, unit.partition, seen.rows)
+        if self._folds is None:
+            return order
+        _check_rows(seen, rows)
+        return self._folds.training_order(order, self._numbers(unit.partition, rows), member.params)
+
+    def train(self, unit: TrainUnit, member: Member, rows: Tensors, fetched: int) -> TrainedMember | MemberFailure:
+        """Train a trial alone."""
         try:
             session, nbytes = self._sessions.at(member)
-            name = "" if self._one_order else random_stream(member.trial_id, member.params)
             seen = viewed_rows(view_of(session), rows)
-            order = row_order(self._seed, name, unit.epoch, unit.partition, seen.rows)
-            if self._folds is not None:
-                _check_rows(seen, rows)
-                order = self._folds.training_order(order, self._numbers(unit.partition, rows), member.params)
+            order = self.order(unit, member, seen, rows)
             begun = time.perf_counter()
             self._sessions.begin(member.trial_id)
             with self._sessions.settings(member.trial_id):
@@ -106,7 +120,8 @@ class Units:
             self._fold_numbers[partition] = self._folds.assign(rows.inputs)
         return self._fold_numbers[partition]
 
-    def _evaluate(self, member: Member, rows: Tensors, fetched: int) -> EvaluatedMember | MemberFailure:
+    def evaluate(self, member: Member, rows: Tensors, fetched: int) -> EvaluatedMember | MemberFailure:
+        """Evaluate a trial alone."""
         try:
             session, nbytes = self._sessions.at(member)
             begun = time.perf_counter()

@@ -1,0 +1,1 @@
+"""Batched training of small models against training one by one."""
