@@ -73,6 +73,10 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/search_data.py adult --out $(RUNS)/adult.parquet
 	$(VENV)/bin/cerebro tune examples/searches/adult.py --table $(RUNS)/adult.parquet --out $(RUNS)/adult
 	cp $(RUNS)/adult/gantt.png $(PICTURES)/gantt.png
+	$(VENV)/bin/python examples/search_data.py adult_groups --out $(RUNS)/adult_groups.parquet
+	$(VENV)/bin/cerebro tune examples/searches/adult.py --table $(RUNS)/adult_groups.parquet \
+	  --group-by native_country,occupation --out $(RUNS)/groups
+	cp $(RUNS)/groups/groups.png $(PICTURES)/groups.png
 	rm -rf $(RUNS)/adaptation
 	$(VENV)/bin/python examples/tweet_batches.py --out $(RUNS)/tweets
 	$(VENV)/bin/cerebro adapt examples/adaptations/tweets.py --table $(RUNS)/tweets/batch1.parquet \

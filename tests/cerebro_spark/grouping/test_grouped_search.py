@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,19 +71,20 @@ def fitted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 def test_a_row_with_a_reason_for_each_group(fitted: tuple[GroupedSearch, GroupedModel]) -> None:
-    groups = fitted[1].groups.toPandas().set_index(["state", "city"])
-    assert groups.index.is_unique
-    assert groups["level"].value_counts().to_dict() == {0: 1, 1: 4, 2: 6}
-    reasons = groups["reason"].to_dict()
+    rows = fitted[1].groups.collect()
+    groups = {(row["state"], row["city"]): row for row in rows}
+    assert len(groups) == len(rows)
+    assert Counter(row["level"] for row in rows) == {0: 1, 1: 4, 2: 6}
+    reasons = {key: row["reason"] for key, row in groups.items()}
     assert reasons.pop(("NY", "Troy")) == "3 rows, fewer than min_rows=5"
     assert reasons.pop(("NV", "Reno")) == reasons.pop(("NV", None)) == "one class, 1, in all 9 rows to train on"
     assert reasons.pop(("NV", "Elko")) == "no complete row (null in 'a': 6)"
     assert set(reasons.values()) == {None}
-    la = groups.loc[("CA", "LA")]
+    la = groups["CA", "LA"]
     assert (la["rows"], la["held_out"], la["status"], la["scored_on"]) == (30, 10, "finished", "validation")
-    assert groups.loc[(None, None)]["rows"] + groups.loc[(None, None)]["held_out"] == 128
+    assert groups[None, None]["rows"] + groups[None, None]["held_out"] == 128
     # A rate of 0 learns nothing.
-    assert set(groups["params"].dropna()) == {'{"lr": 0.5}'}
+    assert {row["params"] for row in rows} == {'{"lr": 0.5}', None}
 
 
 def test_rows_go_to_the_model_of_their_group_or_of_the_nearest_above(
