@@ -220,15 +220,20 @@ def _compare(report: Report, name: str, options: argparse.Namespace) -> None:
             validation, test = accuracies[kind][-1]
             print(f"{name}, seed {seed}, {kind}: validation {validation:.4f}, test {test:.4f}", file=sys.stderr)
     rows = []
+    baseline = np.array(accuracies["random"])
     for kind, pairs in accuracies.items():
-        validation, test = (np.array(values) for values in zip(*pairs, strict=True))
-        baseline = np.array(accuracies["random"])
-        better = int((test > baseline[:, 1]).sum()), int((validation > baseline[:, 0]).sum())
-        cells = [f"{values.mean():.4f} ({values.min():.4f} to {values.max():.4f})" for values in (test, validation)]
-        rows.append([kind, *cells, f"{better[0]}, {better[1]} of {options.seeds}"])
+        measured = np.array(pairs)
+        better = (measured > baseline).sum(axis=0)
+        cells = [
+            f"{part.mean():.4f} ({part.min():.4f} to {part.max():.4f})" for part in (measured[:, 1], measured[:, 0])
+        ]
+        rows.append([kind, *cells, f"{better[1]}, {better[0]} of {options.seeds}"])
         if kind != "random":
             report.ratio(
-                f"{name}.{kind}_better", better[0] / options.seeds, "share of seeds with a better test accuracy", 0.8
+                f"{name}.{kind}_better",
+                float(better[1]) / options.seeds,
+                "share of seeds with a better test accuracy",
+                0.8,
             )
     columns = ["search", "test accuracy", "validation accuracy", "better in seeds: test, validation"]
     report.table(f"{name}: mean over seeds (smallest to largest)", columns, rows)

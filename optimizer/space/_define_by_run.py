@@ -18,6 +18,8 @@ __all__ = ["Asked", "HyperParameters"]
 
 _SCALES = ("linear", "log")
 
+_Domain = Range | Choice
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -117,7 +119,7 @@ class HyperParameters:
     ) -> Any:
         """Return an integer; None if it is not live."""
         low, high = int(min_value), int(max_value)
-        domain: Range | Choice
+        domain: _Domain
         if _scale(name, sampling) == "log":
             domain = log_integer(low, high) if step is None else choice(_multiples(low, high, step))
         else:
@@ -138,7 +140,7 @@ class HyperParameters:
     ) -> Any:
         """Return a float; None if it is not live."""
         low, high = float(min_value), float(max_value)
-        domain: Range | Choice
+        domain: _Domain
         if low == high:
             domain = choice([low])
         elif _scale(name, sampling) == "log":
@@ -156,7 +158,7 @@ class HyperParameters:
     def __contains__(self, name: str) -> bool:
         return self._named(name) in self.values
 
-    def _ask(self, name: str, domain: Range | Choice, default: Any, parent_name: str | None, parent_values: Any) -> Any:
+    def _ask(self, name: str, domain: _Domain, default: Any, parent_name: str | None, parent_values: Any) -> Any:
         if parent_name is not None:
             with self.conditional_scope(parent_name, parent_values):
                 return self._ask(name, domain, default, None, None)
