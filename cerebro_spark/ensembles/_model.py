@@ -180,7 +180,8 @@ class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPrediction
     def explain(self) -> str:
         """Describe the members, their weights and the scores in words."""
         scores, count = self.scores, len(self._facts["members"])
-        lines = [f"{self.vote} of {count} networks, chosen by {self.metric or 'the user'}"]
+        networks = f"{count} network{'' if count == 1 else 's'}"
+        lines = [f"{self.vote} of {networks}, chosen by {self.metric or 'the user'}"]
         lines += [
             f"  {member['trial_id']}, epoch {member['epoch']}: weight {member['weight']:.3f}, "
             f"alone {member['selection_score']:.4f} and {member['report_score']:.4f}"

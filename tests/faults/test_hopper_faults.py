@@ -83,11 +83,12 @@ def test_an_interrupted_python_worker_hands_over(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_twenty_interruptions(
     cluster: StandaloneCluster, searching: Callable[..., Search], calm: Callable[..., dict[str, Any]]
 ) -> None:
     """One after the other, more than a worker has restarts."""
-    settings = {"num_epochs": 8, "seconds": 1.5}
+    settings = {"num_epochs": 8, "seconds": 1.0}
     undisturbed = calm("long", **settings | {"seconds": 0.0})
     search = searching("twenty").start(**settings)
     search.wait_for_units(3)
