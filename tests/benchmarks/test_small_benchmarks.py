@@ -36,6 +36,9 @@ def test_model_hopping() -> None:
 def test_batched_training() -> None:
     found = ratios("stacking", "--rows", "96", "--repeats", "2", "--grid-units", "2")
     assert {"width_32_models_16", "width_512_models_2", "mixed_grid"} <= set(found)
+
+
+@pytest.mark.slow
 def test_architectures() -> None:
     pytest.importorskip("sklearn")
     options = ("--data", "digits", "--seeds", "1", "--configurations", "10", "--epochs", "1")
