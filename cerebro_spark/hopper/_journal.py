@@ -82,7 +82,7 @@ _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 class RunSpec:
     """Settings of a run: with the user's function, all that it takes to resume from the store.
 
-    ``configs`` are the params of a grid's configurations by place, or those of some configurations, for workers to try.
+    ``configs`` are the params of a grid's configurations by place, or those of one configuration, for workers to try.
     ``trainer`` names the user's function for people to recognise; nothing is imported by it. ``epochs`` is the most
     that a configuration trains, ``replicas`` the number of workers that keep each shard. ``other_objectives`` are the
     metrics that decide beside the first, each with its mode. ``replays`` is the run that this one repeats visit by

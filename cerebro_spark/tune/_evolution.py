@@ -105,6 +105,5 @@ class AgingEvolution(Search):
                 concurrency=self.concurrency,
                 seed=self.seed,
             ),
-            # Some architectures are invalid: the search begins if any of the first population trains.
-            lambda: [self.space.sample(self.seed, number) for number in range(self.population)],
+            lambda: [self.space.sample(self.seed, 0)],
         )

@@ -25,8 +25,7 @@ class Strategy:
         Function that makes a procedure. It takes the keyword arguments ``metric``, ``mode``, ``stoppers`` and
         ``limits`` of :class:`optimizer.procedures.Procedure`.
     list_configurations : callable
-        Function that lists the params of all configurations of a grid. For other searches, those of the first ones, of
-        which at least one must be trainable.
+        Function that lists the params of all configurations of a grid. For other searches, those of one configuration.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from cerebro_spark import (
     Store,
 )
 from cerebro_spark.callbacks import Callback
-from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError, TrainerError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import KEEPS, Journal, inspect_store
 from cerebro_spark.hopper._state import RunState
 from optimizer import procedures
@@ -213,28 +213,6 @@ def test_children_of_aging_evolution_inherit_and_go_on_within_an_epoch(
     exact(resumed)
     again = whole.replay(backend=task.backend)
     exact(again)
-
-
-def test_an_evolution_begins_if_any_of_its_first_architectures_trains(
-    spark: SparkSession, prepared: PreparedData
-) -> None:
-    task = make(AgingEvolution, spark, prepared.store, search_space={"hidden": [4, 8], "lr": 0.01}, population=4)
-    first = task.sample()["hidden"]
-    usual = task.trainer_fn
-
-    def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-        if params["hidden"] == first or broken:
-            raise ValueError("the kernel is larger than the picture")
-        return usual(params)
-
-    broken = False
-    task.trainer_fn = trainer_fn
-    found = task.fit(prepared)
-    assert found.best.params["hidden"] != first
-    assert {trial.status for trial in found.trials if trial.params["hidden"] == first} == {"raised"}
-    broken = True
-    with pytest.raises(TrainerError, match="the kernel is larger than the picture"):
-        task.fit(prepared)
 
 
 @pytest.mark.slow
