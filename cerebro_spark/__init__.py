@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cerebro_spark.ensembles import EnsembleModel
     from cerebro_spark.grouping import GroupedModel, GroupedSearch
     from cerebro_spark.hopper import SparkBackend
+    from cerebro_spark.sequences import Neighbours
     from cerebro_spark.sql import register_sql
     from cerebro_spark.tune import (
         ASHA,
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from udfs.adaptation import Augmentation
     from udfs.handlers import HyperModelTrainer, ModelTrainer
     from udfs.metrics import METRICS, Metric, metric
-    from udfs.shards import PreparedData
+    from udfs.sequences import Windows
+    from udfs.shards import PreparedData, Series
     from udfs.store import Store
     from udfs.training import InputColumns, Task, TrainingFunctions
 
@@ -72,12 +74,14 @@ __all__ = [
     "InputColumns",
     "Metric",
     "ModelTrainer",
+    "Neighbours",
     "NetworkEstimator",
     "PreparedData",
     "RandomSearch",
     "ScheduleSearch",
     "Search",
     "Selection",
+    "Series",
     "SparkBackend",
     "Spot",
     "Store",
@@ -87,6 +91,7 @@ __all__ = [
     "TrainingFunctions",
     "TrialResult",
     "TunedModel",
+    "Windows",
     "__version__",
     "autolog",
     "draw_costs",
@@ -103,6 +108,7 @@ _NAMES = {
     "cerebro_spark.ensembles": {"EnsembleModel"},
     "cerebro_spark.grouping": {"GroupedModel", "GroupedSearch"},
     "cerebro_spark.hopper": {"SparkBackend"},
+    "cerebro_spark.sequences": {"Neighbours"},
     "cerebro_spark.sql": {"register_sql"},
     "cerebro_spark.tune": {
         *("ASHA", "PBT", "AgingEvolution", "Experiment", "GridSearch", "Hyperband", "NetworkEstimator"),
@@ -113,7 +119,8 @@ _NAMES = {
     "udfs.adaptation": {"Augmentation"},
     "udfs.handlers": {"HyperModelTrainer", "ModelTrainer"},
     "udfs.metrics": {"METRICS", "Metric", "metric"},
-    "udfs.shards": {"PreparedData"},
+    "udfs.sequences": {"Windows"},
+    "udfs.shards": {"PreparedData", "Series"},
     "udfs.store": {"Store"},
     "udfs.training": {"InputColumns", "Task", "TrainingFunctions"},
 }

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from cerebro_spark.data._columns import Chosen
     from udfs.shards import PreparedData
 
-__all__ = ["check_image_size", "check_numbers", "check_words", "check_written", "collect_reports", "from_worker"]
+__all__ = [
+    "check_image_size",
+    "check_numbers",
+    "check_rows_of_series",
+    "check_words",
+    "check_written",
+    "collect_reports",
+    "from_worker",
+]
 
 _POLICIES = ("raise", "drop")
 
@@ -56,6 +64,20 @@ def check_image_size(chosen: Chosen, image_size: int | None) -> None:
         image = next(source.name for source in chosen.sources if source.kind == "image")
         raise InvalidArgumentError(
             f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
+        )
+
+
+def check_rows_of_series(chosen: Chosen) -> None:
+    """Check that rows can be in series: windows of rows have no weight, and an image that is left out makes a gap."""
+    if chosen.weight is not None:
+        raise InvalidArgumentError(
+            f"weight_column must be None for series, whose windows have no weight, got {chosen.weight.name!r}."
+        )
+    if chosen.has_images:
+        image = next(source.name for source in chosen.sources if source.kind == "image")
+        raise InvalidArgumentError(
+            f"feature_columns must be numbers, vectors or arrays for series, got {image!r} with images. Make features "
+            "of them first, with a pretrained network of vista_spark"
         )
 
 

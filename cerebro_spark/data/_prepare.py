@@ -11,7 +11,7 @@ import json
 import logging
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -19,11 +19,13 @@ from cerebro_spark.data._census import COMPLETE, count, encoded, listed
 from cerebro_spark.data._checks import (
     check_image_size,
     check_numbers,
+    check_rows_of_series,
     check_words,
     check_written,
     collect_reports,
 )
 from cerebro_spark.data._columns import choose
+from cerebro_spark.data._series_plan import SeriesPlan, check_series, plan_series, series_columns
 from cerebro_spark.data._shard_checks import damaged_shards
 from cerebro_spark.data._shuffle import ShardPlan
 from cerebro_spark.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, ShardError
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._census import Census
     from cerebro_spark.data._columns import Chosen
+    from udfs.shards import Series
     from udfs.store import Store
 
 __all__ = ["prepare"]
@@ -63,6 +66,7 @@ def prepare(  # noqa: PLR0913 - each is a setting of its own of the public funct
     test_fraction: float = 0.25,
     seed: int = 0,
     image_size: int | None = None,
+    series: Series | None = None,
     errors: str = "drop",
     progress: Callable[[str], None] | None = None,
 ) -> PreparedData:
@@ -101,6 +105,9 @@ def prepare(  # noqa: PLR0913 - each is a setting of its own of the public funct
     image_size : int, optional
         Height and width in pixels of the images, which are stored as 8-bit RGB of shape ``(3, size, size)``: the
         shorter side is resized to it, the aspect ratio kept, and the centre cut out.
+    series : Series, optional
+        Columns that make series of the rows, see :class:`Series`: shards keep whole series, in time order, and splits
+        whole subjects. Default ``None``: rows are shuffled one by one.
     errors : {"drop", "raise"}
         Treatment of rows with a null, a number that is NaN or infinite as ``float32``, or an image that cannot be
         decoded: they are left out, counted in the result and logged as a warning (default), or an error counts them.
@@ -163,14 +170,22 @@ def prepare(  # noqa: PLR0913 - each is a setting of its own of the public funct
     image_size = None if image_size is None else int(image_size)
     chosen = choose(df, feature_columns, label_columns, weight_column)
     check_image_size(chosen, image_size)
+    if series is not None:
+        check_rows_of_series(chosen)
+        check_series(df, series)
     with uses_slots(df.sparkSession):
         store.check_writable()
         tick = progress or _LOG.info
         tick("counting rows")
-        rows = encoded(df, chosen, seed)
+        rows = encoded(df, chosen, seed, *([] if series is None else series_columns(df, series, seed)))
         census = count(rows, chosen, errors, image_size)
-        plan = _plan_shards(census, num_shards, test_fraction, seed)
-        fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
+        plan: ShardPlan | SeriesPlan
+        if series is None:
+            plan = _plan_shards(census, num_shards, test_fraction, seed)
+        else:
+            tick("counting series")
+            plan = plan_series(rows, series, num_shards, test_fraction)
+        fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed, *_of_series(series, plan))
         inputs, labels = chosen.groups(census.shapes)
         name = name or fingerprint[:16]
         planned = PreparedData(
@@ -186,6 +201,7 @@ def prepare(  # noqa: PLR0913 - each is a setting of its own of the public funct
             chosen.weights,
             census.zero_weights,
             census.label_samples,
+            series,
         )
         if census.zero_weights:
             _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
@@ -203,7 +219,7 @@ class _ShardWriteJob:
 
     planned: PreparedData
     chosen: Chosen
-    plan: ShardPlan
+    plan: ShardPlan | SeriesPlan
     errors: str
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
@@ -222,6 +238,7 @@ class _ShardWriteJob:
                 report.rows,
                 report.rows * self._row_bytes,
                 report.digest,
+                report.lengths,
             )
             for report in sorted(reports, key=lambda report: (report.split, report.partition))
             if report.rows
@@ -245,15 +262,25 @@ class _ShardWriteJob:
             tuple(columns[source.name] for source in sources),
             images,
             self.plan.partitions,
+            series=isinstance(self.plan, SeriesPlan),
         )
         encoded_columns = [f"c{place}" for place in range(len(sources))]
+        reports = collect_reports(
+            self._assigned(rows, encoded_columns).mapInArrow(writer, ShardReport.schema), self.planned
+        )
+        return [
+            ShardReport(**{**report, "bad": json.loads(report["bad"]), "lengths": _lengths(report["lengths"])})
+            for report in reports
+        ]
+
+    def _assigned(self, rows: DataFrame, encoded_columns: list[str]) -> DataFrame:
+        if isinstance(self.plan, SeriesPlan):
+            return self.plan.assign_rows(rows, encoded_columns)
         complete = rows.where(F.col("defect") == COMPLETE)
         # The shuffle key is a hash of the row without its weight. Rows that differ only in their weights have the same
         # key: order them by weight (the last column), so that they are in the same order in every run.
         tie_breakers = [] if self.chosen.weight is None else encoded_columns[-1:]
-        assigned = self.plan.assign_rows(complete, encoded_columns, tie_breakers)
-        reports = collect_reports(assigned.mapInArrow(writer, ShardReport.schema), self.planned)
-        return [ShardReport(**{**report, "bad": json.loads(report["bad"])}) for report in reports]
+        return self.plan.assign_rows(complete, encoded_columns, tie_breakers)
 
     def _discard_unless_complete(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
         """Delete the dataset and raise if rows changed after the count, are bad, or leave a training shard empty."""
@@ -298,7 +325,18 @@ def _plan_shards(census: Census, num_shards: int, test_fraction: float, seed: in
     return ShardPlan(census.buckets, num_shards, validation_rows, seed)
 
 
-def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int) -> str:
+def _lengths(text: str) -> tuple[int, ...] | None:
+    lengths = json.loads(text)
+    return None if lengths is None else tuple(lengths)
+
+
+def _of_series(series: Series | None, plan: ShardPlan | SeriesPlan) -> list[dict[str, Any]]:
+    return [{**series.to_dict(), "content": plan.content}] if series and isinstance(plan, SeriesPlan) else []
+
+
+def _fingerprint(
+    chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int, *series: dict[str, Any]
+) -> str:
     """Hash everything that decides the content of the shards."""
     inputs, labels = chosen.groups(census.shapes)
     facts = {
@@ -313,6 +351,8 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
         "content": census.content,
         "dropped": dict(census.dropped),
     }
+    if series:
+        facts["series"] = series[0]
     if chosen.weights is not None:
         facts["weights"] = asdict(chosen.weights)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -164,6 +164,7 @@ def _opened(
         view = view_of(session)
         if view is not None:
             seen, rows = prepared.viewed(view), load_rows(prepared, "train", _ROWS, view=view)
+            session.sums.notes += view.notes(prepared.shards)
         decide_session_task(session, load_sample(prepared, view=view), [group.name for group in seen.labels])
         check_label_samples(label_samples(seen), prepared, session)
         # Unequal ones, so that the loss has to give one number a row.

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.sequences import window_rows
 from optimizer.arguments import one_of
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
@@ -28,7 +29,8 @@ from udfs.driver import (
     setter,
 )
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
-from udfs.shards import TensorColumn, TensorGroup, load_rows, load_sample
+from udfs.sequences import Windows
+from udfs.shards import Series, TensorColumn, TensorGroup, load_rows, load_sample
 from udfs.sql import SQLModel
 from udfs.training import Task, decide_session_task, view_of
 
@@ -54,8 +56,13 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     between two classes gives ``[-x, x]``, or ``[1 - x, x]`` where it is a probability. ``probabilityCol`` (default
     ``"probability"``) is the vector of the probabilities of classes or labels. There is none if the label is no
     class, the outputs are margins, or the Param is ``""``. So the evaluators of ``pyspark.ml.evaluation`` read
-    them. All are null if a value is null, an image cannot be decoded or a
-    tensor has another size.
+    them.
+
+    A network that reads :class:`Windows` predicts for each window: the result has the columns ``series_by`` of the
+    search's :class:`Series`, ``window_start`` and ``window_end`` (times of the first and the last row), the label of
+    the window if the rows have labels, and the predictions. Rows that cannot be read cut a series, as in training.
+
+    All predictions are null if a value is null, an image cannot be decoded or a tensor has another size.
 
     Parameters
     ----------
@@ -100,6 +107,13 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             "inputs": [asdict(group) for group in prepared.viewed(view).inputs],
             "label": prepared.labels[0].name,
         }
+        if isinstance(view, Windows) and prepared.series is not None:
+            facts["windows"] = {
+                "view": view.to_dict(),
+                "series": prepared.series.to_dict(),
+                "inputs": [asdict(group) for group in prepared.inputs],
+                "labels": [group.name for group in prepared.labels if not group.shape],
+            }
         return cls(network.data, facts)
 
     @property
@@ -157,6 +171,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         ColumnError
             A column is missing, or there already.
         """
+        self._refuse_windows("uncertainty")
         uncertainty = self.output_uncertainty(how)
         check_absent(dataset, [output], "name another column, or drop it")
         inputs = self.inputs
@@ -207,6 +222,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         InvalidArgumentError
             It tags the tokens of a row: a function gives one number.
         """
+        self._refuse_windows("sql_model")
         if self._task.is_vector:
             several = "a class for each token" if self._task.tokens is not None else "several numbers"
             raise InvalidArgumentError(
@@ -220,6 +236,33 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return SQLModel(prediction, columns, self._task)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        if self.windows is not None:
+            dataset = self._window_rows(dataset)
+        scored = self._scored(dataset)
+        return scored.drop(*(group.name for group in self.inputs)) if self.windows is not None else scored
+
+    @property
+    def windows(self) -> Windows | None:
+        """Windows that the network reads; ``None`` if it reads single rows."""
+        return Windows.from_dict(self._facts["windows"]["view"]) if "windows" in self._facts else None
+
+    def _window_rows(self, dataset: DataFrame) -> DataFrame:
+        facts, view = self._facts["windows"], self.windows
+        assert view is not None
+        # Evaluators compare predictions with the labels of the windows.
+        known = facts["labels"] if "label" in facts["view"] else []
+        labels = tuple(name for name in known if name in dataset.columns)
+        inputs = tuple(map(_group, facts["inputs"]))
+        return window_rows(dataset, Series.from_dict(facts["series"]), view, inputs, labels)
+
+    def _refuse_windows(self, call: str) -> None:
+        if self.windows is not None:
+            raise InvalidArgumentError(
+                f"{call} must be called on a model of single rows, got one of {self.windows}. Use transform, which "
+                "reads the rows of whole series"
+            )
+
+    def _scored(self, dataset: DataFrame) -> DataFrame:
         inputs = self.inputs
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         probability = self.getProbabilityCol() if self._task.has_probabilities else ""

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._strategy import Strategy
     from optimizer.procedures import Plan, Procedure, Spot, Stopper
     from udfs.handlers import ModelTrainer
+    from udfs.shards import Series
     from udfs.store import Store
     from udfs.training import TrainingFunctions
 
@@ -107,6 +108,8 @@ class Search(Estimator[Selection]):
         Column with the weights of the rows. By default all rows count alike.
     image_size : int, optional
         Side of the images, in pixels, where a feature column has images. As for :func:`prepare`.
+    series : Series, optional
+        Columns that make series of the rows, so that configurations can read :class:`Windows`. As for :func:`prepare`.
     test_fraction : float
         Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
         loss decides.
@@ -192,6 +195,7 @@ class Search(Estimator[Selection]):
     label_columns: Sequence[str]
     weight_column: str | None = None
     image_size: int | None = None
+    series: Series | None = None
     test_fraction: float = 0.25
     metric: str | Sequence[str] = "loss"
     mode: str | Sequence[str] | None = None
@@ -284,6 +288,7 @@ class Search(Estimator[Selection]):
             test_fraction=self.test_fraction,
             seed=self.seed,
             image_size=self.image_size,
+            series=self.series,
             errors=self.errors,
         )
 
@@ -617,6 +622,11 @@ class Search(Estimator[Selection]):
                 raise InvalidArgumentError(
                     f"weight_column must be that of the prepared data {data.name!r}, {data.weight_column!r}, got "
                     f"{self.weight_column!r}"
+                )
+            if self.series not in {None, data.series}:
+                raise InvalidArgumentError(
+                    f"series must be that of the prepared data {data.name!r}, {data.series}, got {self.series}. "
+                    "Prepare them again"
                 )
             self.backend.admit()
             return data

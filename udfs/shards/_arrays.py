@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from udfs.shards._groups import TensorColumn
+    from udfs.shards._groups import TensorColumn, TensorGroup
 
-__all__ = ["as_array", "copy_column"]
+__all__ = ["as_array", "copy_column", "group_array"]
 
 
 def copy_column(values: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
@@ -41,4 +41,17 @@ def as_array(values: pa.ChunkedArray, column: TensorColumn) -> NDArray[Any]:
     """Copy a column to an array of its own, of shape ``(rows, *column.shape)``; errors as :func:`copy_column`."""
     out = np.empty((len(values), *column.shape), column.dtype)
     copy_column(values, column, out)
+    return out
+
+
+def group_array(table: pa.Table, group: TensorGroup) -> NDArray[Any]:
+    """Copy the columns of a group to an array of shape ``(rows, *group.shape)``; errors as :func:`copy_column`."""
+    out = np.empty((table.num_rows, *group.shape), group.dtype)
+    if not group.side_by_side:
+        copy_column(table.column(group.columns[0].name), group.columns[0], out)
+        return out
+    start = 0
+    for column in group.columns:
+        copy_column(table.column(column.name), column, out[:, start : start + column.size])
+        start += column.size
     return out

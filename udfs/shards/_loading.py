@@ -66,7 +66,7 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
     else:
         arrays = [np.empty((shard.rows, *group.shape), group.dtype) for group in prepared.groups]
         _Reading(prepared, shard).into([_Rows(array) for array in arrays])
-    return _tensors(prepared, arrays)
+    return _tensors(prepared, arrays, shard)
 
 
 def load_rows(prepared: PreparedData, split: str, rows: int, *, view: RowView | None = None) -> Tensors:
@@ -87,7 +87,7 @@ def load_rows(prepared: PreparedData, split: str, rows: int, *, view: RowView | 
     arrays = [np.empty((needed, *group.shape), group.dtype) for group in prepared.groups]
     if needed:
         _Reading(prepared, shard).into([_Rows(array) for array in arrays], needed)
-    tensors = _tensors(prepared, arrays)
+    tensors = _tensors(prepared, arrays, shard)
     return tensors if view is None else _first(view.apply(tensors), rows)
 
 
@@ -156,11 +156,16 @@ def _joined(blocks: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*blocks, strict=True)]
 
 
-def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
+def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]], shard: Shard | None = None) -> Tensors:
     inputs, labels = len(prepared.inputs), len(prepared.labels)
     weights = None if prepared.weights is None else arrays[-1]
     names = tuple(group.name for group in prepared.inputs)
-    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs : inputs + labels]), len(arrays[0]), weights, names)
+    rows, offsets = len(arrays[0]), None
+    if shard is not None and shard.lengths is not None:
+        # The last series may be cut where only the first rows are read.
+        ends = np.minimum(np.cumsum(shard.lengths, dtype=np.int64), rows)
+        offsets = np.unique(np.concatenate([[0], ends]))
+    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs : inputs + labels]), rows, weights, names, offsets)
 
 
 class _Rows:

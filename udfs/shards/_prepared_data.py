@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from optimizer.arguments import choice_error
-from optimizer.errors import CerebroError, nearest
+from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from optimizer.notebook import ExplainedInNotebooks
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
 from udfs.shards._groups import TensorColumn, TensorGroup
+from udfs.shards._series import Series
 from udfs.shards._shard import Shard
 from udfs.store import Store
 from udfs.tensors import TensorSpec
@@ -48,6 +49,7 @@ _USES = dict(zip(SPLITS, ("training", "validation"), strict=True))
 # Of what lies in the store: another one cannot be read. A release that knows no weights is not to ignore them.
 _VERSION = 1
 _WEIGHTED = 2
+_IN_SERIES = 3
 _LISTED = 16
 
 
@@ -100,6 +102,8 @@ class PreparedData(ExplainedInNotebooks):
     label_samples : mapping of str to tuple of float
         Smallest and largest number of each label over all rows, followed by a number with a fraction if there is one.
         Empty for data that an earlier release prepared.
+    series : Series, optional
+        Columns of the series that the shards keep whole. Default ``None``: rows are shuffled one by one.
     """
 
     store: Store
@@ -114,6 +118,7 @@ class PreparedData(ExplainedInNotebooks):
     weights: TensorGroup | None = None
     zero_weights: int = field(default=0, compare=False)
     label_samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
+    series: Series | None = None
 
     def __post_init__(self) -> None:
         # An increment lies in a folder of the data that it belongs to.
@@ -156,15 +161,38 @@ class PreparedData(ExplainedInNotebooks):
 
         Raises
         ------
-        udfs.training.TrainerError
+        udfs.training.TrainerError, InvalidArgumentError
             The data are not suitable for the view.
         """
         if view is None:
             return self
+        self._check_span(view)
         inputs, labels = view.groups(self.inputs, self.labels)
         shards = tuple(replace(shard, rows=view.count(shard)) for shard in self.shards)
+        if not any(shard.rows for shard in shards if shard.split == "train"):
+            longest = max((max(shard.lengths or (0,)) for shard in self.shards if shard.split == "train"), default=0)
+            raise InvalidArgumentError(
+                f"windows must not be longer than the longest series of the training rows, {longest} rows, got "
+                f"{view.span}. Choose shorter windows"
+            )
         samples = {} if view.maps_labels else self.label_samples
         return replace(self, inputs=inputs, labels=labels, shards=shards, label_samples=samples)
+
+    def _check_span(self, view: RowView) -> None:
+        if view.span == 1:
+            return
+        if self.series is None:
+            raise InvalidArgumentError(
+                f"view must read single rows of {self.name!r}, whose rows were shuffled and split at random, got "
+                f"{view}. Windows of such rows are in no order, and overlap between training and validation: prepare "
+                "the data with series=Series(series_by=[...], order_by=...)"
+            )
+        if self.series.embargo is not None and view.span > self.series.embargo:
+            raise InvalidArgumentError(
+                f"windows must not be longer than the embargo of the split by time, {self.series.embargo} rows, got "
+                f"{view.span}. Prepare the data with Series(split='time', embargo={view.span}), or choose shorter "
+                "windows"
+            )
 
     def rows(self, split: str) -> int:
         """Return the number of rows of a split.
@@ -189,7 +217,8 @@ class PreparedData(ExplainedInNotebooks):
                 return shard
         if partition not in self.partitions:
             raise ShardError(f"{self.name!r} has no partition {partition}; partitions: 0 to {max(self.partitions)}")
-        return Shard(_checked(split), partition, shard_path(split, partition), 0, 0)
+        lengths = None if self.series is None else ()
+        return Shard(_checked(split), partition, shard_path(split, partition), 0, 0, lengths=lengths)
 
     def check(self) -> None:
         """Check that there are rows to train on, and that every shard's file is there.
@@ -246,7 +275,8 @@ class PreparedData(ExplainedInNotebooks):
     def explain(self) -> str:
         """Describe the splits, the columns and the shards in words and a table."""
         rows = " and ".join(f"{self.rows(split):,} rows for {use}" for split, use in _USES.items())
-        lines = [f"prepared {self.name!r} in {self.store.uri}: {rows}, shuffled by seed {self.seed}"]
+        how = "shuffled" if self.series is None else "in series that are placed"
+        lines = [f"prepared {self.name!r} in {self.store.uri}: {rows}, {how} by seed {self.seed}"]
         for what, groups in (("input", self.inputs), ("label", self.labels)):
             for group in groups:
                 names = ", ".join(column.name for column in group.columns)
@@ -255,6 +285,8 @@ class PreparedData(ExplainedInNotebooks):
             lines.append(
                 f"  weights of the rows: {self.weight_column}; left out: {self.zero_weights:,} rows of weight 0"
             )
+        if self.series is not None:
+            lines.append(f"  {self.series.explain()}")
         lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
         for partition in self.partitions[:_LISTED]:
             train, validation = (self.shard(split, partition) for split in SPLITS)
@@ -271,7 +303,7 @@ class PreparedData(ExplainedInNotebooks):
         samples = {name: list(values) for name, values in self.label_samples.items()}
         weights = {} if self.weights is None else {"weights": asdict(self.weights), **zero_weights}
         return {
-            "version": _VERSION if self.weights is None else _WEIGHTED,
+            "version": _IN_SERIES if self.series else _VERSION if self.weights is None else _WEIGHTED,
             "store": self.store.uri,
             "name": self.name,
             "inputs": [asdict(group) for group in self.inputs],
@@ -283,6 +315,7 @@ class PreparedData(ExplainedInNotebooks):
             "dropped": dict(self.dropped),
             **weights,
             **({"label_samples": samples} if samples else {}),
+            **({} if self.series is None else {"series": self.series.to_dict()}),
         }
 
     @classmethod
@@ -294,9 +327,9 @@ class PreparedData(ExplainedInNotebooks):
         ShardError
             It was written by another version, or by something else.
         """
-        if content.get("version") not in {_VERSION, _WEIGHTED}:
+        if content.get("version") not in {_VERSION, _WEIGHTED, _IN_SERIES}:
             raise ShardError(
-                f"a preparation of version {content.get('version')!r}, and this is version {_WEIGHTED}: "
+                f"a preparation of version {content.get('version')!r}, and this is version {_IN_SERIES}: "
                 "prepare it again"
             )
         try:
@@ -314,6 +347,7 @@ class PreparedData(ExplainedInNotebooks):
                 _group(typed(content, "weights", dict)) if content["version"] == _WEIGHTED else None,
                 typed(content, "zero_weights", int) if "zero_weights" in content else 0,
                 {str(name): tuple(map(float, values)) for name, values in samples.items()},
+                Series.from_dict(typed(content, "series", dict)) if content["version"] == _IN_SERIES else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):
@@ -399,8 +433,14 @@ def _shard(content: Mapping[str, Any]) -> Shard:
     if min(counts.values()) < 0:
         raise ValueError(f"a shard has {counts}")
     digest = typed(content, "digest", str) if "digest" in content else ""
-    return Shard(typed(content, "split", str), path=typed(content, "path", str), digest=digest, **counts)
+    lengths = tuple(typed(content, "lengths", list)) if "lengths" in content else None
+    if lengths is not None and (not all(type(length) is int for length in lengths) or sum(lengths) != counts["rows"]):
+        raise ValueError(f"a shard of {counts['rows']} rows has series of other lengths")
+    return Shard(
+        typed(content, "split", str), path=typed(content, "path", str), digest=digest, lengths=lengths, **counts
+    )
 
 
 def _facts(shard: Shard) -> dict[str, Any]:
-    return {name: value for name, value in asdict(shard).items() if name != "digest" or value}
+    optional = {"digest": "", "lengths": None}
+    return {name: value for name, value in asdict(shard).items() if name not in optional or value != optional[name]}

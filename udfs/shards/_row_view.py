@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from udfs.shards._groups import TensorGroup
     from udfs.shards._shard import Shard, Tensors
 
@@ -18,6 +20,10 @@ class RowView(Protocol):
     arrays that it returns need not be numpy's: they have ``shape``, ``dtype``, ``nbytes`` and ``len``, and indexing
     them with a slice or an array of row numbers returns numpy arrays.
     """
+
+    @property
+    def span(self) -> int:
+        """Number of successive rows of a series that each row of the view is made of; 1 for rows by themselves."""
 
     @property
     def maps_labels(self) -> bool:
@@ -42,6 +48,9 @@ class RowView(Protocol):
         udfs.training.TrainerError
             The shards are not suitable for the view.
         """
+
+    def notes(self, shards: Sequence[Shard]) -> list[str]:
+        """Describe rows of the shards that the network does not see, in a sentence each."""
 
     def rows_to_read(self, shard: Shard, rows: int) -> int:
         """Return how many rows of a shard, from the first on, contain the first ``rows`` rows of the view."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class ShardReport:
     """Result of writing a shard: rows written, rows left out by reason, and the hash of the tensors.
 
     ``full`` is the error of a store without space, or empty. Raised in the task, Spark would print it with a traceback
-    for each task.
+    for each task. ``lengths`` are the numbers of rows of the series, if the rows are series.
     """
 
     split: str
@@ -50,8 +50,9 @@ class ShardReport:
     bad: dict[str, int]
     digest: str
     full: str = ""
+    lengths: tuple[int, ...] | None = None
 
-    schema = "split string, partition int, rows bigint, bad string, digest string, full string"
+    schema = "split string, partition int, rows bigint, bad string, digest string, full string, lengths string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class ShardWriter:
 
     A shard's rows have to be in one partition of Spark's. Its file appears only once it is complete, and a task that
     runs again writes the same one. The batches have ``columns`` in this order, after the number of the shard; those of
-    ``images`` are to be decoded. Shard ``n`` is of split ``SPLITS[n // partitions]``.
+    ``images`` are to be decoded. Shard ``n`` is of split ``SPLITS[n // partitions]``. With ``series`` the number of a
+    row's series comes before the columns.
     """
 
     store: Store
@@ -68,12 +70,17 @@ class ShardWriter:
     columns: tuple[TensorColumn, ...]
     images: tuple[str, ...]
     partitions: int
+    series: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the shards of one of Spark's partitions, and yield a row for each as :class:`ShardReport` has it."""
         for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
-            report = self._write(number, (rows for _, rows in parts))
-            yield report_batch(report, bad=json.dumps(report.bad))
+            runs = _Runs()
+            rows = (runs.split(rows) if self.series else rows for _, rows in parts)
+            report = self._write(number, rows)
+            if self.series and not report.full:
+                report = replace(report, lengths=tuple(runs.lengths))
+            yield report_batch(report, bad=json.dumps(report.bad), lengths=json.dumps(report.lengths))
             if report.full:
                 return
 
@@ -96,6 +103,26 @@ class ShardWriter:
         for part in parts:
             for _, good in encode(part, self.columns, self.images, bad):
                 yield good
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Lengths of the runs of equal numbers in the first column of successive batches."""
+
+    lengths: list[int] = field(default_factory=list)
+    _last: int | None = None
+
+    def split(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Count the runs of a batch, and return its other columns."""
+        numbers = batch.column(0).to_numpy()
+        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1))
+        counts = np.diff(starts, append=len(numbers)).tolist()
+        if counts and self._last == numbers[0]:
+            self.lengths[-1] += counts.pop(0)
+        self.lengths += counts
+        if len(numbers):
+            self._last = int(numbers[-1])
+        return pa.RecordBatch.from_arrays(batch.columns[1:], names=batch.schema.names[1:])
 
 
 def schema_of(columns: Sequence[TensorColumn]) -> pa.Schema:

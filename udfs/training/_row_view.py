@@ -72,6 +72,11 @@ class InputColumns:
         object.__setattr__(self, "names", tuple(names))
 
     @property
+    def span(self) -> int:
+        """Return 1: each row is read by itself."""
+        return 1
+
+    @property
     def maps_labels(self) -> bool:
         """False: labels stay as they are."""
         return False
@@ -85,6 +90,10 @@ class InputColumns:
     def count(self, shard: Shard) -> int:
         """Return the number of rows of a shard."""
         return shard.rows
+
+    def notes(self, shards: Sequence[Shard]) -> list[str]:
+        """Return no notes: all rows are seen."""
+        return []
 
     def rows_to_read(self, shard: Shard, rows: int) -> int:
         """Return ``rows``: every row is seen."""

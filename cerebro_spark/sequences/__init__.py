@@ -1,0 +1,6 @@
+"""Windows of the series of a DataFrame, and neighbourhoods in a graph."""
+
+from cerebro_spark.sequences._neighbours import Neighbours
+from cerebro_spark.sequences._window_rows import window_rows
+
+__all__ = ["Neighbours", "window_rows"]
