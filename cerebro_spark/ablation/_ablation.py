@@ -11,16 +11,20 @@ from cerebro_spark.ablation._paired import Paired
 from cerebro_spark.ablation._result import AblationResult
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune import Search, Strategy
-from optimizer.ablation import REMOVED, REPEAT, VARIANT, Variant, configurations, design
+from optimizer.ablation import REMOVED, REPEAT, VARIANT, Removal, Variant, configurations, design
 from optimizer.arguments import real, whole
 from optimizer.procedures import Listed
 from udfs.ablation import AblatedTrainer
 from udfs.driver import validate_arguments
-from udfs.training import RANDOM_STREAM
+from udfs.handlers import call_trainer, settings_kept
+from udfs.training import RANDOM_STREAM, initial_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.hopper import Probed
     from udfs.shards import PreparedData
 
 __all__ = ["Ablation"]
@@ -156,5 +160,30 @@ class Ablation(Search):
             return list(dict.fromkeys(name for names in self.feature_columns.values() for name in names))
         return list(self.feature_columns)
 
-    def _trainer(self, prepared: PreparedData | None = None) -> Callable[[dict[str, Any]], Any]:
-        return AblatedTrainer(self.trainer_fn, prepared.inputs if prepared else ())
+    def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
+        # A module that does not exist is refused before hours of preparation.
+        self._check_variants(self._trainer())
+        return super()._prepared(data)
+
+    def _probed(
+        self, configurations: Sequence[Mapping[str, Any]], prepared: PreparedData, epochs: int | None = None
+    ) -> Probed:
+        probed = super()._probed(configurations, prepared, epochs)
+        self._check_variants(self._trainer(prepared))
+        return probed
+
+    def _check_variants(self, trainer: AblatedTrainer) -> None:
+        """Build the network of each variant that changes it, so that errors show before a worker starts."""
+        changed = [each for each in self.configurations if not each[REPEAT] and _changes(each)]
+        for params in changed:
+            with settings_kept():
+                call_trainer(trainer, params, initial_seed(self.seed, "probe"))
+
+    def _trainer(self, prepared: PreparedData | None = None) -> AblatedTrainer:
+        return AblatedTrainer(self.trainer_fn, prepared)
+
+
+def _changes(params: Mapping[str, Any]) -> bool:
+    """Return whether a configuration removes a part of the network itself."""
+    removal = Removal.from_dict(params[REMOVED])
+    return bool(removal.features or removal.modules or removal.parameters_of)

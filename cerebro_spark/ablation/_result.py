@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cerebro_spark.tune import Selection
-from optimizer.ablation import REPEAT, VARIANT, Comparison, Variant, compare
+from optimizer.ablation import REMOVED, REPEAT, VARIANT, Comparison, Variant, compare
 from optimizer.notebook import html_details, html_table, html_text
+from udfs.handlers import settings_kept
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,14 +49,28 @@ class AblationResult(Selection):
                 scores.setdefault(trial.params[VARIANT], {})[trial.params[REPEAT]] = trial.metric
         return compare(scores, self.variants, larger_is_better=self.spec.larger_is_better, confidence=self.confidence)
 
+    @cached_property
+    def replacements(self) -> dict[str, dict[str, str]]:
+        """Description of what stands in the place of each removed module, by part and by path.
+
+        An identity, or an adapter with its number of parameters where the module changes the shape.
+        """
+        described: dict[str, dict[str, str]] = {}
+        for trial in self.trials:
+            part = str(trial.params.get(VARIANT))
+            if part not in described and trial.params.get(REMOVED, {}).get("modules"):
+                with settings_kept():
+                    described[part] = self.trainer_fn.trainer_and_replacements(trial.params)[1]  # type: ignore[attr-defined]
+        return described
+
     @property
     def table(self) -> pd.DataFrame:
         """Effects of all parts, a row each, ranked parts first.
 
-        The columns are ``part``, ``kind``, ``removed``, ``rank`` (missing without one), ``verdict``, ``effect`` with
-        ``low`` and ``high`` (loss of quality by the removal, in units of the metric), ``p_value``, ``score`` (mean
-        metric without the part), ``beyond_control_low`` and ``beyond_control_high`` (interval of the effect minus that
-        of a random part of equal size), and ``pairs`` (repeats that count).
+        The columns are ``part``, ``kind``, ``removed``, ``replaced_by`` (of modules), ``rank`` (missing without one),
+        ``verdict``, ``effect`` with ``low`` and ``high`` (loss of quality by the removal, in units of the metric),
+        ``p_value``, ``score`` (mean metric without the part), ``beyond_control_low`` and ``beyond_control_high``
+        (interval of the effect minus that of a random part of equal size), and ``pairs`` (repeats that count).
         """
         import pandas as pd  # heavy, and not every program asks for the table
 
@@ -64,6 +79,7 @@ class AblationResult(Selection):
                 "part": effect.variant.name,
                 "kind": effect.variant.kind,
                 "removed": ", ".join(effect.variant.removed),
+                "replaced_by": ", ".join(self.replacements.get(effect.variant.name, {}).values()),
                 "rank": effect.rank or None,
                 "verdict": effect.verdict,
                 "effect": effect.interval.mean,
@@ -92,7 +108,12 @@ class AblationResult(Selection):
 
     def explain(self) -> str:
         """Describe the effects and the run in words."""
-        return "\n".join([*self.comparison.explain(self.spec.metric), super().explain()])
+        replaced = [
+            f"  {part}: {path} replaced by {by}"
+            for part, paths in self.replacements.items()
+            for path, by in paths.items()
+        ]
+        return "\n".join([*self.comparison.explain(self.spec.metric), *replaced, super().explain()])
 
     def _repr_html_(self) -> str:
         table = self.table
