@@ -77,6 +77,9 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/cerebro tune examples/searches/adult.py --table $(RUNS)/adult_groups.parquet \
 	  --group-by native_country,occupation --out $(RUNS)/groups
 	cp $(RUNS)/groups/groups.png $(PICTURES)/groups.png
+	rm -rf $(RUNS)/ablation
+	$(VENV)/bin/cerebro ablate examples/ablations/adult.py --table $(RUNS)/adult.parquet --out $(RUNS)/ablation
+	cp $(RUNS)/ablation/effects.png $(PICTURES)/ablation.png
 	rm -rf $(RUNS)/adaptation
 	$(VENV)/bin/python examples/tweet_batches.py --out $(RUNS)/tweets
 	$(VENV)/bin/cerebro adapt examples/adaptations/tweets.py --table $(RUNS)/tweets/batch1.parquet \

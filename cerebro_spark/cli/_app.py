@@ -28,6 +28,14 @@ def _tune() -> Callable[..., Any]:
     return tune_command
 
 
+@lazy_command(app, "ablate")
+def _ablate() -> Callable[..., Any]:
+    """Train a network without each of its parts, several times, and compare the results."""
+    from cerebro_spark.cli._ablate import ablate_command
+
+    return ablate_command
+
+
 @lazy_command(app, "adapt")
 def _adapt() -> Callable[..., Any]:
     """Adapt a pre-trained network in many ways, again after each batch of labels, and rank what to label next."""

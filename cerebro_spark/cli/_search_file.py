@@ -13,10 +13,11 @@ from udfs.cli import user_module
 from udfs.driver import FORMER_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["adaptation_settings", "load_search", "search_settings"]
+__all__ = ["ablation_settings", "adaptation_settings", "load_search", "search_settings"]
 
 # Parameters that a command sets itself, or that have no place in a file.
 _RESERVED = {
@@ -40,21 +41,21 @@ _OF_SOME = [name for name in _SETTINGS if not all(name in settings for settings 
 _NUM_EPOCHS = 10
 
 
-def load_search(path: Path) -> ModuleType:
-    """Run a file of a search, or of an adaptation.
+def load_search(path: Path, required: Sequence[str] = ("trainer_fn", "search_space")) -> ModuleType:
+    """Run a file of a search, of an adaptation or of an ablation, which defines ``required``.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such Python file, it fails, it sets a name of an earlier release, or it defines no trainer_fn or
-        search_space.
+        There is no such Python file, it fails, it sets a name of an earlier release, or it does not define all
+        ``required`` names.
     """
-    module = user_module(path, "trainer_fn and search_space")
+    module = user_module(path, " and ".join(required))
     for former, names in FORMER_NAMES.items():
         today = next((name for name in names if name in _SETTINGS), None)
         if today is not None and hasattr(module, former) and not callable(getattr(module, former)):
             raise InvalidArgumentError(f"{former} must be renamed to {today} in {path}.")
-    for name in ("trainer_fn", "search_space"):
+    for name in required:
         if not hasattr(module, name):
             raise InvalidArgumentError(f"{path} must define {name}{nearest(name, dir(module)) or '.'}")
     return module
@@ -112,6 +113,28 @@ def adaptation_settings(module: ModuleType, options: dict[str, Any]) -> dict[str
     written = {name: getattr(module, name, None) for name in _settings_of(cerebro_spark.Adaptation)}
     settings = {name: value for name, value in (written | options).items() if value is not None}
     for name, option in (("id_column", "--id"), ("label_columns", "--labels")):
+        if name not in settings:
+            raise InvalidArgumentError(f"{name} must be set in {module.__file__}, or with {option}.")
+    return settings
+
+
+def ablation_settings(module: ModuleType, options: dict[str, Any]) -> dict[str, Any]:
+    """Collect the settings of an ablation as keywords of its class.
+
+    ``options`` of the command line win over the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A required setting is missing.
+    """
+    written = {name: getattr(module, name, None) for name in _settings_of(cerebro_spark.Ablation)}
+    settings = {name: value for name, value in (written | options).items() if value is not None}
+    for name, option in (
+        ("feature_columns", "--features"),
+        ("label_columns", "--labels"),
+        ("num_epochs", "--num-epochs"),
+    ):
         if name not in settings:
             raise InvalidArgumentError(f"{name} must be set in {module.__file__}, or with {option}.")
     return settings
