@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from udfs.training import RANDOM_STREAM, initial_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from pyspark.sql import DataFrame
 
@@ -113,6 +115,22 @@ class Ablation(Search):
         first = {f"repeat {repeat}": f"c{repeat * len(self.variants):03d}" for repeat in range(self.repeats)}
         result_of = partial(AblationResult, variants=self.variants, confidence=self.confidence)
         self._extension = Paired(first, result_of)
+
+    def copy(self, extra: Mapping[Any, Any] | None = None) -> Self:
+        """Copy the ablation, which has no Params: Spark ML's ``copy`` reads them from ``params``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``extra`` is not empty.
+        """
+        if extra:
+            raise InvalidArgumentError(f"extra must be empty, got {extra!r}. Set the ablation's own settings instead")
+        return copy(self)
+
+    def explainParams(self) -> str:
+        """Return an empty text: an ablation has no Params."""
+        return ""
 
     def _check(self) -> None:
         whole("repeats", self.repeats, 2, "One training of each variant has no confidence interval.")

@@ -31,7 +31,7 @@ def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -
     (out / "run.txt").write_text(selection.explain() + "\n")
     table = RichTable("", "params", "status", *(each.metric for each in selection.spec.objectives))
     for trial in selection.trials:
-        params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+        params = ", ".join(f"{name}={value}" for name, value in trial.params.items() if not name.startswith("_"))
         table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
     print_table(table, Console(stderr=as_json), wrapped=True)
     typer.echo(selection.explain(), err=as_json)

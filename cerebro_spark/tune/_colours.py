@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ _FEW = (
 # Multiples of the golden ratio are far from each other on the circle of hues, however many there are.
 _GOLDEN = 0.618034
 _LIGHTNESS = (0.42, 0.6, 0.3)
+
+# Characters of a configuration's params in a legend.
+_LONGEST = 60
 
 
 def trial_colours(trial_ids: Iterable[str]) -> dict[str, str]:
@@ -40,8 +44,18 @@ def _colour(place: int) -> str:
 
 
 def describe_trial(trial: TrialResult) -> str:
-    """Return the id and params of a configuration, and the reason if an error ended it."""
-    values = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in trial.params.items()}
+    """Return the id and params of a configuration, and the reason if an error ended it.
+
+    Params that an Estimator sets for itself, whose names begin with an underscore, are left out. Long ones, such as
+    nested architectures, are cut: a legend that is wider than its figure leaves no room for the curves.
+    """
+    values = {
+        name: f"{value:.4g}" if isinstance(value, float) else value
+        for name, value in trial.params.items()
+        if not name.startswith("_")
+    }
     params = ", ".join(f"{name}={value}" for name, value in values.items())
+    if len(params) > _LONGEST:
+        params = textwrap.shorten(params, _LONGEST, placeholder=" …")
     ended = f" ({trial.status})" if trial.failed else ""
     return f"{trial.trial_id}: {params}{ended}"

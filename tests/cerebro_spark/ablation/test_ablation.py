@@ -152,3 +152,10 @@ def test_a_resumed_ablation_has_the_same_effects(spark: SparkSession, table: Dat
     pd.testing.assert_frame_equal(again.table, result.table)
     with pytest.raises(RunError):
         ablation(spark, result.prepared.store).resume("known")
+
+
+def test_a_copy_has_the_names_in_params(tmp_path: Any) -> None:
+    """Spark ML's own copy takes ``params`` for Params."""
+    copied = ablation(None, str(tmp_path), features=None, params=["dropout"]).copy()
+    assert [variant.name for variant in copied.variants] == ["full", "dropout"]
+    assert copied.explainParams() == ""
