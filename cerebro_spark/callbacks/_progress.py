@@ -131,7 +131,7 @@ class ProgressTable(Callback):
             for name in ("", "params", "status", "units", self._start.metric):
                 table.add_column(name, justify="right" if name in {"units", self._start.metric} else "left")
             for row in sorted(self._rows.values(), key=self._place)[:_ROWS]:
-                params = ", ".join(f"{name}={value}" for name, value in row.params.items())
+                params = ", ".join(f"{name}={value}" for name, value in row.params.items() if not name.startswith("_"))
                 metric = "" if row.metric is None else f"{row.metric:.4f}"
                 table.add_row(row.trial_id, params, row.status, str(row.total), metric)
             if len(self._rows) > _ROWS:
