@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
 
 from cerebro_spark.errors import ColumnError, InvalidArgumentError
+from cerebro_spark.grouping._tables import RESULT_COLUMNS
 from optimizer.errors import nearest
 from udfs.driver import quoted
 
@@ -39,6 +40,12 @@ def check_names(group_by: Sequence[str]) -> tuple[str, ...]:
     names = tuple(group_by)
     if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(f"group_by must have at least one column name and none twice, got {list(names)!r}")
+    for name in names:
+        if name.casefold() in RESULT_COLUMNS:
+            raise InvalidArgumentError(
+                f"group_by must not have a column of the table of results ({', '.join(RESULT_COLUMNS)}), got {name!r}. "
+                "Rename it"
+            )
     return names
 
 

@@ -17,6 +17,7 @@ from cerebro_spark.grouping._keys import key_types, keys
 from cerebro_spark.grouping._summary import plot_groups, summarize
 from cerebro_spark.grouping._tables import best_rows, readable
 from cerebro_spark.tune import TunedModel
+from optimizer.grouping import GROUP_COST
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import UNBOUND, StageReader, accessors, as_vector, at_least, check_absent, map_rows, quoted, setter
 from udfs.grouping import RoutedPrediction
@@ -117,11 +118,18 @@ class GroupedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionC
 
     @property
     def seconds_per_row(self) -> float | None:
-        """Mean seconds to train a row for an epoch, for :meth:`GroupedSearch.plan`; ``None`` if nothing was trained."""
-        row = self._table.where("seconds is not null").agg({"seconds": "sum", "rows": "sum"}).first()
-        if row is None or not row["sum(rows)"]:
+        """Mean seconds to train a row for an epoch, for :meth:`GroupedSearch.plan`; ``None`` if nothing was trained.
+
+        As in the plan, rows that are held out count too, and each group as 100 rows more.
+        """
+        cost = F.col("rows") + F.col("held_out") + F.lit(GROUP_COST)
+        sums = self._table.where("seconds is not null").agg(
+            F.sum("seconds").alias("seconds"), F.sum(cost).alias("cost")
+        )
+        row = sums.first()
+        if row is None or not row["cost"]:
             return None
-        return float(row["sum(seconds)"] / row["sum(rows)"] / self._facts["epochs"])
+        return float(row["seconds"] / row["cost"] / self._facts["epochs"])
 
     def explain(self) -> str:
         """Describe the groups: how many have a model, why others have none, and where a network beats the baseline."""

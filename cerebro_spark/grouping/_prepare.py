@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import (
@@ -45,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 _ABANDONED_S = 3600.0
 # Version of the row order and the index. Data of another version are not reused: it is in the fingerprint.
-_FORMAT = 1
+_FORMAT = 2
 # Chunks of groups for each shard, for a balanced distribution of the work.
 _CHUNKS_PER_SHARD = 8
 # Smaller chunks are not worth the start of a task.
@@ -74,8 +75,9 @@ def prepare_groups(  # noqa: PLR0913 - each is a setting of its own of the publi
 ) -> GroupedData:
     """Sort a DataFrame by group and write it once as shards of plain Parquet, with an index of the groups.
 
-    The order of a group's rows, and the rows held out, depend on the content of the rows and ``seed`` alone. If the
-    store already has shards of the same rows, columns and settings, they are returned and not written again.
+    The order of a group's rows, and the rows held out, depend on the content of the rows and ``seed`` alone; the sample
+    of all rows for the global model depends on the partitions of the DataFrame too. If the store already has shards of
+    the same rows, columns and settings, they are returned and not written again.
 
     Parameters
     ----------
@@ -290,8 +292,10 @@ class _Job:
         """Repeat each row for the groups of all levels, and sort by shard and group."""
         share = min(1.0, _SPARE * self.fallback_rows / self.census.rows)
         turn = F.xxhash64(F.lit("turn"), F.col("content"))
-        sampled = F.pmod(turn, F.lit(_SAMPLED)) < F.lit(int(share * _SAMPLED) + 1)
-        everything = F.when((F.col("defect") == -1) & sampled, F.lit(ALL_ROWS))
+        # Equal rows are sampled one by one: by their content alone, a table of few different rows may have no sample.
+        draw = F.pmod(F.xxhash64(turn, F.monotonically_increasing_id()), F.lit(_SAMPLED))
+        rows = rows.withColumn("sampled", draw < F.lit(int(share * _SAMPLED) + 1))
+        everything = F.when((F.col("defect") == -1) & F.col("sampled"), F.lit(ALL_ROWS))
         levels = [everything, *(F.col(f"k{level}") for level in range(1, len(self.group_by) + 1))]
         exploded = rows.where(F.col("defect") >= -1).select(
             F.posexplode(F.array(*levels)).alias("level", "group"), turn.alias("turn"), "defect", *columns
@@ -300,12 +304,16 @@ class _Job:
         shard = F.when(F.col("level") == 0, F.lit(0)).otherwise(
             F.pmod(F.xxhash64("group"), F.lit(self.num_shards)).cast("int")
         )
-        tie_breakers = [] if self.chosen.weight is None else columns[-1:]
+        tie_breakers = [F.lit(0)] if self.chosen.weight is None else columns[-1:]
+        # The shuffle by shard is enough for the window. Without a number, equal rows would be adjacent, and the rows
+        # held out of a table of few different rows would be equal.
+        number = F.row_number().over(Window.partitionBy("shard", "level", "group", "turn").orderBy(*tie_breakers))
         return (
             exploded.where(F.col("group").isNotNull())
             .select(shard.alias("shard"), "group", "level", "defect", "turn", *columns)
             .repartition(2 * self.num_shards, "shard")
-            .sortWithinPartitions("shard", "level", "group", "turn", *tie_breakers)
+            .withColumn("turn", F.xxhash64("turn", number))
+            .sortWithinPartitions("shard", "level", "group", "turn")
             .select("shard", "group", "level", "defect", *columns)
         )
 

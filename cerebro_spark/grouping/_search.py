@@ -269,6 +269,11 @@ class GroupedSearch(Estimator[GroupedModel]):
             check_trainer(self.trainer_fn, configurations, self.seed, self.metric, None)
             frame = data
             data = interruptible(spark, lambda: self.prepare(frame))
+        elif data.group_by != tuple(self.group_by):
+            raise InvalidArgumentError(
+                f"data must be prepared for groups by {', '.join(self.group_by)}, got {', '.join(data.group_by)}. Call "
+                "prepare() of this search"
+            )
         probed = probe(self.trainer_fn, configurations, data.prepared, self.seed, self.backend, epochs=self.num_epochs)
         if view_of(probed.session) is not None:
             raise InvalidArgumentError(

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["best_rows", "readable"]
+__all__ = ["RESULT_COLUMNS", "best_rows", "readable"]
+
+RESULT_COLUMNS = (
+    *("level", "status", "reason", "rows", "held_out", "left_out", "params", "scored_on", "metric", "metrics"),
+    *("error", "baseline_error", "seconds"),
+)
+"""Columns of :func:`readable` beside the keys."""
 
 
 def best_rows(results: DataFrame, *, larger_is_better: bool) -> DataFrame:
@@ -26,22 +32,8 @@ def best_rows(results: DataFrame, *, larger_is_better: bool) -> DataFrame:
 def readable(results: DataFrame, facts: Mapping[str, Any]) -> DataFrame:
     """Show the results with the key columns in their own types, and the params of the configurations as JSON."""
     values = F.from_json("key", "array<string>")
-    named = zip(facts["group_by"], facts["types"], strict=True)
-    columns = [F.get(values, place).cast(kind).alias(name) for place, (name, kind) in enumerate(named)]
+    pairs = zip(facts["group_by"], facts["types"], strict=True)
+    columns = [F.get(values, place).cast(kind).alias(name) for place, (name, kind) in enumerate(pairs)]
     params = F.array(*(F.lit(json.dumps(each)) for each in facts["configurations"]))
-    return results.select(
-        *columns,
-        "level",
-        "status",
-        "reason",
-        "rows",
-        "held_out",
-        "left_out",
-        F.get(params, F.col("configuration")).alias("params"),
-        "scored_on",
-        "metric",
-        "metrics",
-        "error",
-        "baseline_error",
-        "seconds",
-    )
+    named = results.withColumn("params", F.get(params, F.col("configuration")))
+    return named.select(*columns, *RESULT_COLUMNS)

@@ -94,7 +94,7 @@ def plan_items(chunks: Sequence[Chunk], configurations: int, slots: int) -> tupl
     >>> large, small = Chunk(0, 0, groups=1, rows=90_000), Chunk(0, 1, groups=50, rows=5_000)
     >>> items = plan_items([small, large], configurations=4, slots=4)
     >>> [(item.chunk.groups, item.configurations) for item in items]
-    [(1, (0,)), (1, (1,)), (1, (2,)), (1, (3,)), (50, (0, 1, 2, 3))]
+    [(1, (0,)), (1, (1,)), (1, (2,)), (1, (3,)), (50, (0, 1)), (50, (2, 3))]
     """
     total = sum(chunk.cost for chunk in chunks) * configurations
     limit = max(1.0, total / (_ITEMS_PER_SLOT * slots))

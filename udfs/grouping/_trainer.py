@@ -158,7 +158,8 @@ class ConfigurationTrainer:
             outputs = copies.predict([scored_rows(group) for group in members])
             tensors = copies.weights()
         except Exception as error:  # noqa: BLE001 - of an operation without a batched form
-            self.pace.refusal = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
+            text, _, _ = str(error).strip().partition("\n")
+            self.pace.refusal = f"{type(error).__name__}: {text[:200]}"
             return {}
         results = {}
         for place, part, answers, named in zip(places, sums, outputs, tensors, strict=True):

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from cerebro_spark import GroupedModel, GroupedSearch, ModelTrainer, SparkBackend, Store
 from cerebro_spark.errors import ColumnError, InvalidArgumentError, RunError
-from udfs.grouping import load_grouped
+from udfs.grouping import load_grouped, read_groups
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_row_with_a_reason_for_each_group(fitted: tuple[GroupedSearch, Grouped
     assert (la["rows"], la["held_out"], la["status"], la["scored_on"]) == (30, 10, "finished", "validation")
     assert groups[None, None]["rows"] + groups[None, None]["held_out"] == 128
     # A rate of 0 learns nothing.
-    assert {row["params"] for row in rows} == {'{"lr": 0.5}', None}
+    assert {groups[key]["params"] for key in [("CA", "LA"), ("NY", "NY"), (None, None)]} == {'{"lr": 0.5}'}
 
 
 def test_rows_go_to_the_model_of_their_group_or_of_the_nearest_above(
@@ -149,6 +149,24 @@ def test_columns_that_are_no_keys(spark: SparkSession, store: Store) -> None:
         search(spark, store, group_by=["number"]).prepare(
             spark.createDataFrame(table().assign(number=lambda rows: range(len(rows))))
         )
-    for wrong in ("state", [], ["state", "state"]):
+    for wrong in ("state", [], ["state", "state"], ["Level"]):
         with pytest.raises(InvalidArgumentError, match="group_by must"):
             search(spark, store, group_by=wrong)
+
+
+def test_equal_rows_are_held_out_at_random(spark: SparkSession, tmp_path: Path) -> None:
+    """By their content alone, the rows held out of two different ones would all be equal."""
+    rows = pd.DataFrame({"state": "CA", "city": "LA", "a": [0.0, 1.0] * 60, "b": 0.0, "label": [0, 1] * 60})
+    made = search(spark, Store.from_uri(str(tmp_path)), group_by=["state"], fallback_rows=20)
+    data = made.prepare(spark.createDataFrame(rows).repartition(3))
+    groups = [group for chunk in data.chunks for group in read_groups(data, chunk)]
+    assert {group.key for group in groups} == {"[]", '["CA"]'}
+    for group in groups:
+        assert set(group.held_out.inputs[0][:, 0]) == {0.0, 1.0}, group.key
+
+
+def test_data_of_other_groups_are_refused(fitted: tuple[GroupedSearch, GroupedModel], spark: SparkSession) -> None:
+    made, _ = fitted
+    data = made.prepare(spark.createDataFrame(table()))
+    with pytest.raises(InvalidArgumentError, match="data must be prepared for groups by state, got state, city"):
+        replace(made, group_by=["state"]).fit(data)
