@@ -65,7 +65,7 @@ class Ablation(Search):
     controls : bool
         Whether to train random controls. Default ``True``.
     confidence : float
-        Probability with which all intervals contain the true effects. Default 0.95.
+        Probability with which no interval of a part without an effect excludes zero (Holm). Default 0.95.
     schedule : str
         Scheduling policy, as for :class:`Search`. Default ``"fixed"``, by which the variants of a repeat visit the
         shards in the same order.
@@ -136,6 +136,10 @@ class Ablation(Search):
         whole("repeats", self.repeats, 2, "One training of each variant has no confidence interval.")
         whole("num_epochs", self.num_epochs)
         real("confidence", self.confidence, 0.5, 0.9999)
+        if self.stack != "off":
+            raise InvalidArgumentError(
+                f"stack must be 'off' in an ablation, whose variants are compared bit by bit, got {self.stack!r}."
+            )
         if not isinstance(self.hyperparameters, Mapping):
             raise InvalidArgumentError(f"hyperparameters must be a mapping, got {self.hyperparameters!r}.")
         for name in _RESERVED:

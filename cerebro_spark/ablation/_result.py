@@ -34,7 +34,7 @@ class AblationResult(Selection):
     variants : tuple of Variant
         Variants of the ablation.
     confidence : float
-        Probability with which all intervals of the parts contain the true effects.
+        Probability with which no interval of a part without an effect excludes zero.
     """
 
     variants: tuple[Variant, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -99,8 +100,8 @@ class SparkBackend:
             raise InvalidArgumentError(f"encrypt must be True, False or None, got {self.encrypt!r}")
         check_device(self.device)
         for name, seconds in (("rejoin_s", self.rejoin_s), ("grace_s", self.grace_s)):
-            if not seconds >= 0:
-                raise InvalidArgumentError(f"{name} must be a number of seconds from 0 on, got {seconds!r}")
+            if not 0 <= seconds < math.inf:
+                raise InvalidArgumentError(f"{name} must be a finite number of seconds from 0 on, got {seconds!r}")
 
     @property
     def most_workers(self) -> int:

@@ -76,7 +76,7 @@ class Comparison:
     effects : tuple of Effect
         Ranked parts first, then the others in the order of the variants, controls last.
     confidence : float
-        Probability with which all intervals of the parts contain the true effects.
+        Probability with which no interval of a part without an effect excludes zero.
     repeats : int
         Number of repeats.
     """
@@ -91,7 +91,7 @@ class Comparison:
         return [
             f"{metric} of the full model: {self.full:.4g}, mean of {self.repeats} repeats",
             *(f"  {effect.variant.name}: {_in_words(effect)}" for effect in self.effects),
-            f"  positive effects: the model is worse without the part; all intervals hold with {self.confidence:.0%}",
+            f"  positive effects: the model is worse without the part; at a confidence of {self.confidence:.0%}",
         ]
 
 
@@ -109,7 +109,7 @@ def compare(
     scores : mapping of str to mapping of int to float
         Score by name of the variant and by repeat. A score that is missing or not finite drops its pair.
     confidence : float
-        Probability with which all intervals contain the true effects. Default 0.95.
+        Probability with which no interval of a part without an effect excludes zero (Holm). Default 0.95.
 
     Examples
     --------
@@ -156,7 +156,9 @@ def _effects(
     effects = []
     for part in parts:
         differences = list(losses[part.name].values())
-        score = _mean(_finite(scores.get(part.name, {})).values())
+        score = _mean(
+            value for repeat, value in _finite(scores.get(part.name, {})).items() if repeat in losses[part.name]
+        )
         if part.name not in corrected:
             effects.append(Effect(part, len(differences), score, _UNKNOWN, math.nan, FAILED))
             continue

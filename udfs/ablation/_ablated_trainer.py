@@ -91,7 +91,13 @@ class AblatedTrainer:
         drawn = take_random()
         try:
             if removal.features:
-                return network.mask_inputs(masks(viewed.inputs, removal.features)), {}
+                marked = masks(viewed.inputs, removal.features)
+                if all(mask is None for mask in marked):
+                    raise TrainerError(
+                        f"features must be columns that the network reads, got {', '.join(removal.features)}, which "
+                        "the view of the trainer leaves out or combines. Ablate a trainer without a view"
+                    )
+                return network.mask_inputs(marked), {}
             if removal.modules:
                 return network.replace_modules(removal.modules)
             return network.zero_parameters(removal.parameters_of, removal.seed), {}

@@ -226,6 +226,8 @@ class Combination:
             return math.nan
         chances = scores[rows, truth[rows]]
         shares = None if weights is None else weights[rows]
+        if shares is not None and not shares.any():
+            return math.nan
         return float(np.average(-np.log(np.clip(chances, _LEAST, 1.0)), weights=shares))
 
 

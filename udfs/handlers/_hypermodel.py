@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from udfs.handlers._trainer import ModelTrainer
 from udfs.training import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["HyperModelTrainer"]
 
@@ -92,9 +93,19 @@ class HyperModelTrainer:
 
 
 def _compiled_metrics(model: Any) -> tuple[str, ...]:
-    """Return the metrics that a model was compiled with by name."""
+    """Return the metrics that a model was compiled with by name, those of all outputs."""
     try:
         metrics = model.get_compile_config().get("metrics") or ()
     except Exception:  # noqa: BLE001 - a loss or a metric of the user without a configuration
         return ()
-    return tuple(metric for metric in metrics if isinstance(metric, str))
+    return tuple(dict.fromkeys(metric for metric in _flat(metrics) if isinstance(metric, str)))
+
+
+def _flat(metrics: Any) -> Iterator[Any]:
+    if isinstance(metrics, Mapping):
+        metrics = list(metrics.values())
+    if not isinstance(metrics, (list, tuple)):
+        yield metrics
+        return
+    for each in metrics:
+        yield from _flat(each)

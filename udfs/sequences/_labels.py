@@ -23,6 +23,8 @@ def _last(labels: NDArray[Any]) -> NDArray[Any]:
 
 def _majority(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the most frequent label of each window; of equally frequent ones, the smallest."""
+    if not len(labels):
+        return labels[:, 0]
     classes = np.unique(labels)
     counts = np.stack([(labels == each).sum(axis=1) for each in classes], axis=-1)
     majority: NDArray[Any] = classes[counts.argmax(axis=-1)]

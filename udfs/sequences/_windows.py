@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.arguments import one_of, whole
+from optimizer.arguments import one_of, whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
 from udfs.sequences._labels import label_function
 from udfs.sequences._window_arrays import LabelArray, WindowArray, WindowStarts
@@ -77,10 +77,10 @@ class Windows:
     label: str | Callable[[NDArray[Any]], NDArray[Any]] = "last"
 
     def __post_init__(self) -> None:
-        whole("length", self.length)
-        if self.stride is not None:
-            whole("stride", self.stride)
-        whole("downsample", self.downsample)
+        # Plain numbers, for the document of a saved model.
+        object.__setattr__(self, "length", whole("length", self.length))
+        object.__setattr__(self, "stride", whole_or_none("stride", self.stride))
+        object.__setattr__(self, "downsample", whole("downsample", self.downsample))
         one_of("method", self.method, METHODS)
         label_function(self.label)
         if self.length % self.downsample:

@@ -74,7 +74,7 @@ class Series:
             raise InvalidArgumentError(f"order_by must be the name of a column, got {self.order_by!r}.")
         self._check_split()
         if self.max_gap is not None:
-            real("max_gap", self.max_gap, 0, above=True)
+            object.__setattr__(self, "max_gap", real("max_gap", self.max_gap, 0, above=True))
 
     def _check_split(self) -> None:
         if self.split not in _SPLITS:
@@ -86,7 +86,8 @@ class Series:
             )
             raise InvalidArgumentError(choice_error("split", self.split, _SPLITS) + why)
         if self.split == "time":
-            whole("embargo", self.embargo, 1, 'With split="time" it is the length of the longest window, in rows.')
+            why = 'With split="time" it is the length of the longest window, in rows.'
+            object.__setattr__(self, "embargo", whole("embargo", self.embargo, 1, why))
             if self.validation_column is not None:
                 raise InvalidArgumentError(
                     f'validation_column must be None with split="time", got {self.validation_column!r}. Leave one out'

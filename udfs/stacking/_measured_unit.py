@@ -94,7 +94,8 @@ class MeasuredUnit:
         try:
             together, seconds = self._train_stack(part, ends_epoch=False)
         except Exception as error:  # noqa: BLE001 - of an operation without a batched form
-            self._decision.refusal = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            text, _, _ = str(error).strip().partition("\n")
+            self._decision.refusal = f"{type(error).__name__}: {text}"
             return position
         setup = self._clock() - begun - seconds
         for session, state in zip(self._sessions, states, strict=True):

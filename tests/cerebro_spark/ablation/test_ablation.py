@@ -127,6 +127,7 @@ def test_a_model_without_a_feature_does_not_read_it(result: AblationResult, tabl
         ({"features": ["agee"]}, "got 'agee'; did you mean 'age'"),
         ({"features": {"all": FEATURES}}, "features must leave at least one feature column"),
         ({"features": None}, "must name a part to remove, got none"),
+        ({"stack": "auto"}, "stack must be 'off' in an ablation"),
         ({"confidence": 1.0}, "confidence must be a number from 0.5 to 0.9999, got 1.0"),
         ({"num_epochs": 0}, "num_epochs must be a whole number of at least 1, got 0"),
         ({"hyperparameters": {"without": 3}}, "hyperparameters must not have 'without', which the ablation sets"),

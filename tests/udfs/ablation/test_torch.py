@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from optimizer.ablation import REMOVED, Removal
 from optimizer.errors import CerebroError
 from udfs.ablation import AblatedTrainer
 from udfs.handlers import ModelTrainer, call_trainer, open_session
-from udfs.shards import PreparedData, TensorColumn, TensorGroup, Tensors
+from udfs.shards import PreparedData, Shard, TensorColumn, TensorGroup, Tensors
 from udfs.store import Store
-from udfs.training import TrainerError, TrainingFunctions
+from udfs.training import InputColumns, TrainerError, TrainingFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,6 +162,19 @@ def test_random_parameters_stay_zero_in_training() -> None:
     after = [each.detach() for each in trainers[0].model.parameters()]
     assert np.array_equal(np.concatenate([each.numpy().ravel() == 0 for each in after]), zeros[0])
     assert any(not torch.equal(first, second) for first, second in zip(before, after, strict=True))
+
+
+def test_columns_that_a_view_leaves_out_are_refused() -> None:
+    def trainer(params: dict[str, Any]) -> ModelTrainer:
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        view = InputColumns(["ids"])
+        return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), view=view)
+
+    shard = Shard("train", 0, "train/shard-00000.parquet", 4, 80)
+    ablated = AblatedTrainer(trainer, replace(data(FEATURES, IDS), shards=(shard,)))
+    with pytest.raises(TrainerError, match="features must be columns that the network reads, got codes"):
+        ablated({REMOVED: Removal(features=("codes",)).to_dict()})
 
 
 def test_functions_of_the_user_are_refused() -> None:

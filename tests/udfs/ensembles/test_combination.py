@@ -113,3 +113,4 @@ def test_rows_that_the_loss_ignores_do_not_count() -> None:
     facts = LossFacts("loss", ignored=-100)
     assert combination.evaluate("accuracy", scores, labels, None, facts) == 0.5
     assert combination.evaluate("log_loss", scores, labels, None, facts) == pytest.approx(-np.log(0.8 * 0.1) / 2)
+    assert np.isnan(combination.evaluate("log_loss", scores, labels, np.zeros(3, np.float32), facts))

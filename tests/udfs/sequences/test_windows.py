@@ -92,6 +92,7 @@ def test_labels_by_name_and_by_function(rows: Tensors) -> None:
         (seen,) = Windows(4, 1, label=label).apply(rows).labels
         np.testing.assert_allclose(seen[:], values)
         assert seen.dtype == (np.float32 if label == "mean" else np.int64), label
+        assert seen[:0].shape == (0,), label
 
 
 def first(labels: np.ndarray) -> np.ndarray:
@@ -161,3 +162,5 @@ def test_a_view_survives_json() -> None:
 
     view = Windows(8, 2, downsample=4, method="every", label="majority")
     assert Windows.from_dict(json.loads(json.dumps(view.to_dict()))) == view
+    counted = Windows(np.int64(8), np.int64(2), downsample=np.int64(4), method="every", label="majority")
+    assert json.dumps(counted.to_dict()) == json.dumps(view.to_dict())

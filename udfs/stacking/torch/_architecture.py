@@ -29,7 +29,10 @@ def unstackable_session(session: object) -> str | None:
     if type(trainer.optimizer) not in RULES:
         names = ", ".join(known.__name__ for known in RULES)
         return f"optimizer must be one of {names}, got {type(trainer.optimizer).__name__}"
-    learned = [each for group in trainer.optimizer.param_groups for each in group["params"] if each.requires_grad]
+    groups = trainer.optimizer.param_groups
+    if type(trainer.optimizer) is torch.optim.AdamW and "decoupled_weight_decay" not in groups[0]:
+        return f"AdamW of torch {torch.__version__} trains one by one"  # its groups do not say how weights decay
+    learned = [each for group in groups for each in group["params"] if each.requires_grad]
     reasons = {
         "freeze_until must be empty: each configuration freezes layers by itself": bool(trainer.freeze_until),
         "the network keeps state in attributes of its modules": session.has_attribute_state,
