@@ -6,9 +6,10 @@ The file is a Python file with ``trainer_fn``, the parts in ``features``, ``modu
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -93,10 +94,10 @@ def ablate_command(
         df = read_table(spark, table, table_format)
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, common["experiment"])
-        fitted = make(backend=SparkBackend(spark, **workers)).fit(
+        result = make(backend=SparkBackend(spark, **workers)).fit(
             getattr(module, "convert_table", lambda rows: rows)(df), run_id=run_id, if_begun=if_begun
         )
-        _write(fitted, out, as_json=as_json)
+        _write(cast("AblationResult", result), out, as_json=as_json)
 
 
 def _write(result: AblationResult, out: Path, *, as_json: bool) -> None:
@@ -115,7 +116,8 @@ def _write(result: AblationResult, out: Path, *, as_json: bool) -> None:
     print_table(shown, Console(stderr=as_json), wrapped=True)
     typer.echo(result.explain(), err=as_json)
     if as_json:
-        plain = effects.astype(object).where(effects.notna(), None)
-        print_json({"run_id": result.run_id, "effects": plain.to_dict("records"), "out": str(out)})
+        # Numbers that are not finite become null.
+        plain = json.loads(effects.to_json(orient="records", double_precision=15))
+        print_json({"run_id": result.run_id, "effects": plain, "out": str(out)})
         return
     typer.echo(f"files in {out}; run {result.run_id}")
