@@ -30,6 +30,7 @@ def test_all_systems_have_programs() -> None:
         "occlusion",
         "procedures",
         "serving",
+        "stacking",
         "steering",
         "transfer",
     }

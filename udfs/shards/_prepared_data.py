@@ -49,7 +49,7 @@ _USES = dict(zip(SPLITS, ("training", "validation"), strict=True))
 # Of what lies in the store: another one cannot be read. A release that knows no weights is not to ignore them.
 _VERSION = 1
 _WEIGHTED = 2
-_IN_SERIES = 3
+_IN_SERIES = 4  # version 3 is that of growing data
 _LISTED = 16
 
 
@@ -329,8 +329,8 @@ class PreparedData(ExplainedInNotebooks):
         """
         if content.get("version") not in {_VERSION, _WEIGHTED, _IN_SERIES}:
             raise ShardError(
-                f"a preparation of version {content.get('version')!r}, and this is version {_IN_SERIES}: "
-                "prepare it again"
+                f"a preparation must be of version {_VERSION}, {_WEIGHTED} or {_IN_SERIES}, got "
+                f"{content.get('version')!r}. Prepare it again"
             )
         try:
             samples = typed(content, "label_samples", dict) if "label_samples" in content else {}

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from cerebro_spark import GridSearch, ModelTrainer, Series, SparkBackend, Store, TunedModel, Windows, prepare
 from cerebro_spark.errors import ColumnError, InvalidArgumentError
-from udfs.shards import PreparedData, load_shard
+from udfs.shards import PreparedData, load_prepared, load_shard
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_a_subject_is_in_one_shard_and_one_split_in_time_order(
     assert not truth, "a series is missing, or not in time order"
     assert all(len(place) == 1 for place in places.values()), places
     assert {split for place in places.values() for split, _ in place} == {"train", "validation"}
-    loaded = PreparedData.load(prepared.store, prepared.name)
+    loaded = load_prepared(prepared.store, prepared.name)
     assert loaded == prepared
     assert loaded.series == Series(["name"], "time")
 

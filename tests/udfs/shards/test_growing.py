@@ -175,7 +175,7 @@ def test_it_is_loaded_as_any_prepared_data(store: Store, batches: list[dict[str,
     assert data.partitions == (0, 1)
     for shard in data.shards:
         check_shard(data, shard.split, shard.partition)
-    with pytest.raises(ShardError, match="version 3, and this is version 2"):
+    with pytest.raises(ShardError, match="must be of version 1, 2 or 4, got 3"):
         PreparedData.load(store, "data")
     with pytest.raises(ShardError, match=r"increments\[n\]\.data are"):
         data.url("train")

@@ -393,7 +393,7 @@ def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> N
     found = json.loads(prepared.store.read(*path))["content"]  # as the first releases wrote it, without a digest
     for damage, message in (
         (b"{", "is damaged .it is not JSON"),
-        (json.dumps(found | {"version": 99}).encode(), "version 99"),
+        (json.dumps(found | {"version": 99}).encode(), "must be of version 1, 2 or 4, got 99"),
         (json.dumps({key: value for key, value in found.items() if key != "seed"}).encode(), "damaged.*seed"),
         (json.dumps(found | {"label_samples": [1]}).encode(), "damaged.*label_samples is a list"),
     ):
