@@ -5,28 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.ml import Model
-from pyspark.ml.param import Param
-from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
-from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
-    UNBOUND,
-    NetworkReader,
-    NetworkWriter,
-    accessors,
-    at_least,
+    NetworkModel,
     check_absent,
     map_rows,
     quoted,
-    setter,
 )
 from udfs.ensembles import Combination, EnsemblePrediction, Member
 from udfs.inference import PortableNetwork
-from udfs.shards import TensorColumn, TensorGroup
+from udfs.shards import TensorGroup
 from udfs.training import Task
 
 if TYPE_CHECKING:
@@ -55,7 +46,7 @@ class MemberRecord:
     report_score: float
 
 
-class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
+class EnsembleModel(NetworkModel):
     """Transformer that predicts with several networks of a search in one pass; it does not need their code.
 
     Get one from :meth:`Selection.ensemble`, or load a saved one. The columns are those of :class:`TunedModel`:
@@ -77,16 +68,6 @@ class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPrediction
     """
 
     __module__ = "cerebro_spark"  # the path that saved pipelines store, whichever file defines the class
-
-    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows per run of the networks", at_least("batchSize", 1))
-
-    def __init__(self, network: bytes = b"", facts: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
-        self._network = network
-        self._facts = dict(facts or {})
-        self._setDefault(
-            predictionCol="prediction", rawPredictionCol="rawPrediction", probabilityCol="probability", batchSize=256
-        )
 
     @classmethod
     def from_members(
@@ -194,21 +175,6 @@ class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPrediction
             )
         return "\n".join(lines)
 
-    setPredictionCol = setter(HasPredictionCol.predictionCol, "the column for predictions")
-    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column for the combined outputs")
-    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, 'the column of probabilities; "" for none')
-
-    getBatchSize, setBatchSize = accessors(batchSize, "the rows per run of the networks")
-
-    def write(self) -> NetworkWriter:
-        """Return a writer."""
-        return NetworkWriter(self)
-
-    @classmethod
-    def read(cls) -> NetworkReader:
-        """Return a reader."""
-        return NetworkReader(cls)
-
     def _transform(self, dataset: DataFrame) -> DataFrame:
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         has_probabilities = bool(self.getProbabilityCol()) and self.task.has_probabilities
@@ -239,7 +205,7 @@ class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPrediction
             members.append(
                 Member(
                     PortableNetwork(described["framework"], self._network[start:end]),
-                    tuple(_group(group) for group in described["inputs"]),
+                    tuple(map(TensorGroup.from_dict, described["inputs"])),
                     Task.from_dict(described["task"]),
                     described["weight"],
                     described["choices"],
@@ -252,8 +218,3 @@ class EnsembleModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPrediction
 def _with_ids_first(table: pd.DataFrame) -> pd.DataFrame:
     first = ["trial_id", "epoch"]
     return table[[*first, *(name for name in table.columns if name not in first)]]
-
-
-def _group(data: Mapping[str, Any]) -> TensorGroup:
-    columns = tuple(TensorColumn(column["name"], column["dtype"], tuple(column["shape"])) for column in data["columns"])
-    return TensorGroup(data["name"], columns, data["joined"])

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.ml import Model
-from pyspark.ml.param import Param
-from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
-from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
@@ -17,20 +13,15 @@ from cerebro_spark.sequences import window_rows
 from optimizer.arguments import one_of
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
-    UNBOUND,
-    NetworkReader,
-    NetworkWriter,
-    accessors,
+    NetworkModel,
     as_vector,
-    at_least,
     check_absent,
     map_rows,
     quoted,
-    setter,
 )
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.sequences import Windows
-from udfs.shards import Series, TensorColumn, TensorGroup, load_rows, load_sample
+from udfs.shards import Series, TensorGroup, load_rows, load_sample
 from udfs.sql import SQLModel
 from udfs.training import Task, decide_session_task, view_of
 
@@ -45,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["TunedModel"]
 
 
-class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
+class TunedModel(NetworkModel):
     """Transformer that predicts with a network from a search; it does not need the code that built the network.
 
     Get one from :attr:`Selection.best_model`, or load a saved one. It reads the columns that the network was trained
@@ -76,16 +67,6 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     """
 
     __module__ = "cerebro_spark"  # the path that saved pipelines store, whichever file defines the class
-
-    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows per run of the network", at_least("batchSize", 1))
-
-    def __init__(self, network: bytes = b"", facts: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
-        self._network = network
-        self._facts = dict(facts or {})
-        self._setDefault(
-            predictionCol="prediction", rawPredictionCol="rawPrediction", probabilityCol="probability", batchSize=256
-        )
 
     @classmethod
     def of(cls, session: Session, prepared: PreparedData) -> TunedModel:
@@ -129,27 +110,12 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     @property
     def inputs(self) -> tuple[TensorGroup, ...]:
         """Inputs of the network, with the columns that they are read from."""
-        return tuple(_group(group) for group in self._facts["inputs"])
+        return tuple(map(TensorGroup.from_dict, self._facts["inputs"]))
 
     @property
     def label_column(self) -> str:
         """Label column that the network was trained on."""
         return str(self._facts["label"])
-
-    setPredictionCol = setter(HasPredictionCol.predictionCol, "the column for predictions")
-    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol, "the column for the network's outputs")
-    setProbabilityCol = setter(HasProbabilityCol.probabilityCol, 'the column of probabilities; "" for none')
-
-    getBatchSize, setBatchSize = accessors(batchSize, "the rows per run of the network")
-
-    def write(self) -> NetworkWriter:
-        """Return a writer."""
-        return NetworkWriter(self)
-
-    @classmethod
-    def read(cls) -> NetworkReader:
-        """Return a reader."""
-        return NetworkReader(cls)
 
     def uncertainty(self, dataset: DataFrame, how: str = UNCERTAINTIES[0], *, output: str = "score") -> DataFrame:
         """Add a column that says how uncertain the network is about a row: its label would teach it most.
@@ -252,7 +218,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         # Evaluators compare predictions with the labels of the windows.
         known = facts["labels"] if "label" in facts["view"] else []
         labels = tuple(name for name in known if name in dataset.columns)
-        inputs = tuple(map(_group, facts["inputs"]))
+        inputs = tuple(map(TensorGroup.from_dict, facts["inputs"]))
         return window_rows(dataset, Series.from_dict(facts["series"]), view, inputs, labels)
 
     def _refuse_windows(self, call: str) -> None:
@@ -369,8 +335,3 @@ def _sigmoid(score: Column) -> Column:
 def _largest(scores: Column) -> Column:
     """Find the place of the largest."""
     return (F.array_position(scores, F.array_max(scores)) - 1).cast("int")
-
-
-def _group(data: Mapping[str, Any]) -> TensorGroup:
-    columns = tuple(TensorColumn(column["name"], column["dtype"], tuple(column["shape"])) for column in data["columns"])
-    return TensorGroup(data["name"], columns, data["joined"])

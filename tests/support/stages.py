@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,26 +299,6 @@ STAGES: dict[str, StageSample] = {
         refused={"batchSize": (0, r"batchSize must be at least 1, got 0")},
         built=False,
     ),
-    "EnsembleModel": StageSample(
-        "EnsembleModel",
-        make=ensemble_model,
-        frame=numbers,
-        reads="numbers",
-        reads_param=None,
-        adds=("scores", "chance", "guess"),
-        renamed={"rawPredictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`", "predictionCol": "a.2 `b`"},
-        feature="scores",
-        tuned=None,
-        defaults={
-            "batchSize": 256,
-            "predictionCol": "prediction",
-            "rawPredictionCol": "rawPrediction",
-            "probabilityCol": "probability",
-        },
-        values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins", "probabilityCol": "odds"},
-        refused={"batchSize": (0, r"batchSize must be at least 1, got 0")},
-        built=False,
-    ),
     "NetworkEstimator": StageSample(
         "NetworkEstimator",
         make=lambda: network_estimator().setParams(
@@ -528,3 +508,4 @@ if TOKENIZERS:
             ),
         },
     )
+STAGES["EnsembleModel"] = replace(STAGES["TunedModel"], name="EnsembleModel", make=ensemble_model)

@@ -32,6 +32,7 @@ from udfs.driver._java import JavaNotFoundError
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_names, hint_options, validate_arguments
 from udfs.driver._launch import launch
 from udfs.driver._live_display import live_display
+from udfs.driver._network_model import NetworkModel
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
 from udfs.driver._path_probe import check_paths
 from udfs.driver._persistence import (
@@ -60,6 +61,7 @@ __all__ = [
     "UNBOUND",
     "Cause",
     "JavaNotFoundError",
+    "NetworkModel",
     "NetworkReader",
     "NetworkWriter",
     "Progress",

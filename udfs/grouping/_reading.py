@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from udfs.grouping._grouped_data import index_path
-from udfs.shards import SPLITS, Tensors, copy_column
+from udfs.shards import SPLITS, Tensors, group_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from optimizer.grouping import Chunk
     from udfs.grouping._grouped_data import GroupedData
-    from udfs.shards import PreparedData, TensorGroup
+    from udfs.shards import PreparedData
 
 __all__ = ["Group", "read_groups"]
 
@@ -84,19 +83,7 @@ def _read(prepared: PreparedData, shard: int, start: int, rows: int) -> list[NDA
         before = int(ends[first - 1]) if first else 0
         table = file.read_row_groups(list(range(first, last + 1)), columns=names)
     table = table.slice(start - before, rows)
-    return [_array(table, group) for group in prepared.groups]
-
-
-def _array(table: pa.Table, group: TensorGroup) -> NDArray[Any]:
-    out = np.empty((table.num_rows, *group.shape), group.dtype)
-    if not group.side_by_side:
-        copy_column(table.column(group.columns[0].name), group.columns[0], out)
-        return out
-    start = 0
-    for column in group.columns:
-        copy_column(table.column(column.name), column, out[:, start : start + column.size])
-        start += column.size
-    return out
+    return [group_array(table, group) for group in prepared.groups]
 
 
 def _tensors(prepared: PreparedData, arrays: list[NDArray[Any]]) -> Tensors:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["TensorColumn", "TensorGroup"]
 
@@ -55,6 +59,12 @@ class TensorGroup:
     name: str
     columns: tuple[TensorColumn, ...]
     joined: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make a group from plain data, such as ``dataclasses.asdict`` of one, or its JSON."""
+        columns = (TensorColumn(each["name"], each["dtype"], tuple(each["shape"])) for each in data["columns"])
+        return cls(data["name"], tuple(columns), data["joined"])
 
     @property
     def side_by_side(self) -> bool:
