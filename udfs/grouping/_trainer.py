@@ -114,8 +114,8 @@ class ConfigurationTrainer:
             for place in measured:
                 begun = time.perf_counter()
                 results[place] = self._alone(groups[place])
-                pace = (time.perf_counter() - begun) / self._epochs / groups[place].train.rows
-                self.pace.alone = pace if place == measured[-1] else self.pace.alone
+                # That of the last one stays.
+                self.pace.alone = (time.perf_counter() - begun) / self._epochs / groups[place].train.rows
             self.pace.refusal = self._refusal()
         while len(waiting) > 1 and self.pace.is_together:
             size = self._size(groups[waiting[-1]])

@@ -11,7 +11,7 @@ from torch.func import functional_call, vmap
 
 from udfs.handlers.torch import listed
 from udfs.stacking.torch._architecture import unstackable_session
-from udfs.stacking.torch._unit import _Unit
+from udfs.stacking.torch._unit import StackedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Copies:
         self._places = sorted(range(len(rows)), key=lambda place: -rows[place].rows)
         self._session = session
         parts = [rows[place] for place in self._places]
-        self._unit = _Unit([session] * len(parts), parts, [np.arange(part.rows) for part in parts])
+        self._unit = StackedUnit([session] * len(parts), parts, [np.arange(part.rows) for part in parts])
 
     def train(self, orders: Sequence[NDArray[np.int64]]) -> list[Outcome]:
         """Train all copies for one epoch.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Outcome = dict[str, NDArray[np.float64]] | Exception
 
-__all__ = ["train_together"]
+__all__ = ["StackedUnit", "train_together"]
 
 
 def train_together(
@@ -67,14 +67,29 @@ def train_together(
     # Models with as many rows are next to each other, so that a batch is a slice of the stack.
     places = sorted(range(len(sessions)), key=lambda place: -len(orders[place]))
     ordered = [sessions[place] for place in places]
-    unit = _Unit(ordered, [rows[place] for place in places], [orders[place] for place in places])
+    unit = StackedUnit(ordered, [rows[place] for place in places], [orders[place] for place in places])
     unit.run()
     outcomes: dict[int, Outcome] = dict(zip(places, unit.write_back(ends_epoch=ends_epoch), strict=True))
     return [outcomes[place] for place in range(len(sessions))], unit.seconds
 
 
-class _Unit:
-    """Training of a stack on a shard."""
+class StackedUnit:
+    """Training of a stack on a shard, for :func:`train_together` and :class:`Copies`.
+
+    Parameters
+    ----------
+    sessions : sequence of TorchSession
+        Sessions of one architecture, those with the most rows first; the same one for copies of it.
+    rows : sequence of Rows
+        Rows of each model.
+    orders : sequence of array of int, each of shape (rows,)
+        Order in which each model reads its rows.
+
+    Attributes
+    ----------
+    seconds : float
+        Seconds of the steps so far, without the copies of states.
+    """
 
     def __init__(
         self, sessions: Sequence[TorchSession], rows: Sequence[Rows], orders: Sequence[NDArray[np.int64]]
