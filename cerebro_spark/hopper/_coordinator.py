@@ -155,6 +155,13 @@ class Coordinator:
             self._recovery.lose(name, why)
             self._epochs.step()
 
+    def expect_loss(self, name: str) -> None:
+        """Blame no trial for the loss of a worker whose machine is about to end, even if it cannot hand over."""
+        with self._state.changed:
+            worker = self._state.workers.get(name)
+            if worker is not None:
+                worker.is_reclaimed = True
+
     def give_up(self, name: str) -> None:
         """Move a lost worker's partitions to the remaining workers, because it will not come back."""
         with self._state.changed:

@@ -260,13 +260,10 @@ class Pool:
 
     def _ended(self, request: ServiceEnded) -> Noted:
         name = request.worker
+        if request.interrupted:
+            self._expect_loss(request)
+            return Noted()
         with self._changed:
-            if request.interrupted:
-                if self._processes.get(name) == request.process:
-                    # Neither the worker nor a configuration is the reason.
-                    self._former[name] += 1
-                    self._replace(name)
-                return Noted()
             run = next((run for run in self._runs if self._is_of(run, request)), None)
             if run is None:
                 return Noted()
@@ -288,6 +285,19 @@ class Pool:
             run.coordinator.give_up(name)
             self._check_served(run, RunError(f"worker {name} cannot serve it: {error or last}"))
         return Noted()
+
+    def _expect_loss(self, request: ServiceEnded) -> None:
+        """Handle the notice of a process whose machine is about to end: no configuration is the reason."""
+        name = request.worker
+        with self._changed:
+            if self._processes.get(name) != request.process:
+                return
+            # The worker is not the reason, either.
+            self._former[name] += 1
+            self._replace(name)
+            runs = list(self._runs)
+        for run in runs:
+            run.coordinator.expect_loss(name)
 
     def _is_of(self, run: _Run, request: ServiceEnded) -> bool:
         served = run.served.get(request.worker)

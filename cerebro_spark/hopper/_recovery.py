@@ -52,7 +52,7 @@ class Recovery:
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         state.hopper.lose(name)
         if worker.assignment is not None:
-            self._give_back(name, worker.assignment, why, interrupted=interrupted)
+            self._give_back(name, worker.assignment, why, interrupted=interrupted or worker.is_reclaimed)
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None

@@ -64,6 +64,8 @@ class Attached:
     assignment: Assignment | None = None
     drop: list[tuple[str, int]] = field(default_factory=list)
     abort: bool = False
+    # Whether its machine is about to end: its loss is no trial's fault.
+    is_reclaimed: bool = False
     # What had changed when there was nothing for it.
     idle_at: int = -1
 

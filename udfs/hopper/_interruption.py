@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["NOTICE_VARIABLE", "Interruption"]
+
+_LOG = logging.getLogger(__name__)
 
 NOTICE_VARIABLE = "CEREBRO_SPARK_PREEMPTION_FILE"
 """Environment variable with the path of a file that an agent of the node creates when the machine is to end."""
@@ -52,6 +55,8 @@ class Interruption:
         self._until = math.inf
         path = os.environ.get(NOTICE_VARIABLE)
         self._file = Path(path) if path else None
+        self._begun = time.time()
+        self._has_warned = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -75,8 +80,32 @@ class Interruption:
     def wait(self) -> None:
         """Wait for the notice."""
         while not self._noticed.wait(None if self._file is None else _LOOK_S):
-            if self._file is not None and self._file.exists():
+            if self._file is not None and self._is_recent(self._file):
                 self.notice()
+
+    def _is_recent(self, file: Path) -> bool:
+        """Return whether the file announces an end that is still to come.
+
+        A file that was older than the grace period when this process began is left over from an earlier notice: the
+        machine outlived it.
+        """
+        try:
+            age_s = self._begun - file.stat().st_mtime
+        except OSError:
+            return False
+        if age_s <= self._grace_s:
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            _LOG.warning(
+                "%s=%s is %.0f s older than this worker, more than grace_s=%g, and is ignored. Delete the file when "
+                "the machine goes on",
+                NOTICE_VARIABLE,
+                file,
+                age_s,
+                self._grace_s,
+            )
+        return False
 
     def is_noticed(self) -> bool:
         """Return ``True`` from the notice on."""

@@ -62,6 +62,24 @@ def test_a_unit_that_does_not_end_in_time_is_run_again_and_its_trial_is_not_blam
     assert [trial.status for trial in world.trials] == ["finished", "finished"]
 
 
+def test_a_worker_whose_machine_ends_before_it_hands_over_blames_no_trial() -> None:
+    """The driver has heard of the notice, and then only that the process is gone."""
+    world = World(2, 1, 1, validates=True, policy="fixed")
+    (player,) = world.players
+    for _ in range(5):
+        player.join()
+        player.ask()
+        assert player.unit is not None
+        world.coordinator.expect_loss("w0")
+        world.coordinator.lose("w0", "its process is gone")
+    assert [trial.deaths for trial in world.trials] == [[], []]
+    assert world.coordinator.uncharged("w0") == 0
+    player.join()
+    player.ask()
+    world.coordinator.lose("w0", "its process is gone")
+    assert sum(len(trial.deaths) for trial in world.trials) == 1, "a loss without a notice counts"
+
+
 def test_a_worker_that_has_left_is_not_killed() -> None:
     """It may still hand over the states of other runs: it ends by itself."""
     world = World(1, 1, 1, validates=False, policy="fixed")

@@ -55,6 +55,9 @@ class Coordinator:
     def lose(self, name: str, why: str) -> None:
         self.heard.append(f"lost {name}: {why}")
 
+    def expect_loss(self, name: str) -> None:
+        self.heard.append(f"expects to lose {name}")
+
     def give_up(self, name: str) -> None:
         self.heard.append(f"gave up {name}")
 
@@ -413,3 +416,12 @@ def test_a_worker_in_the_queue_is_not_taken_for_idle_and_hears_of_the_end(player
     assert player.call(Queued) == Acknowledged()
     world.coordinator.fail(RuntimeError("over"))
     assert player.call(Queued) == Stop()
+
+
+def test_every_run_hears_that_a_workers_machine_is_about_to_end(played: Played) -> None:
+    runs = [played.begins(), played.begins()]
+    played.asks()
+    notice = ServiceEnded(worker="w0", process="p", start=0, error="", cpu_seconds=0.0, interrupted=True)
+    played.pool.answer(notice)
+    played.pool.answer(notice)
+    assert [run.heard for run in runs] == [["expects to lose w0"]] * 2

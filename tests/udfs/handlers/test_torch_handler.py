@@ -16,7 +16,14 @@ from torch import nn
 
 from optimizer.errors import UnknownLayerError
 from optimizer.graph import Window
-from udfs.handlers import ModelTrainer, TensorSpec, UnknownOutputError, UntraceableModelError, framework
+from udfs.handlers import (
+    ModelTrainer,
+    TensorSpec,
+    UnknownOutputError,
+    UntraceableModelError,
+    framework,
+    open_session,
+)
 from udfs.handlers.torch import FRAMEWORK
 from udfs.shards import Tensors
 from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
@@ -1083,3 +1090,17 @@ def test_a_module_that_returns_its_one_tensor_in_a_tuple_is_a_layer() -> None:
     np.testing.assert_allclose(found, model.block(torch.from_numpy(batch))[0].detach().numpy(), rtol=1e-6)
     with pytest.raises(UnknownLayerError, match="no layer 'block'"):
         FRAMEWORK.trace(OfTuples(both=True).eval(), [TensorSpec((3,))]).layer("block")
+
+
+def test_networks_in_bfloat16_inherit() -> None:
+    """numpy has no such type."""
+
+    def half(params: dict[str, Any]) -> ModelTrainer:
+        net = nn.Linear(3, params["outputs"], dtype=torch.bfloat16)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        return ModelTrainer(model=net, optimizer=optimizer, loss=nn.MSELoss(), task="regression")
+
+    parent, child = (open_session(half, {"outputs": outputs}, outputs) for outputs in (2, 4))
+    child.inherit(parent.checkpoint())
+    assert child.model.weight.dtype == torch.bfloat16
+    assert torch.equal(child.model.weight[:2], parent.model.weight)

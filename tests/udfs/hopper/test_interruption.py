@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +48,22 @@ def test_a_file_is_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "notice").touch()
     waiting.join(30)
     assert interruption.is_noticed()
+
+
+def test_a_file_that_an_earlier_notice_left_is_no_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "notice"
+    file.touch()
+    monkeypatch.setenv(NOTICE_VARIABLE, str(file))
+    monkeypatch.setattr("udfs.hopper._interruption._LOOK_S", 0.01)
+    os.utime(file, (time.time() - 31.0,) * 2)
+    interruption = Interruption(30.0)
+    waiting = threading.Thread(target=interruption.wait)
+    waiting.start()
+    waiting.join(0.2)
+    assert not interruption.is_noticed()
+    file.touch()
+    waiting.join(30)
+    assert interruption.is_noticed(), "a new notice counts"
 
 
 def test_a_thread_that_is_not_the_main_one_handles_no_signals() -> None:

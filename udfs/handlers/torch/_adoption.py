@@ -16,6 +16,9 @@ from udfs.packing import StateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from udfs.training import Trainer
 
 __all__ = ["adopt_state", "adopt_weights", "inherit_weights", "used_slots"]
@@ -77,15 +80,22 @@ def inherit_weights(
     frozen = {name for name, value in trainer.model.named_parameters() if not value.requires_grad}
     initial, source = (
         {
-            name: value.detach().cpu().numpy()
+            name: _as_numpy(value)
             for name, value in each.items()
             if isinstance(value, torch.Tensor) and name not in frozen
         }
         for each in (tensors, saved["model"])
     )
     weights, summary = inherited_weights(initial, source)
-    load({**saved, "model": {**tensors, **{name: torch.from_numpy(value) for name, value in weights.items()}}})
+    inherited = {name: torch.from_numpy(value).to(tensors[name].dtype) for name, value in weights.items()}
+    load({**saved, "model": {**tensors, **inherited}})
     return summary
+
+
+def _as_numpy(tensor: torch.Tensor) -> NDArray[np.generic]:
+    # numpy has no bfloat16, whose values float32 represents exactly.
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _check_tensors(tensors: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
