@@ -65,11 +65,24 @@ def package_of(path: Path) -> str:
 
 
 @cache
+def parsed(path: Path) -> tuple[int, tuple[ast.AST, ...]]:
+    """Count the statements of a file and list the nodes that rules look at, once: parsing all files takes seconds."""
+    tree = ast.parse(path.read_text())
+    kept = (ast.Import, ast.ImportFrom, ast.Name, ast.Attribute, ast.Call)
+    return len(tree.body), tuple(node for node in ast.walk(tree) if isinstance(node, kept))
+
+
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return imports, names, attributes and calls of a file."""
+    return parsed(path)[1]
+
+
+@cache
 def imported(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and absolute module of every import, those in functions and under TYPE_CHECKING included."""
     package = path.relative_to(ROOT).parent.parts
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -126,9 +139,9 @@ def part_of(folder: str, module: str) -> str:
     return module.removeprefix(f"{folder}.").split(".")[0] if module.startswith(f"{folder}.") else ""
 
 
-def string_imports(text: str) -> Iterator[tuple[int, str]]:
+def string_imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and module of every ``import_module`` whose string, or the beginning of it, names a module of ours."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if not isinstance(node, ast.Call) or not node.args:
             continue
         function = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
@@ -142,43 +155,51 @@ def test_there_is_something_to_check() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == OURS
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_one_way(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    wrong = [
+# A rule is one test of all files: a test of each file would be thousands, and take longer than the rules.
+def test_imports_go_one_way() -> None:
+    assert not [
         f"{path}:{line} imports {module}"
+        for path in FILES
         for line, module in imported(path)
-        if (top := module.split(".")[0]) in OURS and top not in MAY_IMPORT[package]
+        if (top := module.split(".")[0]) in OURS and top not in MAY_IMPORT[path.relative_to(ROOT).parts[0]]
     ]
-    assert not wrong
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "optimizer").rglob("*.py")), ids=module_name)
-def test_the_optimizer_imports_numpy_and_an_ilp_at_most(path: Path) -> None:
-    allowed = OPTIMIZER_MAY_IMPORT | OPTIONAL.get(package_of(path), set())
-    assert not {module for _, module in imported(path) if module.split(".")[0] not in allowed}
+def test_the_optimizer_imports_numpy_and_an_ilp_at_most() -> None:
+    assert not [
+        f"{path}:{line} imports {module}"
+        for path in FILES
+        if path.is_relative_to(ROOT / "optimizer")
+        for line, module in imported(path)
+        if module.split(".")[0] not in OPTIMIZER_MAY_IMPORT | OPTIONAL.get(package_of(path), set())
+    ]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if package_of(path).startswith("udfs") and package_of(path) not in MAY_ASK_FOR_A_SESSION],
-    ids=module_name,
-)
-def test_only_the_driver_room_asks_for_a_session(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+def test_only_the_driver_room_asks_for_a_session() -> None:
+    paths = [
+        path for path in FILES if package_of(path).startswith("udfs") and package_of(path) not in MAY_ASK_FOR_A_SESSION
+    ]
     asked = [
         f"{path}:{node.lineno} uses {name}"
-        for node in ast.walk(tree)
+        for path in paths
+        for node in nodes_of(path)
         if (name := getattr(node, "attr", None) or getattr(node, "id", None)) in NEEDS_SESSION - {"functions", "active"}
     ]
     asked += [
         f"{path}:{node.lineno} imports {alias.name}"
-        for node in ast.walk(tree)
+        for path in paths
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark.sql")
         for alias in node.names
         if alias.name in NEEDS_SESSION
     ]
-    asked += [f"{path}:{line} imports {module}" for line, module in imported(path) if module == "pyspark.sql.functions"]
+    asked += [
+        f"{path}:{line} imports {module}"
+        for path in paths
+        for line, module in imported(path)
+        if module == "pyspark.sql.functions"
+    ]
+    assert paths
     assert not asked
 
 
@@ -199,11 +220,11 @@ def test_no_module_imports_in_a_circle() -> None:
     assert not shortest_circles(graph)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_parts_of_a_folder_import_in_no_circle(folder: str) -> None:
+def test_the_parts_of_a_folder_import_in_no_circle() -> None:
     """A part is a module of the folder, or a folder in it with all that it holds."""
-    graph = parts_graph(folder, all_imports())
-    assert not shortest_circles(graph)
+    sources = all_imports()
+    circles = {folder: shortest_circles(parts_graph(folder, sources)) for folder in FOLDERS}
+    assert not {folder: wrong for folder, wrong in circles.items() if wrong}
 
 
 def test_a_circle_of_folders_is_found() -> None:
@@ -212,22 +233,25 @@ def test_a_circle_of_folders_is_found() -> None:
     assert not shortest_circles(parts_graph("room.a", sources))
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_a_module_of_ours_is_imported_by_a_statement(path: Path) -> None:
+def test_a_module_of_ours_is_imported_by_a_statement() -> None:
     """A name in a string hides an import from these tests, from mypy and from tools that rename the module."""
-    assert not list(string_imports(path.read_text()))
+    assert not [f"{path}:{line} imports {name}" for path in FILES for line, name in string_imports(nodes_of(path))]
 
 
 def test_a_string_import_is_found() -> None:
     text = 'import_module("udfs.store")\nimportlib.import_module(f"udfs.roster.{name}")\nimport_module("torch")'
-    assert list(string_imports(text)) == [(1, "udfs.store"), (2, "udfs.roster.")]
+    assert list(string_imports(ast.walk(ast.parse(text)))) == [(1, "udfs.store"), (2, "udfs.roster.")]
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if package_of(path).startswith("udfs")], ids=module_name)
-def test_only_the_driver_and_commands_show_and_track(path: Path) -> None:
+def test_only_the_driver_and_commands_show_and_track() -> None:
     """Workers have no terminal and no tracking server."""
-    refused = DRIVER_ONLY - MAY_SHOW.get(package_of(path), set())
-    assert not {module for _, module in imported(path) if module.split(".")[0] in refused}
+    assert not [
+        f"{path}:{line} imports {module}"
+        for path in FILES
+        if package_of(path).startswith("udfs")
+        for line, module in imported(path)
+        if module.split(".")[0] in DRIVER_ONLY - MAY_SHOW.get(package_of(path), set())
+    ]
 
 
 def test_a_circle_is_found() -> None:
@@ -235,19 +259,22 @@ def test_a_circle_is_found() -> None:
     assert shortest_circles(graph) == {"a -> b -> c"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_imports_go_to_siblings_and_to_public_faces(path: Path) -> None:
-    name, package = module_name(path), package_of(path)
-    wrong = set()
-    for _, target in imported(path):
-        parts = target.split(".")
-        private = [place for place, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")]
-        owner = ".".join(parts[: private[0]]) if private else ""
-        own_face = target == package and path.name != "__init__.py"
-        foreign = private and parts[0] in OURS and not f"{package}.".startswith(f"{owner}.")
-        if own_face or foreign:
-            wrong.add((name, target))
-    assert not wrong
+def leaves_its_package(path: Path, target: str) -> bool:
+    """Return whether a module imports the face of its own package, or a private module of another one."""
+    package, parts = package_of(path), target.split(".")
+    private = [place for place, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")]
+    owner = ".".join(parts[: private[0]]) if private else ""
+    own_face = target == package and path.name != "__init__.py"
+    return own_face or bool(private and parts[0] in OURS and not f"{package}.".startswith(f"{owner}."))
+
+
+def test_imports_go_to_siblings_and_to_public_faces() -> None:
+    assert not [
+        f"{path}:{line} imports {target}"
+        for path in FILES
+        for line, target in imported(path)
+        if leaves_its_package(path, target)
+    ]
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -265,11 +292,10 @@ def test_the_table_of_folders_is_complete(room: str) -> None:
     assert listed == {path.parent.name for path in (ROOT / room).glob("*/__init__.py")}
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_holds_code(folder: str) -> None:
+def test_a_folder_holds_code() -> None:
     """A folder is created when its first code lands, not before."""
-    paths = [path for name, path in MODULES.items() if f"{name}.".startswith(f"{folder}.")]
-    assert any(len(ast.parse(path.read_text()).body) > 1 for path in paths)
+    with_code = [f"{name}." for name, path in MODULES.items() if parsed(path)[0] > 1]
+    assert not [folder for folder in FOLDERS if not any(name.startswith(f"{folder}.") for name in with_code)]
 
 
 @pytest.mark.parametrize("room", FRONT)
@@ -277,31 +303,32 @@ def test_a_front_room_has_no_loose_module(room: str) -> None:
     assert {path.name for path in (ROOT / room).glob("*.py")} <= ROOM_FILES
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=module_name)
-def test_no_module_has_the_name_of_a_public_function_beside_it(path: Path) -> None:
-    package = module_name(path)
-    hidden = [
+def test_no_module_has_the_name_of_a_public_function_beside_it() -> None:
+    assert not [
         f"{package}.{public} is a module and is also imported from {node.module}"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for package in FOLDERS
+        for node in nodes_of(MODULES[package])
         if isinstance(node, ast.ImportFrom) and node.module not in {None, package}
         for alias in node.names
         if f"{package}.{(public := alias.asname or alias.name)}" in MODULES
     ]
-    assert not hidden
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_but_the_data_frame_api(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    if name in CLASSIC_ONLY:
-        pytest.skip("classic Spark only, on purpose")
+def test_nothing_but_the_data_frame_api() -> None:
+    paths = [path for path in FILES if str(path.relative_to(ROOT)) not in CLASSIC_ONLY]
     used = [
-        f"{name}:{node.lineno} uses .{node.attr}"
-        for node in ast.walk(ast.parse(path.read_text()))
+        f"{path}:{node.lineno} uses .{node.attr}"
+        for path in paths
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr in CLASSIC
     ]
+    used += [
+        f"{path}:{line} imports {module}"
+        for path in paths
+        for line, module in imported(path)
+        if module.startswith(("py4j", "pyspark.rdd", "pyspark.core"))
+    ]
     assert not used
-    assert not [module for _, module in imported(path) if module.startswith(("py4j", "pyspark.rdd", "pyspark.core"))]
 
 
 @pytest.mark.parametrize(
